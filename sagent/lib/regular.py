@@ -6,15 +6,26 @@ was found to lie at a path without links is opened by that path, and through no 
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 MOST = 1 << 20  # bytes of a file that is read unasked
 _PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
+# Files of the kernel that are regular by their mode: to read them takes messages away from others, waits, has no end or
+# shows memory; to write some of them acts.
+_KERNELS = re.compile(
+    "kmsg|kcore|kpagecount|kpageflags|kpagecgroup|sysrq-trigger|mem|pagemap|clear_refs|trace_pipe|trace_pipe_raw"
+)
+_TRACES = ("/sys/kernel/debug/", "/sys/kernel/tracing/")
 _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
@@ -55,8 +66,9 @@ def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), real)
         descriptor = open_real(name, os.O_RDONLY | os.O_NONBLOCK, directory)
     try:
-        _check(os.fstat(descriptor), real)
-        return os.fdopen(descriptor, "rb")
+        found = os.fstat(descriptor)
+        _check(found, real)
+        return os.fdopen(descriptor, "rb") if found.st_size else BufferedReader(_Unwaiting(descriptor))
     except BaseException:
         os.close(descriptor)
         raise
@@ -86,6 +98,8 @@ def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK, real)
+    if stat.S_ISREG(found.st_mode):
+        _check(found, real)
     return found
 
 
@@ -131,12 +145,37 @@ def _is_link(name: str | bytes, directory: int) -> bool:
         return False
 
 
+class _Unwaiting(FileIO):
+    """A file without a size, as the kernel has them: where nothing can be read at the moment, that is an error."""
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        if (read := super().readinto(buffer)) is None:
+            raise BlockingIOError(errno.EAGAIN, "nothing can be read from it now, and nobody waits for that")
+        return read
+
+    def readall(self) -> bytes:
+        parts = bytearray()
+        while (part := bytearray(1 << 16)) and (read := self.readinto(part)):
+            parts += part[:read]
+        return bytes(parts)
+
+
+def _is_kernels(path: str | bytes | os.PathLike[str], found: os.stat_result) -> bool:
+    """Whether a regular file is one of the kernel's that are like devices, wherever its file system is mounted."""
+    name = os.fsdecode(path)
+    if os.major(found.st_dev) or found.st_blocks:  # it is on a disk, or has content in memory
+        return False
+    return name.startswith(_TRACES) or _KERNELS.fullmatch(name.rpartition("/")[2]) is not None
+
+
 def _check(found: os.stat_result, path: str | bytes | os.PathLike[str]) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK, path)
     if not stat.S_ISREG(found.st_mode):
         code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
         raise OSError(code, f"it is {special_kind(found.st_mode)}, not a file", path)
+    if _is_kernels(path, found):
+        raise OSError(errno.EINVAL, "it is the kernel's, and no ordinary file", path)
 
 
 def special_kind(mode: int) -> str:

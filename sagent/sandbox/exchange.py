@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 import h11
 
+from sagent.lib.http1 import StrictConnection
 from sagent.sandbox.hosts import Endpoint
 
 HEAD = 32 * 1024  # bytes of a request's head, at most
@@ -45,7 +46,8 @@ class Side:
     ) -> None:
         writer.transport.set_write_buffer_limits(0)  # what `drain` waited for is not lost by `abort`
         self.reader, self.writer, self.patience = reader, writer, patience
-        self.http = h11.Connection(role, max_incomplete_event_size=4 * HEAD)
+        kind = StrictConnection if role is h11.SERVER else h11.Connection
+        self.http = kind(role, max_incomplete_event_size=4 * HEAD)
 
     def touch(self) -> None:
         """Begin to wait anew."""

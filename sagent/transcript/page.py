@@ -47,6 +47,15 @@ def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style
     )
 
 
+def policy_of(page: str) -> str:
+    """Return the policy of a page, for those who serve it, to say in a header too."""
+    found = _POLICY.search(page)
+    return html.unescape(found[1]) if found else "default-src 'none'"
+
+
+_POLICY = re.compile('<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+
+
 def section(name: str, title: str, *parts: str) -> str:
     """A part of the page with its heading; "" where there is nothing in it."""
     head = f'<section aria-labelledby="{name}">\n<h2 id="{name}" tabindex="-1">{title}</h2>\n'

@@ -10,7 +10,6 @@ from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import A2AError
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.routing import Mount
 
 from sagent.bridges.a2a.card import JSONRPC_PATH, REST_PATH
@@ -19,16 +18,13 @@ from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.a2a.receiver_files import ReceiverFiles
 from sagent.bridges.live import Opening
-from sagent.bridges.serve.door import Door
-from sagent.bridges.serve.problem import problem
+from sagent.bridges.serve.door import Bounded, Door
 from sagent.lib.json import wire_bytes
 from sagent.session.store import sessions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BODY = 40 << 20  # bytes of a request: a PDF in base64
-_TOO_LARGE = f"The request is larger than {MOST_BODY:,} bytes."
 _CACHED = "public, max-age=300"
 
 
@@ -40,8 +36,12 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
         *create_jsonrpc_routes(handler, JSONRPC_PATH, builder, enable_v0_3_compat=True),
         Mount(REST_PATH, routes=create_rest_routes(handler, builder, enable_v0_3_compat=True)),
     ]
-    bounded = _Bounded(Starlette(routes=routes))
-    return Door(bounded, callers, host, opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH)
+    return Door(
+        _Streaming(Bounded(Starlette(routes=routes))),
+        callers,
+        host,
+        opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH,
+    )
 
 
 def make_caller(
@@ -57,26 +57,14 @@ def make_caller(
     return Caller(contexts, receivers)
 
 
-class _Bounded:
-    """An application that is sent no more than so much in a request, and whose streams end with what went wrong."""
+class _Streaming:
+    """An application whose streams end with what went wrong."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        got, begun = 0, False
-        stated = dict(scope.get("headers", ())).get(b"content-length", b"")
-        if stated.isdigit() and int(stated) > MOST_BODY:
-            await problem(413, _TOO_LARGE)(scope, receive, send)
-            return
-
-        async def bounded() -> "Message":
-            nonlocal got
-            message = await receive()
-            got += len(message.get("body", b""))
-            if got > MOST_BODY:
-                raise HTTPException(413, _TOO_LARGE)
-            return message
+        begun = False
 
         async def watched(message: "Message") -> None:
             nonlocal begun
@@ -84,7 +72,7 @@ class _Bounded:
             await send(message)
 
         try:
-            await self._app(scope, bounded, watched)
+            await self._app(scope, receive, watched)
         except A2AError as error:
             if not begun:
                 raise

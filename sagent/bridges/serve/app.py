@@ -307,7 +307,13 @@ async def _transcript(request: Request) -> Response:
         from sagent.transcript.export_redaction import Redaction
 
         page, _ = await asyncio.to_thread(export_text, hosted.path, "md" if kind == "md" else "html", Redaction())
-        return Response(page, media_type="text/markdown" if kind == "md" else "text/html")
+        if kind == "md":
+            return Response(page, media_type="text/markdown")
+        from sagent.transcript.page import policy_of
+
+        # an origin of its own: its script is not that of the sessions' page, and reads no key of it
+        policy = f"{policy_of(page.decode())}; frame-ancestors 'none'; sandbox allow-scripts"
+        return Response(page, media_type="text/html", headers={"content-security-policy": policy})
     if kind != "json":
         raise UsageError(f"format={kind}: json, md or html.")
     limit = number_of(request, "limit", 200) or 200

@@ -1,5 +1,6 @@
 """Admits requests: those with a token, from this server's own pages or from no page at all."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
@@ -20,9 +21,64 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
 )
 USER = "sagent.sessions"
 """The member of a request's scope that has what belongs to its user."""
+
+
+MAX_BODY_BYTES = 40 << 20  # of a request: a PDF in base64
+MAX_DROPPED_BYTES = 64 << 20  # read of one that is too large: who sends all of it first can then read why
+MAX_PAUSE_SECONDS = 30.0  # between two pieces of a request
+
+
+class Bounded:
+    """An application that gets requests when they are whole: those that are too large or stop arriving are refused."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        too_large = problem(413, f"The request is larger than {MAX_BODY_BYTES:,} bytes.")
+        stated = dict(scope["headers"]).get(b"content-length", b"0")
+        if not stated.isdigit() or int(stated[:20]) > MAX_BODY_BYTES:
+            await too_large(scope, receive, send)
+            return
+        try:
+            body = await _read(receive)
+        except TimeoutError:
+            text = f"No more of the request arrived for {MAX_PAUSE_SECONDS:.0f} seconds: send it again."
+            await problem(408, text)(scope, receive, send)
+            return
+        if body is None:
+            return
+        if len(body) > MAX_BODY_BYTES:
+            await too_large(scope, receive, send)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> "Message":
+            return whole.pop() if whole else await receive()  # then it says when the client has gone
+
+        await self._app(scope, replay, send)
+
+
+async def _read(receive: "Receive") -> bytes | None:
+    """Return a request's body, a byte too much of one that is too large; None if the client has gone. Raises
+    TimeoutError."""
+    data, size, more = bytearray(), 0, True
+    while more and size <= MAX_DROPPED_BYTES:
+        async with asyncio.timeout(MAX_PAUSE_SECONDS):
+            message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        piece: bytes = message.get("body", b"")
+        size, more = size + len(piece), message.get("more_body", False)
+        data += piece[: MAX_BODY_BYTES + 1 - len(data)]
+    return bytes(data)
 
 
 def is_open(path: str) -> bool:

@@ -5,16 +5,20 @@ import logging
 import socket
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sagent.lib.http1 import StrictConnection
 from sagent.lib.signals import heeded
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+MAX_HEAD_BYTES = 1 << 16
 PATIENCE = 3  # seconds for clients whose requests are open when the server ends
 
 
@@ -30,7 +34,7 @@ async def serve(
     """Serve until a signal, or `stop`; 128 and the signal's number, or 0. What runs then is interrupted, and every
     session closed."""
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="auto", log_level="error", access_log=False, server_header=False,
+        app, http=_Protocol, ws="none", lifespan="auto", log_level="error", access_log=False, server_header=False,
         timeout_graceful_shutdown=PATIENCE,
     )  # fmt: skip
     server = _Server(config, stop or asyncio.Event())
@@ -43,6 +47,18 @@ async def serve(
     server.should_exit = True
     await serving
     return 128 + server.signal if server.signal else 0
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 that refuses what a proxy before it may read otherwise."""
+
+    def __init__(self, config: uvicorn.Config, *others: Any, **named: Any) -> None:
+        super().__init__(config, *others, **named)
+        self.conn = self._strict = StrictConnection(h11.SERVER, config.h11_max_incomplete_event_size or MAX_HEAD_BYTES)
+
+    def send_400_response(self, msg: str) -> None:
+        why = f" The request was refused: {self._strict.problem}." if self._strict.problem else ""
+        super().send_400_response(f"{msg}{why}")
 
 
 class _Server(uvicorn.Server):

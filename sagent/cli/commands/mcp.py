@@ -313,7 +313,7 @@ async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
     from mcp.server.transport_security import TransportSecuritySettings
 
     from sagent.bridges.mcp_server import make_server
-    from sagent.bridges.serve.door import Door
+    from sagent.bridges.serve.door import Bounded, Door
     from sagent.bridges.serve.running import serve
 
     token = read_tokens(TOKEN, ())[""]
@@ -324,4 +324,4 @@ async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
         sys.stderr.flush()
         checks = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the door has it
         app = make_server(sessions).streamable_http_app(host=host, transport_security=checks)
-        return await serve(Door(app, {token: sessions}, host, opens=lambda _: False), bound, [sessions])
+        return await serve(Door(Bounded(app), {token: sessions}, host, opens=lambda _: False), bound, [sessions])

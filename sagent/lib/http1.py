@@ -1,0 +1,43 @@
+"""HTTP/1.1 as a server takes it: h11 reads it, and what two programs may read differently is refused before.
+
+A proxy in front that ends a request elsewhere than we do lets one client put words into the connection of another
+(request smuggling, RFC 9112, 11.2).
+"""
+
+import re
+
+import h11
+
+_END = re.compile(rb"\n\r?\n")
+_LINES = re.compile(rb"(?<!\r)\n|\r(?!\n)|\0")
+_FOLDED = re.compile(rb"\r\n[ \t]")
+_LENGTH = re.compile(rb"(?im)^content-length\s*:")
+_CODING = re.compile(rb"(?im)^transfer-encoding\s*:")
+
+
+class StrictConnection(h11.Connection):
+    """A server's side of a connection. A head that is not plain raises RemoteProtocolError; `problem` says why."""
+
+    problem = ""
+
+    def next_event(self) -> "type[h11.NEED_DATA | h11.PAUSED] | h11.Event":
+        if self.their_state is h11.IDLE:
+            data = self.trailing_data[0]
+            if (end := _END.search(data)) is not None and (problem := problem_of(data[: end.end()])):
+                self.problem = problem
+                raise h11.RemoteProtocolError(problem)
+        return super().next_event()
+
+
+def problem_of(head: bytes) -> str:
+    """Return what is wrong with the head of a request, as a sentence without its end; "" for nothing."""
+    if _LINES.search(head):
+        return "a line of its head does not end with CR and LF, or it holds a NUL"
+    if _FOLDED.search(head):
+        return "a header goes on in the next line"
+    if _CODING.search(head):
+        if _LENGTH.search(head):
+            return "it has both Content-Length and Transfer-Encoding"
+        if head.partition(b"\r\n")[0].endswith(b"HTTP/1.0"):
+            return "it has a Transfer-Encoding, which HTTP/1.0 does not know"
+    return ""
