@@ -12,19 +12,19 @@ from sagent.engine.inbox import Arrived
 from sagent.engine.limits import CHANGEABLE
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, SessionCorrupt
-from sagent.lib.json import EMPTY
+from sagent.lib.json import EMPTY, JsonObject
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.peer import SpawnRequest
 from sagent.rewind.plan import cut_off as open_checkpoints
 from sagent.rewind.recorder import stands
-from sagent.session.contents import PromptEntry, Returned, Spawned, SwitchedEntry
+from sagent.session.contents import PromptEntry, RequestSent, Returned, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unfinished, unread, waiting
 
 if TYPE_CHECKING:
     from sagent.peer import Moment
-    from sagent.session.log import Log
+    from sagent.session.log import Log, LogView
 
 LOST = (
     "The process ended while this call was open: it may have been carried out, in part or not at all. Look before you "
@@ -43,6 +43,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
         state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
     for what in open_checkpoints(entries.of("touched"), stands):
         state.journal.record(what)
+    _leave_out(state, entries)
     state.jobs.last = last_job(entries)
     for job in lost_jobs(entries):
         state.journal.record(replace(job, state="lost"))
@@ -61,6 +62,21 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             state.journal.notify("warning", text := f"{path} could not be restored: {error}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
+
+
+def _leave_out(state: AgentState, entries: "LogView") -> None:
+    """Have requests go on without the parts that providers have refused."""
+    logged = [entry.content for entry in entries.of("request") if b'"left_out"' in entry.line]
+    if not logged:
+        return
+    from sagent.providers.leftout import kept_out
+    from sagent.providers.toolforms import LEFT_OUT
+
+    options = {**state.context.options}
+    parameters = (each.parameters for each in logged if isinstance(each, RequestSent))
+    for provider, left in kept_out(parameters).items():
+        options[provider] = JsonObject({**options.get(provider, EMPTY), LEFT_OUT: left})
+    state.context.options = options
 
 
 def answer_lost_calls(state: AgentState) -> None:

@@ -34,6 +34,7 @@ from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpe
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.registry import provider_named, row_named
 from sagent.providers.rows import Row
+from sagent.providers.toolforms import LEFT_OUT
 from sagent.providers.wire.transport import Answer
 from sagent.session import contents
 from sagent.session.entries import Entry
@@ -220,6 +221,8 @@ def _capped(request: Request, sent: contents.RequestSent) -> Request:
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     """The options that a request had, by the names that most providers give them."""
     found = {name: json_freeze(parameters[name]) for name in (CACHES, MAX_CALLS) if name in parameters}
+    for left in as_object(parameters.get(LEFT_OUT)).values():
+        found[LEFT_OUT] = json_freeze(left)
     if isinstance(tools := parameters.get("tools"), str):
         found["tools"] = json_load(tools)
     inner = {name: value for place in INNER for name, value in as_object(parameters.get(place)).items()}

@@ -13,6 +13,8 @@ from sagent.lib.json import Json, JsonObject
 from sagent.messages import Message, Part, ToolCall
 from sagent.model import ToolSpec
 
+LEFT_OUT = "left_out"
+"""The option of requests, and the parameter of logged ones, for parts that a provider refuses (`leftout.py`)."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _PLAIN = frozenset({"type", "description", "properties", "required", "items", "enum", "additionalProperties", "title"})
 _VALUES = frozenset({"default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})

@@ -205,7 +205,6 @@ async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_im
     [
         (Fail(400, message="Invalid image: too large"), (user("no image here"),)),
         (Fail(400, message="temperature is not supported"), (user("look", Image("image/png", b"PNG")),)),
-        (Fail(400, message="Image exceeds 5 MB"), (user("look", Image("image/png", b"PNG")),)),
         (Fail(429, message="too many images today"), (user("look", Image("image/png", b"PNG")),)),
     ],
 )

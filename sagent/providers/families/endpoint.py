@@ -1,5 +1,6 @@
 """What the providers of every family are: a row of data, an access, and the connections that their models share."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
@@ -54,6 +55,7 @@ class Endpoint:
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
         self._encodings: dict[Dialect, EncodingCache] = {}
+        self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)
         self._set_up()
 

@@ -1,0 +1,219 @@
+"""Parts of a request that a provider refuses: which one an error is about, and requests without it.
+
+A part is a tool, or an image, document or recording of the conversation, known by its bytes. What a model was seen to
+refuse is an option of later requests and a parameter of what is logged of them: it stays out when a session goes on.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from sagent.lib.image import measure_image
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze_object, json_load, sha256_hex
+from sagent.messages import Document, Image, Message, Part, Text, ToolResult
+from sagent.model import Request, ToolSpec
+from sagent.providers.toolforms import ANTHROPIC, LEFT_OUT, are_plain
+
+if TYPE_CHECKING:
+    from sagent.errors import ModelError
+    from sagent.providers.toolforms import Naming
+
+_STATUSES = (None, 400, 413, 422)
+_PATH = re.compile(
+    r"\b(?:tools|messages|input|contents|tool_?config|function_?declarations)(?:\.\w+|\[\d+\]|\[['\"]\w+['\"]\])+",
+    re.IGNORECASE,
+)
+_PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    r"\b(images?|pictures?|photos?|vision)\b": ("image/",),
+    r"\b(pdfs?|documents?|pages?|files?)\b": ("application/",),
+    r"\b(audio|recordings?)\b": ("audio/",),
+}
+_SCHEMA = re.compile(r"schema|grammar|function[ _]declaration|tools?[ _]definition", re.IGNORECASE)
+Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
+"""Messages by their identity and by how much is left out, and what goes out in their place."""
+_WORDS = 300  # characters of what a provider says
+
+
+def without(request: Request, left: Mapping[str, object], known: Known) -> Request:
+    """The request without the parts that are left out. `known` keeps messages that were changed: the same each time."""
+
+    def shown(message: Message) -> Message:
+        place = id(message), len(left)
+        if place not in known:
+            known[place] = message, _without(message, left)
+        return known[place][1]
+
+    tools = tuple(tool for tool in request.tools if _tool_key(tool) not in left)
+    return replace(request, tools=tools, messages=tuple(map(shown, request.messages)))
+
+
+def _without(message: Message, left: Mapping[str, object]) -> Message:
+    parts = tuple(_replaced(part, left) for part in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
+
+
+def _replaced(part: Part, left: Mapping[str, object]) -> Part:
+    if isinstance(part, ToolResult):
+        content = tuple(_stand_in(each) if _key(each) in left else each for each in part.content)
+        return part if content == part.content else replace(part, content=content)
+    return _stand_in(part) if isinstance(part, Image | Document) and _key(part) in left else part
+
+
+def _stand_in(part: Text | Image | Document) -> Text:
+    """What a model reads in the place of a part that was refused."""
+    if isinstance(part, Text):
+        return part
+    what = "image" if isinstance(part, Image) else part.name or "document"
+    return Text(f"[{what}: {part.media_type}, {len(part.data)} bytes; the provider refused it, so it was left out]")
+
+
+def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Naming | None") -> Mapping[str, str]:
+    """The parts that an error is about, each with what it is and what the provider says of it; none for others.
+
+    By the place in the body that the error names, the name of a tool, or a size in pixels; else what is new since the
+    last reply, of the kind that the error speaks of, and then all of that kind.
+    """
+    if error.kind != "invalid_request" or error.status not in _STATUSES or error.sent:
+        return {}
+    words = str(error.args[0])
+    media, wire = [*_media(request.messages)], EMPTY if naming is None else naming.tools
+    tools = {as_str(wire.get(tool.name), tool.name): tool for tool in request.tools}
+    found = _placed(words, body, media, tools) or _named(words, tools)
+    if pixels := [int(number) for number in _PIXELS.findall(words)]:
+        found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
+    found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
+    said = " ".join(words.split())[:_WORDS]
+    return {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
+
+
+def _placed(
+    words: str, body: bytes, media: Sequence[Image | Document], tools: Mapping[str, ToolSpec]
+) -> list[ToolSpec | Image | Document]:
+    """The parts at the places in the body that an error names."""
+    paths = [re.findall(r"\w+", path) for path in _PATH.findall(words.replace(" -> ", "."))]
+    if not paths:
+        return []
+    whole = as_object(json_load(body.decode("utf-8", "replace")))
+    found: list[ToolSpec | Image | Document] = []
+    for path in paths:
+        element, name = _element(whole, path)
+        if name in tools:
+            found.append(tools[name])
+            continue
+        held = {*_data(element)}
+        found += [part for part in media if held and _encoded(part) in held]
+    return found
+
+
+def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, str]:
+    """The innermost item of a list that a path leads to, and the name of the tool that it is or is in. Steps that are
+    not there are passed over: providers name types of blocks, too. Bedrock counts its members from 1."""
+    at: object = whole
+    item: object = None
+    tool, first = "", int("member" in path)
+    if path[0].lower() not in {*map(str.lower, whole)}:
+        at = next(iter(as_array(whole.get("tools"))), whole)
+    for step in path:
+        items = as_array(at)
+        if step.isdecimal() and items:
+            place = int(step) - first
+            if not 0 <= place < len(items):
+                break
+            at = item = items[place]
+            fields = as_object(item)
+            own = (fields, as_object(fields.get("function")), as_object(fields.get("toolSpec")))
+            tool = tool or next((as_str(each["name"]) for each in own if "name" in each), "")
+        elif fields := as_object(at):
+            plain = step.replace("_", "").lower()
+            name = next((each for each in fields if each.replace("_", "").lower() == plain), None)
+            at = at if name is None else fields[name]
+    return item, tool if "tools" in path or "declarations" in path[0].lower() else ""
+
+
+def _data(value: object) -> Iterator[str]:
+    """Every long text within a value, without what a data URL begins with."""
+    if isinstance(value, str):
+        yield value.partition(",")[2] if value.startswith("data:") else value
+    for inner in (*as_array(value), *as_object(value).values()):
+        yield from _data(inner)
+
+
+def _encoded(part: Image | Document) -> str:
+    from sagent.providers.families.media import base64_text
+
+    return base64_text(part.data)
+
+
+def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
+    """The tools that an error names."""
+    called = r"(?i:\b(?:function|tool)\b[\w ]{0,12}[:=]? ?)"
+    quoted = r"['\"`]"
+    return [
+        tool
+        for name, tool in tools.items()
+        if re.search(rf"(?:{called}{quoted}?|{quoted}){re.escape(name)}(?![\w-])", words)
+    ]
+
+
+def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Document]) -> list[Image | Document]:
+    """What an error speaks of without a place: what no reply has come to yet, and where there is nothing, all of it."""
+    kinds = tuple(start for said, starts in _KINDS.items() if re.search(said, words, re.IGNORECASE) for start in starts)
+    last = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    new = [part for part in _media(messages[last + 1 :]) if part.media_type.startswith(kinds)] if kinds else []
+    return new or ([part for part in media if part.media_type.startswith(kinds)] if kinds else [])
+
+
+def _suspected(words: str, tools: tuple[ToolSpec, ...]) -> list[ToolSpec]:
+    """The tools that an error about a schema may mean: those of an unusual form; without any, those of MCP servers."""
+    if not _SCHEMA.search(words):
+        return []
+    odd = [tool for tool in tools if not are_plain((tool,), ANTHROPIC)]
+    return odd or [tool for tool in tools if tool.name.startswith("mcp__")]
+
+
+def _media(messages: Iterable[Message]) -> Iterator[Image | Document]:
+    for part in (part for message in messages for part in message.parts):
+        for shown in part.content if isinstance(part, ToolResult) else (part,):
+            if isinstance(shown, Image | Document) and shown.data and not shown.media_type.startswith("text/"):
+                yield shown
+
+
+def _side(image: Image) -> int:
+    return max(measure_image(image.data, image.media_type) or (0,))
+
+
+def _key(part: ToolSpec | Text | Image | Document) -> str:
+    if isinstance(part, ToolSpec):
+        return _tool_key(part)
+    return "" if isinstance(part, Text) else f"media {sha256_hex(part.data)}"
+
+
+def _tool_key(tool: ToolSpec) -> str:
+    return f"tool {tool.name}"
+
+
+def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -> str:
+    """A part as a person knows it: a tool with its server, an image with the call that brought it."""
+    if isinstance(part, ToolSpec):
+        server = part.name.split("__")[1:2] if part.name.startswith("mcp__") else []
+        return f"the tool {part.name}" + (f" of the MCP server {server[0]}" if server else "")
+    what = "the image" if isinstance(part, Image) else f"the document {part.name}".rstrip()
+    calls = {call.id: call for message in messages for call in message.calls}
+    results = (result for message in messages for result in message.results)
+    for call in (calls.get(result.call_id) for result in results if any(each is part for each in result.content)):
+        if call is not None:
+            file = as_str(call.arguments.get("file_path")) or as_str(call.arguments.get("path"))
+            return f"{what} of {call.name}({file})" if file else f"{what} of a result of {call.name}"
+    return f"{what} ({part.media_type}, {len(part.data):,} bytes)"
+
+
+def kept_out(parameters: Iterable[Mapping[str, object]]) -> Mapping[str, JsonObject]:
+    """What logged requests left out, by provider."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for logged in parameters:
+        for provider, models in as_object(logged.get(LEFT_OUT)).items():
+            for model, left in as_object(models).items():
+                found.setdefault(provider, {}).setdefault(model, {}).update(as_object(left))
+    return {provider: json_freeze_object(models) for provider, models in found.items()}

@@ -1,0 +1,199 @@
+"""A part of a request that a provider refuses is left out, said, logged and kept out."""
+
+import base64
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from sagent import Agent
+from sagent.errors import ModelError
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult, user
+from sagent.model import Request, ToolSpec
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.providers.leftout import find_refused
+from sagent.testing.script import Received
+from sagent.testing.server import Fail, FakeProviderServer, Turn
+from sagent.tool import RunContext, ToolOutput
+from sagent.tools.pdf import encode_png
+from tests.repl.samples import PNG
+
+Made: TypeAlias = Anthropic | OpenAI | OpenAICompatible | Google
+MODELS: dict[type[Made], str] = {
+    Anthropic: "claude-sonnet-4-6",
+    OpenAI: "gpt-5.6-terra",
+    OpenAICompatible: "some-model",
+    Google: "gemini-3.1-pro-preview",
+}
+NOTHING = set[str]()
+OTHER = PNG[:-12] + b"\0\0\0\0tEXt" + PNG[-12:]  # another image, by its bytes
+SPECS = tuple(
+    ToolSpec(name, name, json_freeze_object({"type": "object", "properties": {}}))
+    for name in ("Read", "mcp__maps__key")
+)
+HISTORY = [
+    Message("user", (Text("look"), Image("image/png", PNG))),
+    Message("assistant", (Text("I see"), ToolCall("c1", "Read", json_freeze_object({"file_path": "b.png"})))),
+    Message("user", (ToolResult("c1", (Text("b.png"), Image("image/png", OTHER))),)),
+]
+
+
+def refused(made: type[Made], words: str, *, status: int = 400) -> set[str]:
+    """What an error is found to be about, in short."""
+    provider = made.from_key("k" * 9, base_url="http://127.0.0.1:9")
+    model = provider.model(MODELS[made])
+    request = Request("c", HISTORY, "", SPECS)
+    error = ModelError("invalid_request", words, provider="p", status=status)
+    found = find_refused(error, model.prepare(request).body.data, request, None)
+    return {"first" if "bytes)" in said else "second" if "b.png" in said else key for key, said in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("made", "words", "found"),
+    [
+        (Anthropic, "tools.1.custom.input_schema: JSON schema is invalid", {"tool mcp__maps__key"}),
+        (Anthropic, "messages.0.content.1.image.source.base64.data: image exceeds 5 MB", {"first"}),
+        (
+            Anthropic,
+            "messages.2.content.0.tool_result.content.1.image: Could not process image",
+            {"second"},
+        ),
+        (Anthropic, "Could not process image", {"second"}),
+        (OpenAI, "Invalid 'tools[1].parameters': schema must have type 'object'", {"tool mcp__maps__key"}),
+        (OpenAI, "Invalid schema for function 'mcp__maps__key': ('a',) is not valid", {"tool mcp__maps__key"}),
+        (OpenAI, "Invalid 'input[0].content[1].image_url'. Expected a valid URL", {"first"}),
+        (OpenAI, "The image data you provided does not represent a valid image", {"second"}),
+        (
+            OpenAICompatible,
+            "body -> tools -> 1 -> function -> parameters: not valid",
+            {"tool mcp__maps__key"},
+        ),
+        (OpenAICompatible, "[{'loc': 'x'}] messages[0].content[1].image_url: cannot identify image file", {"first"}),
+        (OpenAICompatible, "tools[1].function.name: too long", {"tool mcp__maps__key"}),
+        (
+            Google,
+            "* GenerateContentRequest.tools[0].function_declarations[1].name: no",
+            {"tool mcp__maps__key"},
+        ),
+        (Google, "Invalid value at 'contents[0].parts[1].inline_data.data' (TYPE_BYTES)", {"first"}),
+        (Google, "Unable to process input image. Please retry", {"second"}),
+        (Anthropic, "messages: roles must alternate", NOTHING),
+        (Anthropic, "max_tokens: 5 is too few", NOTHING),
+        (Anthropic, "tools.99.custom.input_schema: bad", {"tool mcp__maps__key"}),  # of a schema, nobody knows which
+    ],
+)
+def test_part_is_found(made: type[Made], words: str, found: set[str]) -> None:
+    assert refused(made, words) == found
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_other_errors_leave_nothing_out(status: int) -> None:
+    assert refused(Anthropic, "tools.1.custom.input_schema: bad", status=status) == set()
+
+
+def test_bedrock_counts_from_one() -> None:
+    body = json.dumps({"toolConfig": {"tools": [{"toolSpec": {"name": spec.name}} for spec in SPECS]}}).encode()
+    words = "Value at 'toolConfig.tools.2.member.toolSpec.name' failed to satisfy constraint"
+    error = ModelError("invalid_request", words, provider="p", status=400)
+    assert [*find_refused(error, body, Request("c", HISTORY, "", SPECS), None)] == ["tool mcp__maps__key"]
+
+
+def test_all_images_over_a_size_are_found() -> None:
+    wide = [Image("image/png", encode_png(b"\0" * size, size, 1, size, 1)) for size in (300, 301, 299)]
+    words = "messages.0.content.1: image dimensions exceed the size for many-image requests: 299 pixels"
+    error = ModelError("invalid_request", words, provider="p", status=400)
+    assert len(find_refused(error, b"{}", Request("c", [Message("user", tuple(wide))]), None)) == 2
+
+
+def test_document_of_a_person_is_named() -> None:
+    messages = [Message("user", (Text("read"), Document("application/pdf", b"%PDF-1.4", "a.pdf")))]
+    error = ModelError("invalid_request", "The PDF specified is password protected.", provider="p", status=400)
+    (said,) = find_refused(error, b"{}", Request("c", messages), None).values()
+    assert said.startswith("the document a.pdf")
+
+
+class Plain:
+    """A tool that a provider may dislike."""
+
+    description = "Finds."
+    parameters = json_freeze_object({"type": "object", "properties": {}})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        raise NotImplementedError
+
+
+Check = Callable[[bytes], Fail | None]
+
+
+def dislikes_tool(body: bytes) -> Fail | None:
+    return (
+        Fail(400, message="tools: Invalid schema for function 'mcp__maps__key': no")
+        if b"mcp__maps__key" in body
+        else None
+    )
+
+
+def dislikes_image(body: bytes) -> Fail | None:
+    return Fail(400, message="Could not process image") if base64.b64encode(PNG)[:60] in body else None
+
+
+@pytest.mark.parametrize("made", MODELS)
+@pytest.mark.parametrize(("check", "named"), [(dislikes_tool, "MCP server maps"), (dislikes_image, "the image")])
+async def test_turn_goes_on_without_the_part(made: type[Made], check: Check, named: str, tmp_path: Path) -> None:
+    def steps(request: Received) -> Fail | Turn:
+        return check(request.body) or Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        for number, prompt in enumerate((Message("user", (Text("see"), Image("image/png", PNG))), user("again"))):
+            provider = made.from_key("k" * 9, base_url=server.url)  # a new process knows nothing
+            model = provider.model(MODELS[made])
+            notices = list[str]()
+            tools = [Plain("mcp__maps__key"), Plain("good")]
+            async with Agent(model, tools=tools, session=tmp_path / "s", max_budget_usd=None) as agent:
+                agent.listen(partial(_note, notices))
+                assert (await agent.run(prompt)).content == "hello"
+            await provider.aclose()
+            assert any(named in each and "left out" in each for each in notices)
+            assert len(server.requests) == 2 + number  # refused once, and never sent again
+    bodies = [request.body for request in server.requests]
+    assert check(bodies[0]) is not None and check(bodies[1]) is None and check(bodies[2]) is None
+    assert b"good" in bodies[1]
+
+
+def _note(notices: list[str], event: object) -> None:
+    notices.append(str(event))
+
+
+async def test_what_did_not_help_is_not_left_out() -> None:
+    fails = Fail(400, message="messages.0.content.1: Could not process image")
+    async with FakeProviderServer(lambda _: fails, strict=False) as server:
+        provider = Anthropic.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("claude-sonnet-4-6")) as agent:
+            with pytest.raises(ModelError, match="sessions compact"):
+                await agent.run(Message("user", (Text("see"), Image("image/png", PNG))))
+        await provider.aclose()
+    assert len(server.requests) == 2
+    assert provider.refused_parts["claude-sonnet-4-6"] == {}
+
+
+async def test_many_refused_parts_end() -> None:
+    tools = [Plain(f"t{number}") for number in range(20)]
+
+    def steps(request: Received) -> Fail:
+        body = json.loads(request.body)
+        return Fail(400, message=f"tools.{len(body['tools']) - 1}.custom: no")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = Anthropic.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("claude-sonnet-4-6"), tools=tools) as agent:
+            with pytest.raises(ModelError):
+                await agent.run("go")
+        await provider.aclose()
+    assert len(server.requests) == 7
