@@ -5,6 +5,7 @@ refuse is an option of later requests and a parameter of what is logged of them:
 """
 
 import re
+from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -141,9 +142,7 @@ def _data(value: object) -> Iterator[str]:
 
 
 def _encoded(part: Image | Document) -> str:
-    from sagent.providers.families.media import base64_text
-
-    return base64_text(part.data)
+    return b2a_base64(part.data, newline=False).decode()
 
 
 def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
