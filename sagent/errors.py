@@ -15,12 +15,13 @@ ModelErrorKind: TypeAlias = Literal[
     "network",  # no connection, DNS, TLS, reset
     "stalled",  # connected, then silent too long
     "cut",  # the stream ended without its closing event
+    "generation",  # in a stream: the provider could not read what the model wrote as a call, or as the schema says
     "protocol",  # an answer that is not what the wire format says
     "empty",  # a reply that ended without saying or doing anything
 ]
 
 RETRYABLE: frozenset[ModelErrorKind] = frozenset(
-    {"rate_limit", "overloaded", "server", "network", "stalled", "cut", "protocol", "empty"}
+    {"rate_limit", "overloaded", "server", "network", "stalled", "cut", "protocol", "empty", "generation"}
 )
 
 

@@ -1,15 +1,17 @@
-"""Usage that proves where its cached tokens and its reasoning are counted, in every family that leaves it open."""
+"""Usage that proves where its parts are counted, and that an error does not change, in every family."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.errors import ModelError
 from sagent.model import Delta
+from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.google.events import GenerateReplyReader
 from sagent.providers.families.responses.events import ResponsesReplyReader
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Origin, from_event
 from sagent.usage import Usage
 
 ORIGIN = Origin("gateway", "openai.m")
@@ -116,3 +118,39 @@ def test_total_proves_that_reasoning_was_miscounted() -> None:
     counts = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
     found = chat({**counts, "completion_tokens_details": {"reasoning_tokens": 271}})
     assert found == Usage(15, output=256, reasoning=256)
+
+
+@pytest.mark.parametrize("wrong", [{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}, {"cost": 9}])
+@pytest.mark.parametrize("broken", [{"error": {"code": "tool_use_failed"}}, {"choices": [{"finish_reason": "error"}]}])
+def test_error_chunk_keeps_usage_told_before(wrong: dict[str, object], broken: dict[str, object]) -> None:
+    reader, out = ChatReplyReader(ORIGIN, "f"), list[Delta]()
+    reader.feed({"choices": [], "usage": {"prompt_tokens": 90, "completion_tokens": 7, "cost": 0.25}}, out)
+    told = reader.charges()
+    if "error" in broken:
+        reader.failed({**broken, "usage": wrong}, out)
+    else:
+        with pytest.raises(ModelError):
+            reader.feed({**broken, "usage": wrong}, out)
+    assert reader.charges() == told
+
+
+def test_error_event_adds_only_counts_that_nobody_told() -> None:
+    messages, out = MessagesReplyReader(ORIGIN), list[Delta]()
+    messages.feed({"type": "message_start", "message": {"usage": {"input_tokens": 90}}}, out)
+    messages.failed({"type": "error", "usage": {"input_tokens": 1, "output_tokens": 7}}, out)
+    assert [charge.usage for charge in messages.charges()] == [Usage(90, output=7)]
+    gemini = GenerateReplyReader(ORIGIN, "f")
+    gemini.feed({"usageMetadata": {"promptTokenCount": 90, "candidatesTokenCount": 7}}, out)
+    gemini.failed({"usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 500}}, out)
+    assert [charge.usage for charge in gemini.charges()] == [Usage(90, output=7)]
+
+
+@pytest.mark.parametrize("failed", [{"code": "tool_use_failed"}, {"message": "No.", "failed_generation": "<fn>"}])
+def test_failed_generation_in_a_stream_has_its_own_kind(failed: dict[str, object]) -> None:
+    for event in ({"error": {**failed, "status_code": 400}}, {"error": failed}):
+        error = from_event(ORIGIN, event)
+        assert (error.kind, error.retryable, error.most_retries, error.sent) == ("generation", True, 2, True)
+    reader = ChatReplyReader(ORIGIN, "f")
+    with pytest.raises(ModelError) as raised:
+        reader.feed({"x_groq": {"error": failed}}, [])
+    assert raised.value.kind == "generation"

@@ -158,7 +158,7 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
 def from_event(origin: Origin, data: object) -> ModelError:
     """The error that an object inside a stream, or in the body of a status 200, stands for. The answer had begun: only
     what refuses the request itself says that there was nothing to bill."""
-    error = _judge(origin, _status_inside(data), {}, data, "")
+    error = _judge(origin, _status_inside(data), {}, data, "", misfire="generation")
     error.sent = error.kind in RETRYABLE
     return error
 
@@ -171,12 +171,19 @@ def error_in(data: Mapping[str, object]) -> bool:
     return isinstance(code, int) and code != 0
 
 
-def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data: object, text: str) -> ModelError:
+def _judge(
+    origin: Origin,
+    status: int | None,
+    headers: Mapping[str, str],
+    data: object,
+    text: str,
+    misfire: ModelErrorKind = "server",
+) -> ModelError:
     words = _words(data) or _shorten(text) or "no explanation was given"
     codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
     headers = {**_headers_inside(data), **headers}
     misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
-    kind = "server" if misfired else _kind(status, codes, words)
+    kind = misfire if misfired else _kind(status, codes, words)
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):

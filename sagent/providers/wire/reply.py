@@ -66,10 +66,14 @@ class ReplyReader(ABC):
         return max(self._words - words, full // MAX_TOKEN_CHARACTERS)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take what an error says of usage: what was made before it is billed."""
-        usage = as_object(event.get("usage") or event.get("usageMetadata"))
+        """Take what an error says of usage: what was made before it is billed. What was told before stays as it is."""
+        usage = self._untold(as_object(event.get("usage") or event.get("usageMetadata")))
         if any(map(count_of, usage.values())):
             self._bill(usage, out)
+
+    def _untold(self, usage: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the counts of a report that no earlier one had."""
+        return {name: value for name, value in usage.items() if not self._usage.get(name)}
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""

@@ -5,6 +5,7 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
+from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
@@ -93,8 +94,10 @@ class ChatReplyReader(ReplyReader):
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         try:
             self._choices(event, out)
-        finally:  # one that says that the reply broke off may say too what is billed
-            self._price(event, out)
+        except ModelError:  # what says that the reply broke off may say too what is billed
+            self.failed(event, out)
+            raise
+        self._price(event, out)
         if not self.response_id:
             self.response_id = as_str(event.get("id"))
         for name in _SOURCES:
@@ -103,8 +106,11 @@ class ChatReplyReader(ReplyReader):
         self._tier = as_str(tier) or self._tier
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        if any(map(count_of, _usage_of(event).values())):
-            self._price(event, out)
+        usage = self._untold(_usage_of(event))
+        if any(map(count_of, usage.values())):
+            known = self._cost
+            self._price({**event, "usage": usage}, out)
+            self._cost = self._cost if known is None else known
 
     def _choices(self, event: Mapping[str, object], out: list[Delta]) -> None:
         if stopped := as_object(event.get("x_groq")).get("error"):  # console.groq.com, API reference

@@ -123,7 +123,8 @@ class ResponsesReplyReader(ReplyReader):
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         response = as_object(event.get("response")) or event
-        self._cost = own_price(as_object(response.get("usage")), response)
+        if self._cost is None:
+            self._cost = own_price(as_object(response.get("usage")), response)
         super().failed(response, out)
 
     def message(self) -> Message:
