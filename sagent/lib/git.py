@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,6 +145,97 @@ def is_git_directory(place: str | os.PathLike[str]) -> bool:
 
 def _has(place: str | os.PathLike[str], name: str) -> bool:
     return os.path.lexists(f"{os.fspath(place)}/{name}")
+
+
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|worktree|autocrlf"
+    r"|eol|safecrlf|quotepath|compression|sharedrepository|untrackedcache|splitindex|commitgraph|multipackindex|abbrev"
+    r"|sparsecheckout|sparsecheckoutcone|longpaths|protectntfs|protecthfs|whitespace|preloadindex)"
+    r"|extensions\.(objectformat|compatobjectformat|refstorage|partialclone|noop|preciousobjects|worktreeconfig"
+    r"|relativeworktrees)"
+    r"|remote\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipfetchall|promisor|partialclonefilter)"
+    r"|branch\.(remote|merge|rebase|pushremote|description)|(user|author|committer)\.(name|email)|init\.defaultbranch"
+    r"|submodule\.(url|active|branch|ignore|update|shallow|path|recurse|fetchrecursesubmodules|fetchjobs)"
+    r"|(advice|color|column|status|index|feature|pack)\.[a-z]+|pull\.(rebase|ff)|push\.(default|autosetupremote|followtags)"
+    r"|fetch\.(prune|prunetags|parallel|writecommitgraph)|merge\.(ff|conflictstyle|renames|log)|gc\.(auto|autodetach|pruneexpire)"
+    r"|rebase\.(autostash|autosquash|updaterefs)|diff\.(renames|algorithm|noprefix|mnemonicprefix|context|colormoved)"
+    r"|lfs\.(repositoryformatversion|access)"
+)
+"""Settings that name no program and no file that names one. What is not among them is taken for such."""
+_HEADER = re.compile(r'[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+"(?:[^"\\]|\\.)*")?\][ \t]*')
+_SETTING = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
+
+
+def harmless_config(text: bytes, path: str) -> bytes:
+    """Return the lines of a repository's configuration that name no program, each understood by itself."""
+    section, kept = "", list[str]()
+    for line in os.fsdecode(text).replace("\r\n", "\n").splitlines(keepends=True):
+        bare = line.removesuffix("\n")
+        if header := _HEADER.fullmatch(bare):
+            section = header[1].lower()
+            kept.append(line)
+        elif not bare.strip() or bare.lstrip()[0] in "#;":
+            kept += [] if bare.endswith("\\") else [line]
+        elif bare.lstrip().startswith("["):
+            section = ""
+        elif (found := _SETTING.fullmatch(bare)) and _is_harmless(section, found[1].lower(), found[2] or "", path):
+            kept.append(line)
+    return os.fsencode("".join(kept))
+
+
+def foreign_settings(directory: str, known: Iterable[str] = ()) -> list[str]:
+    """Return what the repository that git finds from a directory says by which a program may be run: lines of its
+    configuration, each with its file, and hooks, but for those of the repositories that it finds from `known` ones."""
+    found: list[str] = []
+    theirs = {os.path.realpath(shared) for each in known for _, shared in _found_from(os.path.realpath(each))}
+    for own, shared in _found_from(os.path.realpath(directory)):
+        for file in dict.fromkeys((Path(own, "config.worktree"), Path(shared, "config"))):
+            text = _read(file)
+            kept = harmless_config(text, str(file)).splitlines() if text else []
+            if text is None:
+                found.append(f"{file} cannot be read")
+            found += [
+                f"{os.fsdecode(line).strip()} ({file})" for line in (text or b"").splitlines() if line not in kept
+            ]
+        if os.path.realpath(shared) not in theirs:
+            with contextlib.suppress(OSError):
+                found += [str(path) for path in Path(shared, "hooks").iterdir() if path.suffix != ".sample"]
+    return found
+
+
+def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
+    """Yield where git keeps what belongs to a directory, and what is shared: `.git`, or a directory that is one."""
+    while True:
+        if os.path.lexists(f"{directory}/.git"):
+            yield git_places(Path(directory))
+            return
+        if is_git_directory(directory):
+            yield Path(directory), Path(directory)
+            return
+        above = directory.rpartition("/")[0] or "/"
+        if above == directory:
+            return
+        directory = above
+
+
+def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
+    if value.endswith("\\") or not _HARMLESS.fullmatch(f"{section}.{name}"):
+        return False
+    match f"{section}.{name}":
+        case "core.worktree":  # which a submodule has, below the directory where it is
+            place = _leads(path.rpartition("/")[0], value.strip().strip('"'))
+            return os.path.isfile(f"{place}/.git")  # noqa: PTH113 -- a text path
+        case "remote.url" | "remote.pushurl" | "submodule.url":
+            return "::" not in value and not value.strip(' \t"').startswith("-")
+        case "submodule.update":
+            return "!" not in value
+        case _:
+            return True
+
+
+def read_config(path: str) -> bytes | None:
+    """Return the bytes of a file that git reads, b"" where there is none; None for what is no file of such a size."""
+    return _read(Path(path))
 
 
 def git_directories(directory: Path) -> Iterator[Path]:

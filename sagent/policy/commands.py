@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from sagent.lib.git import foreign_settings
 from sagent.lib.text import cut
 from sagent.policy import Ask, Deny
 from sagent.policy.harmless import acts, is_plain_repository, only_looks
@@ -44,6 +45,7 @@ _RUNNERS = frozenset(
     {"exec", "dlx", "foreach", "shell", "bisect", "clone", "config", "difftool", "filter-branch", "rebase", "submodule"}
 )
 _RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # whose `run` is about the project's own
+_CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit")
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which it is not known where the shell is, or what its words mean.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
@@ -195,7 +197,7 @@ class CommandJudge:
         """The rules that let it run outside of a sandbox, one for each part; none if what it does is not certain, or
         may change from one time to the next."""
         commands = self._certain()
-        certain = all(map(_exactly, commands))
+        certain = all(map(_exactly, commands)) and not self.obeyed_by_git
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
@@ -204,7 +206,27 @@ class CommandJudge:
         if any(not rule.pattern for rule in rules):
             return True
         commands = self._certain()
-        return bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
+        if not commands or not all(any(rule.allows_command(each) for rule in rules) for each in commands):
+            return False
+        return not self.obeyed_by_git
+
+    @cached_property
+    def obeyed_by_git(self) -> list[str]:
+        """What may make git run a program where one of the commands calls it; what the person's own repository has as
+        hooks does not count."""
+        found: list[str] = []
+        for part in self._script.parts:
+            words = unwrap(part.words)
+            if not words or not _CALLS_GIT.fullmatch(known_program(words[0])):
+                continue
+            named = list(_directories(words))
+            if not self._place.certain or any(word.kind != "literal" for word in named):
+                found.append(f"where `{_shown(words)}` would run is not certain")
+            home = self._paths.places.home
+            places = (place for word in named for place in self._place.below(_expanded(word, home)))
+            for place in dict.fromkeys((*self._place.known, *places)):
+                found += foreign_settings(place, self._paths.roots)
+        return list(dict.fromkeys(found))
 
     def _certain(self) -> list[tuple[Word, ...]]:
         """Its commands; none if there may be others, or files that it opens in addition, or input that it brings."""
@@ -309,6 +331,16 @@ class _Whereabouts(NamedTuple):
 
     def below(self, text: str) -> tuple[str, ...]:
         return (text,) if text.startswith("/") else tuple(f"{place}/{text}" for place in self.known)
+
+
+def _directories(words: tuple[Word, ...]) -> Iterator[Word]:
+    """Yield the directories that options in a command line of git name."""
+    options = ("-C", "--git-dir", "--work-tree")
+    yield from (words[at + 1] for at, word in enumerate(words[:-1]) if word.text in options)
+    for word in words:
+        name, equals, place = word.text.partition("=")
+        if equals and name in options:
+            yield word._replace(text=place, raw=place)
 
 
 def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
-from sagent.lib.git import files_named, git_directories, git_places, shared_directory
+from sagent.lib.git import files_named, git_directories, git_places, is_git_directory, shared_directory
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
@@ -26,12 +26,17 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     repositories = [str(place) for root in judge.roots if (place := shared_directory(Path(root)))]
     tops = set(judge.roots)
     denied = [(rule, judge.denied_by(rule)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
-    counts = partial(_counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected}))
+    counts = partial(
+        _counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected, "HEAD"})
+    )
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
     surveys = {root: judge.places.survey(root, key, counts) for root in judge.roots}
     for survey in surveys.values():
         for path in survey.look():
             last = path.rpartition("/")[2]
+            if last == "HEAD":  # of a repository, whatever that is called
+                above = path.rpartition("/")[0]
+                protected |= {f"{above}/{name}" for name in _git_names()} if is_git_directory(above) else set()
             if last in known.repositories:
                 tops.add(path.rpartition("/")[0])
             elif is_env(last):
@@ -110,10 +115,14 @@ def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
     return map(os.path.realpath, rule.named_places(judge.roots, judge.places.home))
 
 
+def _git_names() -> list[str]:
+    return [name.removeprefix(".git/") for name in known_places().protected if name.startswith(".git/")]
+
+
 def _obeyed_by_git(top: str) -> Iterator[str]:
     """What says which programs git runs in a work tree, wherever that lies, in those that share its repository, and in
     its submodules."""
-    names = [name.removeprefix(".git/") for name in known_places().protected if name.startswith(".git/")]
+    names = _git_names()
     starts = [os.path.realpath(place) for place in git_places(Path(top))]
     if starts[0] != f"{top}/.git":
         yield f"{top}/.git"

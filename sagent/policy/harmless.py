@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from sagent.lib.git import programs_named
+from sagent.lib.git import is_git_directory, programs_named
 from sagent.policy.shell import program, unwrap
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def is_plain_repository(directory: str) -> bool:
     while True:
         if os.path.lexists(f"{directory}/.git"):
             return True
-        if os.path.lexists(f"{directory}/HEAD") and os.path.lexists(f"{directory}/objects"):
+        if is_git_directory(directory):
             return False
         parent = directory.rpartition("/")[0] or "/"
         if parent == directory:

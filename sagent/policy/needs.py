@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, assert_never
 
 from sagent.lib.names import quote_path
+from sagent.lib.text import one_line
 from sagent.policy import Deny
 from sagent.policy.paths import Obstacle, PathJudge, quoted
 from sagent.policy.rules import EDITS, Rule, escape
@@ -14,6 +15,9 @@ from sagent.tool import Effect
 
 if TYPE_CHECKING:
     from sagent.policy.commands import CommandJudge
+
+
+MAX_SHOWN = 1_000  # characters of what a repository's configuration says
 
 
 def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
@@ -43,6 +47,8 @@ def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") ->
     wants = tuple(map(_described, lacking))
     reason = " ".join(effect.reason.split())
     said = f" Its reason: {reason}" if reason else " It gives no reason."
+    if any(need.kind == "all" for need in lacking) and (obeyed := commands.obeyed_by_git):
+        said = f" Git may run a program there: {one_line('; '.join(obeyed), MAX_SHOWN)}.{said}"
     rules = [tuple(_rules(need, commands)) for need in lacking]
     remedy = " ".join(f"--allow {quoted(rule)}" for rule in chain.from_iterable(rules))
     return Obstacle(

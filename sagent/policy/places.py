@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sagent.policy.rules import is_inside, lies_in
 
 if TYPE_CHECKING:
-    from sagent.policy.survey import Survey
+    from sagent.sandbox.survey import Survey
 
 _MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
 _ENV = re.compile(r"\.env(?![a-zA-Z*]|[._-](?:example|sample|template|dist|defaults)\Z)")
@@ -34,7 +34,7 @@ class Places:
 
     def survey(self, root: str, key: Sequence[str], counts: Callable[[str], bool]) -> "Survey":
         """What is known of a directory; the same for the same key, which stands for what counts there."""
-        from sagent.policy.survey import Survey
+        from sagent.sandbox.survey import Survey
 
         if self._surveys.get(root, ((), None))[0] != key:
             self._surveys[root] = key, Survey(root, counts)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
     from sagent.sandbox.network import Network
+    from sagent.sandbox.plants import Plants
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
     from sagent.sandbox.scratch import Scratch
@@ -70,6 +71,14 @@ class Confined:
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
 
 
+def _surveyed(profile: "Profile") -> Sequence[str]:
+    """The directories that a command can write and a person may run git in: not the caches of build tools."""
+    from sagent.sandbox.places import known_places, really_below
+
+    caches = really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
+    return [place for place in profile.writable if place not in caches]
+
+
 def _reached(profile: "Profile") -> tuple[str, ...]:
     """By what commands share a box: in one they see each other's passes to hosts, and could use them."""
     return tuple(sorted(profile.domains))
@@ -95,6 +104,7 @@ class Sandbox:
         self._sweeping: asyncio.Task[None] | None = None
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
+        self._plants: Plants | None = None
         self._running: set[Watch] = set()
         self._outlived: dict[Sequence[str], Watch] = {}  # of commands that have left something running
         self._looking: asyncio.Task[None] | None = None
@@ -219,9 +229,10 @@ class Sandbox:
             case _:
                 assert_never(name)
         granted, held = {*guarded} - {*profile.protected}, view.held if view else frozenset[str]()
-        watch = self._watch(() if lasting else profile.protected, held, granted)
+        roots = _surveyed(profile)
+        watch = self._watch(() if lasting else profile.protected, held, granted, roots)
         finish = partial(self._finish, watch, token, view, program)
-        attend = partial(self._watch, profile.protected, held, granted)
+        attend = partial(self._watch, profile.protected, held, granted, roots)
         return Confined(argv, environment, profile, self._detach, finish, wall, lambda: partial(self._finish, attend()))
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
@@ -283,13 +294,20 @@ class Sandbox:
         return token, *await self._network.environment(token, view)
 
     def _watch(
-        self, protected: Iterable[str], held: frozenset[str] = frozenset(), granted: Iterable[str] = ()
+        self,
+        protected: Iterable[str],
+        held: frozenset[str] = frozenset(),
+        granted: Iterable[str] = (),
+        roots: Sequence[str] = (),
     ) -> "Watch":
-        """Have an eye on protected paths for one command, until `_finish`."""
+        """Have an eye on protected paths for one command, and on repositories below `roots`, until `_finish`."""
         if self._guard is None:
             from sagent.sandbox.guard import Guard
+            from sagent.sandbox.plants import Plants
 
-            self._guard = Guard(self._aside, self._copies)
+            self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside)
+        if protected and self._plants is not None and (planted := self._plants.begin(roots, self._excluded)):
+            self.warn(self._disarmed(planted))
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
         if watch.paths and (self._looking is None or self._looking.done()):
@@ -300,6 +318,19 @@ class Sandbox:
         """A context in which one of our tools changes a file that the policy has allowed: the change is not undone."""
         return contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path))
 
+    @property
+    def _excluded(self) -> frozenset[str]:
+        """The paths that commands cannot change, or were granted."""
+        watches = (*self._running, *self._outlived.values())
+        return frozenset(path for watch in watches for path in (*watch.paths, *watch.granted))
+
+    def _disarmed(self, planted: Sequence[str]) -> str:
+        return (
+            f"git would run what a command wrote to {', '.join(dict.fromkeys(planted))}: hooks, and lines that name "
+            f"programs, were taken out; what was written is in {self._aside}, or near the file with `.undone` in its "
+            "name"
+        )
+
     async def _look(self, guard: "Guard") -> None:
         """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in
         between would run."""
@@ -309,8 +340,12 @@ class Sandbox:
             with contextlib.suppress(OSError):
                 if changed := guard.put_back():
                     self.warn(self._undone(changed))
+                if self._plants is not None and (planted := self._plants.look(self._excluded, every=False)):
+                    self.warn(self._disarmed(planted))
                 self._warn_of_loose(guard)
             if not lives:
+                if self._plants is not None and (planted := self._plants.end(self._excluded, goes_on=False)):
+                    self.warn(self._disarmed(planted))
                 for watch in self._outlived.values():
                     guard.leave(watch)
                 self._outlived.clear()
@@ -333,12 +368,16 @@ class Sandbox:
             wall.close()
         if watch not in self._running:
             return ()
+        excluded = self._excluded
         self._running.remove(watch)
         said: list[str] = []
         if view is not None and not view.box.stands:
             said.append("its sandbox was killed, and everything that ran in it: the next command gets a new one")
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))
+        goes_on = any(each.paths for each in self._running) or bool(self._outlived)
+        if watch.paths and self._plants is not None and (planted := self._plants.end(excluded, goes_on=goes_on)):
+            said.append(self._disarmed(planted))
         if self._network is not None and token and (refused := self._network.proxy.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
@@ -384,7 +423,9 @@ class Sandbox:
         if self._guard is not None:
             with contextlib.suppress(OSError):
                 self._guard.close()
-            self._guard = None
+            if self._plants is not None and (planted := self._plants.end(self._excluded, goes_on=False)):
+                self.warn(self._disarmed(planted))
+            self._guard = self._plants = None
         self._running.clear()
         self._outlived.clear()
         if self._sweeping is not None:

@@ -1,5 +1,6 @@
 """What a command asks for beyond its sandbox, and the rules that are offered for it: as narrow as that, or none."""
 
+import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -112,3 +113,59 @@ async def test_a_want_that_is_granted_lets_no_command_run_that_is_not_held(need:
 @pytest.mark.parametrize("command", ["rm *", "touch a*", "npm *"])
 async def test_a_wildcard_is_not_offered_as_a_rule(command: str, tmp_path: Path) -> None:
     assert rules_in(await judged(tmp_path, command, confined=False)) == []
+
+
+PLANTED = "[core]\n\tfsmonitor = /x/evil\n"
+WIDE = Rules.parse(["Unsandboxed(git:*)"])
+
+
+def repository(place: Path, config: str = "", head: str = ".git") -> None:
+    (place / head / "objects").mkdir(parents=True)
+    (place / head / "refs").mkdir()
+    (place / head / "HEAD").write_text("ref: refs/heads/main\n")
+    (place / head / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{config}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status", "cd sub && git status", "git -C sub status", "git --git-dir=bare.d status", "git -C ~/w status",
+        "timeout 5 git -C sub diff", "cd bare.d && git log", "git --git-dir bare.d log", "cd linked && git status",
+        "cd sub/deeper/yet; git status", "gh pr list", "git -C $X status", "cd hooked && git status",
+        "git -C reached status",
+    ],
+)  # fmt: skip
+async def test_git_is_asked_about_outside_where_its_repository_names_programs(command: str, tmp_path: Path) -> None:
+    if not command.startswith(("cd", "timeout")) and "-C" not in command and "git-dir" not in command:
+        repository(tmp_path, PLANTED)
+    for name in ("sub", "home/w", "store"):
+        repository(tmp_path / name, PLANTED)
+    repository(tmp_path / "hooked")
+    (tmp_path / "hooked/.git/hooks").mkdir()
+    (tmp_path / "hooked/.git/hooks/post-index-change").write_text("")
+    repository(tmp_path, PLANTED, "bare.d")
+    (tmp_path / "sub/deeper/yet").mkdir(parents=True)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/.git").write_text("gitdir: ../store/.git\n")
+    (tmp_path / "reached").symlink_to("store")
+    rules = Rules.parse(
+        ["Unsandboxed(git:*)", "Unsandboxed(timeout 5 git:*)", "Unsandboxed(gh:*)", "Unsandboxed(cd:*)"]
+    )
+    verdict = await judged(tmp_path, command, "all", rules=rules)
+    assert isinstance(verdict, Ask)
+    assert re.search("fsmonitor = /x/evil|post-index-change|not certain", verdict.reason)
+    assert rules_in(verdict) == []  # none that would not hold
+
+
+async def test_git_runs_outside_by_a_rule_where_its_repository_names_none(tmp_path: Path) -> None:
+    harmless = '[remote "origin"]\n\turl = https://example.org/x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
+    repository(tmp_path, harmless)
+    (tmp_path / ".git/hooks").mkdir()
+    (tmp_path / ".git/hooks/pre-push").write_text("")  # the person's own
+    (tmp_path / "src").mkdir()
+    repository(tmp_path / "sub", '[branch "main"]\n\tremote = origin\n')
+    for command in ("git push", "cd src && git status", "git -C sub status", "git -C /nowhere status"):
+        rules = Rules.parse(["Unsandboxed(git:*)", "Unsandboxed(cd:*)"])
+        assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)
+    (tmp_path / ".git/config.worktree").write_text("[core]\n\tsshCommand = evil\n")
+    assert isinstance(await judged(tmp_path, "git status", "all", rules=WIDE), Ask)

@@ -11,6 +11,7 @@ from sagent.lib.dataclass import dataclass
 MOST = 50_000  # directories of one workspace
 _NEAR = 300  # directories that are looked at every time, the first that were found
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
+_EVERY = 20_000  # of those where all count
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
 _UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
 _PASSED_OVER = frozenset(
@@ -34,8 +35,8 @@ class Survey:
     directories, after several looks in those of a large tree.
     """
 
-    def __init__(self, root: str, counts: Callable[[str], bool]) -> None:
-        self._counts = counts
+    def __init__(self, root: str, counts: Callable[[str], bool], passed_over: frozenset[str] = _PASSED_OVER) -> None:
+        self._counts, self._passed_over = counts, passed_over
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
         self._new = deque([root])
@@ -46,10 +47,10 @@ class Survey:
         """Whether there are more directories than are looked into."""
         return len(self._known) >= MOST and bool(self._new)
 
-    def look(self) -> Iterator[str]:
-        """What is there now, as far as it is known."""
+    def look(self, *, every: bool = False) -> Iterator[str]:
+        """What is there now, as far as it is known; with `every`, of directories that are far too, up to a limit."""
         size = len(self._known)
-        far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + _FAR)
+        far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + (_EVERY if every else _FAR))
         self._at = self._at + _FAR if self._at + _FAR < size else _NEAR
         for path in [*islice(self._known, _NEAR), *far]:
             if path in self._known and self._known[path].state != _state(path):
@@ -68,7 +69,7 @@ class Survey:
                 for entry in entries:
                     if self._counts(entry.path):
                         found.append(entry.path)
-                    if entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
+                    if entry.name not in self._passed_over and entry.is_dir(follow_symlinks=False):
                         below.append(entry.path)
         except OSError:
             state = (0, 0)  # which is no directory's, so it is looked at again
@@ -96,4 +97,4 @@ def _state(path: str) -> tuple[int, int]:
         found = os.lstat(path)
     except OSError:
         return 0, 1
-    return found.st_ino, found.st_mtime_ns
+    return found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns)  # a command can set the first, not the second

@@ -1,0 +1,191 @@
+"""What git would obey in a repository that a command made is taken out when it has ended."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.lib.git import harmless_config
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Means
+from sagent.tool import Workspace
+
+GIT = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    **{f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
+SET_UP = """
+git init -q repo; cd repo; git commit -q --allow-empty -m one; echo x > f; git add f; git commit -qm two
+git config extensions.worktreeConfig true
+"""
+EVIL = "printf '#!/bin/sh\\n: > \"%s/made\"\\n' $PWD > evil; chmod +x evil; E=$PWD/evil"
+BARE = "mkdir -p {0}/objects {0}/refs; echo ref: refs/heads/main > {0}/HEAD"
+LINES = r"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = %s\n\tfsmonitor = %s\n"
+MONITOR = f"printf '{LINES}' $PWD $E"
+EDIT = "GIT_SEQUENCE_EDITOR='sed -i s/pick/edit/' git rebase -q -i HEAD~1"
+TODO = ".git/rebase-merge/git-rebase-todo"
+CHECKOUT = "git -C sub commit -q --allow-empty -m x; git -C sub checkout -q -b x"
+PIECES = [*'[]"\\=#;\n\t \r!x', "core", "[core]\n", "fsmonitor", "bare", "\ufeff", "include", "path", "bare = x\n"]
+PLANTS = {
+    # name: where, what a command does, what somebody does later
+    "clone": ("plain", "git init -q sub; git -C sub config core.fsmonitor $E", "git -C sub status"),
+    "hook": ("plain", "git init -q sub; cp evil sub/.git/hooks/post-checkout", CHECKOUT),
+    "hooks elsewhere": (
+        "plain",
+        "git init -q sub; mkdir h; cp evil h/post-checkout; git -C sub config core.hooksPath $PWD/h",
+        CHECKOUT,
+    ),
+    "linked hooks": (
+        "plain",
+        "git init -q sub; rm -r sub/.git/hooks; mkdir h; cp evil h/post-checkout; ln -s ../../h sub/.git/hooks",
+        CHECKOUT,
+    ),
+    "alias": ("plain", 'git init -q sub; git -C sub config alias.up "!$E"', "git -C sub up"),
+    "included": (
+        "plain",
+        'git init -q sub; echo "[core] fsmonitor=$E" > c; git -C sub config include.path $PWD/c',
+        "git -C sub status",
+    ),
+    "pager": (
+        "plain",
+        "git init -q sub; git -C sub config diff.external $E; cd sub; echo 1 >f; git add f; echo 2 >f",
+        "git -C sub diff",
+    ),
+    "filter": (
+        "plain",
+        "git init -q sub; git -C sub config filter.x.clean $E; echo '* filter=x' > sub/.gitattributes",
+        "cd sub; echo 1 > g; git add g",
+    ),
+    "root": ("plain", f"{BARE.format('.')}; {MONITOR} > config", "git status"),
+    "root in steps": ("plain", f"mkdir objects refs; {MONITOR} > config; echo ref: refs/heads/x > HEAD", "git status"),
+    "other name": ("plain", f"{BARE.format('deep/x')}; {MONITOR} > deep/x/config", "cd deep/x; git status"),
+    "node_modules": (
+        "plain",
+        f"{BARE.format('node_modules/a')}; {MONITOR} > node_modules/a/config",
+        "cd node_modules/a; git status",
+    ),
+    "gitfile": (
+        "plain",
+        f"{BARE.format('store')}; {MONITOR} > store/config; mkdir sub; echo gitdir: ../store > sub/.git",
+        "git -C sub status",
+    ),
+    "old times": (
+        "plain",
+        f"{BARE.format('a/b')}; {MONITOR} > a/b/config; find . -exec touch -d 2001-01-01 {{}} +",
+        "cd a/b; git status",
+    ),
+    "common directory": (
+        "plain",
+        (
+            f"{BARE.format('s')}; {MONITOR} > s/config; mkdir w t; echo ../s > w/commondir; cp s/HEAD w; "
+            "echo gitdir: ../w > t/.git"
+        ),
+        "git -C t status",
+    ),
+    "new worktree": (
+        "repo",
+        "git worktree add -q in; git -C in config --worktree core.fsmonitor $E",
+        "git -C in status",
+    ),
+    "rebase": ("repo", f'{EDIT}; echo "exec $E" >> {TODO}', "git rebase --continue"),
+    "rebase, short": ("repo", f"{EDIT}; printf '\\t x\\t%s' $E >> {TODO}", "git rebase --continue"),
+    "submodule": (
+        "repo",
+        "git -c protocol.file.allow=always submodule -q add $PWD s; git -C s config core.fsmonitor $E",
+        "git status; git -C s status",
+    ),
+}
+
+
+def shell(line: str, cwd: Path) -> None:
+    subprocess.run(["bash", "-c", line], cwd=cwd, env={**os.environ, **GIT}, capture_output=True, check=False)
+
+
+async def confined(sandbox: Sandbox, line: str, cwd: Path) -> list[str]:
+    confined = await sandbox.confine(["bash", "-c", line], PermissionPolicy("edit").profile(Workspace(cwd)), cwd)
+    argv, environment = confined.launched({**os.environ, **GIT})
+    subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, check=False)
+    return list(confined.finish())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    shell(SET_UP, tmp_path)
+    (tmp_path / "plain").mkdir()
+    return tmp_path.resolve()
+
+
+def made(means: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    if means == "landlock":
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    sandbox = Sandbox()
+    if sandbox.means.name != means:
+        pytest.skip(sandbox.means.why)
+    return sandbox
+
+
+@pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("name", PLANTS)
+async def test_plant_runs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, name: str, means: str) -> None:
+    where, plant, fire = PLANTS[name]
+    sandbox = made(means, monkeypatch)
+    try:
+        said = await confined(sandbox, f"{EVIL}; {plant}", place / where)
+    finally:
+        await sandbox.aclose()
+    shell(fire, place / where)
+    assert not (place / where / "made").exists()
+    assert any("git would run" in each for each in said)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_same_plant_runs_without_sandbox(place: Path, name: str) -> None:
+    where, plant, fire = PLANTS[name]
+    shell(f"{EVIL}; {plant}", place / where)
+    shell(fire, place / where)
+    assert (place / where / "made").exists()
+
+
+@pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
+async def test_ordinary_work_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch, means: str) -> None:
+    sandbox = made(means, monkeypatch)
+    work = place / "plain"
+    try:
+        line = "git init -q c; cd c; git config user.name me; git remote add o /x; git init -q --bare b"
+        assert await confined(sandbox, line, work) == []
+        before = (work / "c/.git/config").read_bytes()
+        shell("git init -q mine; cp ../repo/f mine/.git/hooks/pre-commit; git -C mine config alias.x '!true'", work)
+        assert await confined(sandbox, "ls", work) == []
+        assert await confined(sandbox, "cd c; echo 1 > f; git add f; git commit -qm one", work) == []
+    finally:
+        await sandbox.aclose()
+    assert b"name = me" in before
+    assert (work / "c/.git/config").read_bytes() == before
+    assert (work / "mine/.git/hooks/pre-commit").exists()
+    assert "alias" in (work / "mine/.git/config").read_text()
+
+
+async def test_rebase_of_the_person_keeps_its_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = place / "repo"
+    shell("GIT_SEQUENCE_EDITOR='sed -i s/pick/edit/' git rebase -q -i -x 'touch own' HEAD~1", work)
+    sandbox = made("bubblewrap", monkeypatch)
+    try:
+        todo = ".git/rebase-merge/git-rebase-todo"
+        assert "exec touch own" in (work / todo).read_text()
+        assert await confined(sandbox, "true", work) == []
+        assert await confined(sandbox, f"echo 'exec touch planted' >> {todo}", work)
+    finally:
+        await sandbox.aclose()
+    assert (work / todo).read_text() == "exec touch own\n"
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_kept_lines_are_understood(text: str) -> None:
+    kept = harmless_config(text.encode(), "/x/config")
+    assert harmless_config(kept, "/x/config") == kept
+    for line in kept.decode().lower().splitlines():
+        assert "=" not in line or line.split("=")[0].strip() == "bare" or line.lstrip()[0] in "#;["
