@@ -18,7 +18,7 @@ import pytest
 
 from tests.depth import deep
 from tests.forks import Forks
-from tests.surroundings import SET, foreign, settle
+from tests.surroundings import FOR_NPM, settle
 
 hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
@@ -204,13 +204,10 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_home(_homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the person's keys, configuration, sessions, proxies or language."""
+    """No test sees the person's configuration and sessions; variables with keys are left out for all (`settle`)."""
     home = mkdtemp(dir=_homes, prefix="")
-    for name in foreign(os.environ):
-        monkeypatch.delenv(name)
-    for name, value in SET.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv(FOR_NPM, raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

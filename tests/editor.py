@@ -102,10 +102,10 @@ class Extension:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(listen()), daemon=True)
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(30)
         try:
             yield loop
         finally:
             loop.call_soon_threadsafe(end.set)
-            thread.join(10)
+            thread.join(30)
             loop.close()

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-npm"  # before tests have own homes
-GIVEN = dict(os.environ)  # with the proxies and certificates that npm needs, which tests do not see
+from tests.surroundings import given_to_npm
+
+GIVEN = {**os.environ, **given_to_npm()}  # before tests have own homes
+CACHE = Path(GIVEN.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-npm"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The surroundings of a test: the same however the tests were started, as from cron, a CI runner or an editor."""
 
+import json
 import os
 import resource
 import signal
@@ -12,10 +13,13 @@ KEPT_BEGINNINGS = ("COV_", "CUDA_", "DYLD_", "GOCACHE", "LD_", "NVIDIA_", "PYTES
 SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
 KEPT_IGNORED = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}  # Python ignores them itself
 MIN_OPEN_FILES = 4096
+FOR_NPM = "PYTEST_GIVEN_TO_NPM"
+"""A variable with those that npm needs to install what tests run, as JSON: proxies, certificates, its own settings."""
+_NPM_NAMES = {"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "XDG_CACHE_HOME"}
 
 
 def settle() -> None:
-    """Undo what this process inherited: ignored and blocked signals, a umask, a closed stdin, few open files, a zone.
+    """Undo what this process inherited: ignored and blocked signals, umask, closed streams, few open files, variables.
 
     A hangup that was to be ignored does nothing here still; programs that are started from here get its default."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -33,8 +37,22 @@ def settle() -> None:
     wanted = MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MIN_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    os.environ["TZ"] = SET["TZ"]
+    if FOR_NPM not in os.environ:
+        os.environ[FOR_NPM] = json.dumps({name: os.environ[name] for name in os.environ if _is_for_npm(name)})
+    for name in foreign(os.environ):
+        del os.environ[name]
+    os.environ.update(SET)
     time.tzset()
+
+
+def given_to_npm() -> dict[str, str]:
+    """Return what npm is to know of the environment that the tests were started with."""
+    return json.loads(os.environ.get(FOR_NPM, "{}"))
+
+
+def _is_for_npm(name: str) -> bool:
+    lower = name.lower()
+    return lower.endswith("_proxy") or lower.startswith("npm_") or name in _NPM_NAMES
 
 
 def foreign(names: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ if __name__ == "__main__":  # run as a file: the checkout takes the place of thi
 
 def start() -> None:
     """Run the command line as a process of its own, and end it with the exit code."""
+    _choose_utf8()
     _leave_directory_out()
     codes: list[int] = []
     atexit.register(_leave, codes)  # the first to be registered, so the last to be called
@@ -47,6 +48,13 @@ def _leave_directory_out() -> None:
     reals = {each: os.path.realpath(each) for each in given}
     away = {each for each, real in reals.items() if join(real, "").startswith(inside) and real != own}
     sys.path[:] = [each for each in sys.path if here(each) not in away]
+
+
+def _choose_utf8() -> None:
+    """Start again in Python's UTF-8 mode where a locale such as ISO-8859-1 would be the encoding of file names and
+    arguments: what a model writes does not fit into it."""
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _notice_ended_children() -> None:

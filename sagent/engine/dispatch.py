@@ -19,7 +19,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object
+from sagent.lib.json import JsonObject, as_object, valid_text
 from sagent.lib.text import cut
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
@@ -270,7 +270,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
     from sagent.lib.callers import working_for
 
     def progress(text: str) -> None:
-        ongoing.tail = text
+        ongoing.tail = text = valid_text(text)
         state.journal.emit(ToolProgress(state.path, item.call.id, text))
 
     def offer_detach(detach: Callable[[], str]) -> None:

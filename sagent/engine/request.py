@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TypeAlias, assert_never
 
+from sagent.context.streamed import valid_stream
 from sagent.cost.budget import InputBound, is_stated
 from sagent.cost.ledger import Reservation
 from sagent.cost.meter import Meter
@@ -80,8 +81,7 @@ class Attempt:
 
     async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
-        deltas = model.stream(request)
-        try:
+        async with aclosing(valid_stream(model, request)) as deltas:
             async for delta in deltas:
                 match delta:
                     case TextPart(text):
@@ -102,9 +102,6 @@ class Attempt:
                         return replace(delta, charges=lost(reservation, charges, received))
                     case _:
                         assert_never(delta)
-        finally:
-            if hasattr(deltas, "aclose"):
-                await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
         raise ModelError("cut", "the stream ended without a reply", provider=model.provider, model=model.id)
 
 

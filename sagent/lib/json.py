@@ -67,6 +67,7 @@ class JsonObject(Mapping[str, Json]):
 
 
 EMPTY = JsonObject()
+LONE = "\ufffd"  # in place of half a surrogate pair whose other half never came
 
 if TYPE_CHECKING:
 
@@ -230,6 +231,19 @@ def sha256_hex(data: bytes) -> str:
 def valid_text(text: str) -> str:
     """Join surrogate pairs that arrived split, and replace lone surrogates, so that the text is valid Unicode."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def join_pairs(text: str) -> str:
+    """Join surrogate pairs that arrived split; lone surrogates stay."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def whole_text(text: str) -> tuple[str, str]:
+    """Split a piece of text into valid Unicode, and the half of a surrogate pair that it ends with, which waits for the
+    next piece. Lone halves before that are replaced."""
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    text = text.removesuffix(half)
+    return text if text.isascii() else valid_text(text), half
 
 
 def as_object(value: object) -> Mapping[str, object]:

@@ -50,6 +50,7 @@ _READ = ToolSpec(
         }
     ),
 )
+_HALVES, _WHOLE = "b\ud83d\ude00\ud83d\ude80 c\ud83d\ude00", "b😀🚀 c😀"  # emoji as two halves each, and whole
 _SPOKEN = 'Grüße, 世界 🌍.\n\tA "quoted" line\u2028and\r\nanother \\ one.'
 _FIRST = json_freeze_object({"path": "ä b.py", "deep": {"x": [1, None, 2.5]}})
 _CALLS = (Call("Read", _FIRST), Call("Read", {}), Call("Read", ""))
@@ -396,6 +397,18 @@ class ServedModelSuite(ModelSuite):
         async with asyncio.timeout(PATIENCE):
             while not self.server.abandoned:  # noqa: ASYNC110 -- a list that the server keeps
                 await asyncio.sleep(0.001)
+
+    @pytest.mark.parametrize("pieces", [0, 1, 2, 3])
+    async def test_each_delta_is_valid_text(self, make_model: MakeModel, pieces: int) -> None:
+        """An emoji whose halves come in two pieces is shown whole, in thinking and in arguments too."""
+        calls = (Call("Read", f'{{"path": "{_HALVES}"}}'),)
+        async with make_model([Turn(_HALVES, thinking=_HALVES, calls=calls, pieces=pieces)]) as model:
+            deltas, reply = await collect(model, ask())
+        thinking = "".join(delta.text for delta in deltas if isinstance(delta, ThinkingPart))
+        assert texts(deltas) == thinking == reply.message.content == _WHOLE
+        assert [delta.text.encode() for delta in deltas if isinstance(delta, TextPart | ThinkingPart)]
+        assert [part.text for part in reply.message.parts if isinstance(part, Thinking)] == [_WHOLE]
+        assert reply.message.calls[0].arguments["path"] == _WHOLE
 
     async def test_a_connection_is_used_again(self, make_model: MakeModel) -> None:
         """A new one costs two or three round trips."""

@@ -95,7 +95,7 @@ async def test_each_call_is_a_conversation_of_its_own_and_calls_run_side_by_side
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), 30)
         return f"{len(request.messages)} {request.messages[-1].content}"
 
     expert = Agent(ScriptedModel(meet, meet))
@@ -205,14 +205,14 @@ async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
     expert = sequential(Agent(ScriptedModel(forever)))
     agent = lead(expert, (ask("1", "why?"),), "after")
     task = asyncio.create_task(agent.run("go"))
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 30)
     if cancel:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, 30)
     else:
         agent.interrupt()
-        assert (await asyncio.wait_for(task, 10)).stop_reason == "interrupted"
+        assert (await asyncio.wait_for(task, 30)).stop_reason == "interrupted"
     assert [each.path for each in agent.tree.living] == ["root"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert (await agent.run("again")).content == "after"

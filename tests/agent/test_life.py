@@ -51,7 +51,7 @@ async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: 
     agent = root_of(cast)
     peer = await agent.spawn(SpawnRequest("x", name="a", persistent=persistent))
     agent.interrupt()
-    result = await asyncio.wait_for(peer.wait(), 5)
+    result = await asyncio.wait_for(peer.wait(), 30)
     assert result.stop_reason == "interrupted"
     assert cast.requests == {}
     if persistent:
@@ -65,7 +65,7 @@ async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
     agent = root_of(cast, ledger=ledger)
     peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
     assert agent.ledger.cap_of("root/a") == Decimal("0.5")
-    async with asyncio.timeout(5):  # wait_for would let it begin, before Python 3.12
+    async with asyncio.timeout(30):  # wait_for would let it begin, before Python 3.12
         await agent.aclose()
     assert (await peer.wait()).stop_reason == "interrupted"
     assert cast.requests == {}
@@ -144,7 +144,7 @@ async def test_a_child_asks_its_parent_and_is_answered() -> None:
         root__a=in_turn(ask, "done"),
     )
     agent = Agent(cast, tools=[*tree_tools(), gate], resources=Resources(tree=Tree()))
-    result = await asyncio.wait_for(agent.run("go"), 5)
+    result = await asyncio.wait_for(agent.run("go"), 30)
     assert last(cast.requests["root/a"][1]) == "root has answered:\ntake main"
     assert "done" in result.content
     await agent.aclose()
@@ -169,7 +169,7 @@ async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None
     task = asyncio.create_task(agent.run("go"))
     await gate.began.wait()
     asker = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 30)
     await until(lambda: len(cast.requests["root/a"]) == 3)
     assert last(cast.requests["root/a"][2]) == "root/b has answered:\nhalf way"
     assert (await asker.wait()).error is None
@@ -331,7 +331,7 @@ async def test_a_run_waits_for_messages_on_their_way_and_for_the_jobs_of_those_t
     await asyncio.sleep(0.02)
     assert not task.done()  # its child's job runs
     gate.open.set()
-    result = await asyncio.wait_for(task, 5)
+    result = await asyncio.wait_for(task, 30)
     assert "through" in last(cast.requests["root/a"][-1])
     assert "job:1" in result.content
     await agent.aclose()
@@ -345,7 +345,7 @@ async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
     agent = root_of(Cast(root=in_turn(write, last), root__a=in_turn("done")))
     peer = await agent.spawn(SpawnRequest("x", name="a"))
     await peer.wait()
-    result = await asyncio.wait_for(agent.run("go"), 5)
+    result = await asyncio.wait_for(agent.run("go"), 30)
     assert result.content == "root/a has ended, so your message did not reach it: hello?"
 
 
@@ -368,7 +368,7 @@ async def test_a_stop_reaches_a_run_that_waits_for_its_children() -> None:
     await until(lambda: "root/a" in cast.requests and len(cast.requests["root"]) == 2)
     await asyncio.sleep(0.02)
     agent.apply(Stop("enough"))
-    assert (await asyncio.wait_for(task, 5)).stop_reason == "enough"
+    assert (await asyncio.wait_for(task, 30)).stop_reason == "enough"
     await agent.aclose()
 
 
@@ -382,7 +382,7 @@ async def test_a_cancelled_run_stops_those_below_at_once() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await asyncio.wait_for(agent.peers("a")[0].wait(), 5)).stop_reason == "interrupted"
+    assert (await asyncio.wait_for(agent.peers("a")[0].wait(), 30)).stop_reason == "interrupted"
     await agent.aclose()
 
 
@@ -400,7 +400,7 @@ async def test_closing_ends_a_run_in_progress() -> None:
     agent = root_of(Cast(root=forever))
     task = asyncio.create_task(agent.run("go"))
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(agent.aclose(), 5)
+    await asyncio.wait_for(agent.aclose(), 30)
     assert (await task).stop_reason == "interrupted"
 
 
@@ -437,7 +437,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step_has_ended() -> None
         (call("1", "BackgroundTask", operation="cancel", id="job:1"), call("2", "Gate", background=True)), "end"
     )
     agent = Agent(model, tools=[*tree_tools(), Gate()])
-    assert (await asyncio.wait_for(agent.run("go"), 5)).content == "end"
+    assert (await asyncio.wait_for(agent.run("go"), 30)).content == "end"
     assert [job.state for job in agent.jobs()] == ["cancelled"]
 
 
@@ -454,7 +454,7 @@ async def test_nobody_waits_for_the_news_of_one_that_stays_still() -> None:
     await until(lambda: not agent.peers("a")[0].running)
     assert not task.done()
     gate.open.set()
-    assert (await asyncio.wait_for(task, 5)).error is None
+    assert (await asyncio.wait_for(task, 30)).error is None
     await agent.aclose()
 
 
@@ -523,7 +523,7 @@ async def test_an_agent_can_be_written_to_in_the_reply_that_spawns_it(places: tu
     made = (call("s", "AgentSpawn", prompt="x", name="a"), call("m", "AgentSend", to="a", content="mind the lock"))
     cast = Cast(root=in_turn(tuple(made[place] for place in places), last), root__a=in_turn("read", "read"))
     agent = root_of(cast)
-    result = await asyncio.wait_for(agent.run("go"), 5)
+    result = await asyncio.wait_for(agent.run("go"), 30)
     assert "No living agent" not in result.content
     assert "mind the lock" in "".join(m.content for r in cast.requests["root/a"] for m in r.messages)
     await agent.aclose()
@@ -583,7 +583,7 @@ async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_
     ] == [True]
     assert sum(map(len, cast.requests.values())) < 200
     cast.players["root"] = in_turn("I am here.")
-    assert (await asyncio.wait_for(agent.run("and now?"), 5)).content == "I am here.", (
+    assert (await asyncio.wait_for(agent.run("and now?"), 30)).content == "I am here.", (
         "a word from a person counts anew"
     )
     await agent.aclose()

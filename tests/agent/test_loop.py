@@ -119,7 +119,7 @@ async def test_calls_of_one_turn_run_together() -> None:
     both = asyncio.Barrier(2)
 
     async def meet() -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await both.wait()
         return "met"
 
@@ -500,7 +500,7 @@ async def test_waiting_is_for_the_run_not_for_whoever_started_it() -> None:
 
     task = asyncio.create_task(caller())
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert (await agent.wait()).content == "Hello."
     task.cancel()
     await asyncio.wait([task])

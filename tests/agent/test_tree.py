@@ -52,7 +52,7 @@ async def test_children_run_side_by_side_and_grandchildren_are_named_by_their_pa
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), 30)
         return "met"
 
     cast = Cast(
@@ -374,7 +374,7 @@ async def test_an_interrupt_takes_the_descendants_along_and_leaves_valid_histori
     while "root/a/b" not in cast.requests:
         await asyncio.sleep(0.01)
     agent.interrupt()
-    result = await asyncio.wait_for(task, 5)
+    result = await asyncio.wait_for(task, 30)
     assert result.stop_reason == "interrupted"
     assert [each.path for each in agent.tree.living] == ["root"]
     assert (await agent.run("again")).content == "after"
@@ -397,7 +397,7 @@ async def test_a_cancelled_parent_takes_its_descendants_along() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(agent.aclose(), 5)
+    await asyncio.wait_for(agent.aclose(), 30)
     assert [each.path for each in agent.tree.living] == ["root"]
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("root")]
 

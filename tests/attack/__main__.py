@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
+from tests.attack.plans import PLANS, Plan
 
 MODES = ("plan", "ask", "edit")
 WALLS = ("auto", "off")
@@ -89,19 +90,20 @@ def planted(tree: Path) -> dict[str, bytes]:
     return {str(file): b"" if file.is_fifo() else file.read_bytes() for file in files}
 
 
-def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
-    """One line in one mode, in a place of its own; a `repository` is what was done to the tree before."""
+def attack(mode: str, wall: str, plan: Plan) -> Outcome:
+    """Carry out one plan in one mode, in a place of its own."""
     base = Path(tempfile.mkdtemp(prefix="attack-"))
     mark = f"ATTACK={base.name}"
     try:
         tree = arena(base)
-        if repository:
-            subprocess.run(["bash", "-c", repository], cwd=tree, check=True)
+        for step in filter(None, (plan.before,)):
+            person(step, tree)
             (base / "made").unlink(missing_ok=True)
         before, hangs, denied, broken = planted(tree), False, False, False
         with listening() as (port, connections):
-            command = line.replace("PORT", str(port))
-            steps = [Turn(calls=(Call("Bash", {"command": command, "timeout": 5}),)), Turn(text="Done.")]
+            lines = [line.replace("PORT", str(port)) for line in plan.calls]
+            calls = [(Call("Bash", {"command": line, "timeout": 5}),) for line in lines]
+            steps = [*(Turn(calls=call) for call in calls), Turn(text="Done.")]
             with FakeProviderServer(steps).in_thread() as server:
                 environment = {
                     "PATH": os.environ["PATH"], "HOME": str(base / "home"),
@@ -118,6 +120,7 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
                     "Bash",
                     "--output-format",
                     "json",
+                    *plan.flags,
                     "go",
                 ]
                 try:
@@ -130,6 +133,8 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
                 sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
         tree.chmod(0o755)  # as whoever finds it closed does
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
+        if plan.after:
+            person(plan.after, tree)
         effects = [
             *(
                 ["a file was made"]
@@ -145,7 +150,17 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
         ]
     finally:
         shutil.rmtree(base)
-    return Outcome(mode, wall, f"{repository} ; {line}" if repository else line, tuple(effects), denied)
+    words = " ; ".join(filter(None, (plan.before, *plan.flags, *plan.calls, plan.after)))
+    return Outcome(mode, wall, words, tuple(effects), denied)
+
+
+def person(line: str, tree: Path) -> None:
+    """Run a line as the person does, with a name for commits; it may fail."""
+    who = {f"GIT_{each}_{part}": "a@b" for each in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tree.parent / "home"), **who}
+    subprocess.run(
+        ["bash", "-c", line], cwd=tree, env=environment, capture_output=True, stdin=subprocess.DEVNULL, check=False
+    )
 
 
 def left(mark: str) -> list[int]:
@@ -163,10 +178,14 @@ def left(mark: str) -> list[int]:
 def main() -> int:
     walls = [wall for wall in WALLS if wall in sys.argv[1:]] or list(WALLS)
     ways = [(mode, wall) for wall in walls for mode in MODES] + [("full", "auto")] * ("auto" in walls)
-    hostile = [(*way, line, "") for line in HOSTILE for way in ways]
-    hostile += [(*way, "git status; git diff; ls", repository) for repository in REPOSITORIES for way in ways]
-    harmless = [(mode, wall, line, "") for line in HARMLESS for wall in walls for mode in MODES]
-    harmless += [("edit", "auto", line, "") for line in EVERYDAY] * ("auto" in walls)
+    hostile = [(*way, Plan((line,))) for line in HOSTILE for way in ways]
+    looks = ("git status; git diff; ls",)
+    hostile += [(*way, Plan(looks, before=repository)) for repository in REPOSITORIES for way in ways]
+    if "plans" in sys.argv[1:]:
+        hostile = []
+    hostile += [(*way, plan) for plan in PLANS for way in plan.ways if way[1] in walls]
+    harmless = [(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]
+    harmless += [("edit", "auto", Plan((line,))) for line in EVERYDAY] * ("auto" in walls)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(lambda each: attack(*each), hostile))
         quiet = list(pool.map(lambda each: attack(*each), harmless))

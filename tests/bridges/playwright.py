@@ -5,8 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.surroundings import given_to_npm
+
+GIVEN = {**os.environ, **given_to_npm()}
 PACKAGE = "@playwright/mcp@0.0.83"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-tests" / "playwright-mcp-0.0.83"
+CACHE = Path(GIVEN.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sagent-tests" / "playwright-mcp-0.0.83"
 PROGRAMS = CACHE / "node_modules" / ".bin"
 
 
@@ -19,6 +22,6 @@ def installed() -> bool:
         return False
     CACHE.mkdir(parents=True, exist_ok=True)
     argv = [npm, "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--loglevel=error", PACKAGE]
-    environment = {**os.environ, "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"}
+    environment = {**GIVEN, "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"}
     subprocess.run(argv, env=environment, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=300)
     return (PROGRAMS / "playwright-mcp").exists()

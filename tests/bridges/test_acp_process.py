@@ -52,7 +52,7 @@ class Agent:
         """The exit code after the end of its input, and what it still wrote."""
         self._in.close()
         rest = self._out.read()
-        return self.process.wait(10), rest
+        return self.process.wait(30), rest
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def test_nothing_is_left_of_a_running_turn(tmp_path: Path, how: str) -> None:
             assert code == 0
         else:
             agent.process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
-            assert agent.process.wait(10) in (128 + signal.SIGTERM, -signal.SIGKILL)
+            assert agent.process.wait(30) in (128 + signal.SIGTERM, -signal.SIGKILL)
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of what the command has started")
 
 
@@ -149,7 +149,7 @@ def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
         assert agent.process.stdout is not None
         agent.process.stdout.close()
         agent.send("session/list", 5)
-        assert agent.process.wait(10) == 0
+        assert agent.process.wait(30) == 0
 
 
 def test_nothing_heavy_is_imported_before_initialize_is_answered(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_whoever_begins_to_follow_hears_what_is_reported_from_then_on(tmp_
     assert (await anext(follower)).name == "reset"
     assert followed == [True]
     feed.report("status", {"questions": ["Which?"]})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert [(await anext(follower)).name for _ in range(2)] == ["live", "status"]
     await follower.aclose()
 

@@ -111,7 +111,7 @@ def test_a_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], 
     child = shell.start(*FULL, "--output-format", "json", "go")
     wait_until(lambda: len(processes(f"sleep\0{marker}")) >= 4 and len(server.requests) >= 4)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=10)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert not processes(f"sleep\0{marker}")
     found = json.loads(out)

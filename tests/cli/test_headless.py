@@ -475,7 +475,7 @@ def test_signals_stop_tools_and_leave_a_valid_log(
     child = shell.start("--permission-mode", "full", "--output-format", "json", "go")
     wait_until(lambda: processes(f"sleep\0{marker}"), "the command runs", child=child)
     child.send_signal(number)
-    out, err = child.communicate(timeout=10)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == code, err
     found = json.loads(out)
     assert (found["is_error"], found["error"]["kind"], found["result"]) == (True, "interrupted", "Working.")
@@ -498,7 +498,7 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     while unread(reading):
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=10)
+    _, err = child.communicate(timeout=60)
     os.close(reading)
     os.close(writing)
     assert child.returncode == 130, err
@@ -560,7 +560,7 @@ def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     try:
-        _, err = child.communicate(timeout=10)
+        _, err = child.communicate(timeout=60)
     finally:
         os.close(writing)
     assert child.returncode == 130, err
@@ -572,7 +572,7 @@ def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) ->
     wait_until(lambda: server.requests, "the first request", child=child)
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=10)
+    out, _ = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "Once upon a time".startswith(json.loads(out)["result"])
     assert json.loads(out)["result"]

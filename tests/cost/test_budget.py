@@ -145,7 +145,7 @@ async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():
     await asyncio.sleep(0)
     assert not waiting.done()
     ledger.take_back("root/a")
-    second = await asyncio.wait_for(waiting, 1)
+    second = await asyncio.wait_for(waiting, 30)
     assert ledger.held == 40 * MICRO
     first.settle([Charge("flat", Usage(output=20))])
     second.release()

@@ -74,7 +74,7 @@ def test_what_others_may_read_has_the_mode_of_a_new_file_and_no_device_gets_one(
                 file.write(b"for all")
     finally:
         os.umask(before)
-    reader.join(10)
+    reader.join(30)
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("pipe", "file")] == [0o600, 0o640]
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     reader.start()
     with atomic_write(pipe) as file:
         file.write(b"told")
-    reader.join(10)
+    reader.join(30)
     assert heard == [b"told"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     with pytest.raises(IsADirectoryError), atomic_write(tmp_path):

@@ -165,7 +165,7 @@ def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: 
     os.mkfifo(repository / ".git/config")
     asking = threading.Thread(target=ask_status, args=(repository,), daemon=True)
     asking.start()
-    asking.join(10)
+    asking.join(30)
     assert not asking.is_alive()
     assert programs_named(repository) == {"unreadable"}
 

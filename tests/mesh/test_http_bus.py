@@ -82,7 +82,7 @@ async def test_a_stream_that_cannot_be_read_ends_with_what_is_wrong() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, http_bus(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "t") as bus:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             with pytest.raises(Unavailable, match="cannot be read"):
                 await bus.cards()
             async with bus.receiving("a") as deliveries:
@@ -98,7 +98,7 @@ async def test_whoever_may_not_receive_learns_why() -> None:
             yield  # pyright: ignore[reportUnreachable] -- it is a generator
 
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(30),
         serving_bus(Deaf()) as (url, _),
         http_bus(url, "token") as bus,
         bus.receiving("a") as deliveries,

@@ -77,6 +77,6 @@ async def test_the_answer_of_somebody_who_knows_better_is_waited_for() -> None:
 
         async def publish(self, subject: str, data: bytes) -> None: ...
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         said = await Asking(cast("JetStream", Bus()), "s").answer(Inquiry("root", "Which colour?"))
     assert (said, answers) == ("blue", [])

@@ -153,7 +153,7 @@ async def test_members_run_together_and_stand_below_each_other() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), 30)
         return request.messages[-1].content
 
     result = await parallel(bare(meet, path="left"), bare(meet, path="right")).run("hello")
@@ -224,7 +224,7 @@ async def test_a_defect_of_a_member_is_its_failure_only() -> None:
 
 async def test_enough_answers_stop_the_rest() -> None:
     stuck = bare(forever, path="stuck")
-    result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 10)
+    result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 30)
     assert (result.content, list(result.members)) == ("first", ["root"])
     assert not stuck.running
 
@@ -232,7 +232,7 @@ async def test_enough_answers_stop_the_rest() -> None:
 async def test_a_quorum_out_of_reach_stops_the_rest() -> None:
     stuck = bare(forever)
     with pytest.raises(ModelError):
-        await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 10)
+        await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 30)
     assert not stuck.running
 
 
@@ -260,7 +260,7 @@ async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.Mon
                     await let_go.wait()
             return await super().run(prompt)
 
-    result = await asyncio.wait_for(parallel(bare("enough"), Stubborn(str), quorum=1).run("go"), 10)
+    result = await asyncio.wait_for(parallel(bare("enough"), Stubborn(str), quorum=1).run("go"), 30)
     assert result.content == "enough"
     let_go.set()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
@@ -467,7 +467,7 @@ async def test_an_interrupt_ends_it_with_what_was_said_last() -> None:
     agents = pattern.agents
     await until(lambda: all(agent.running for agent in agents[1:]), task=task, pause=0)
     pattern.interrupt()
-    result = await asyncio.wait_for(task, 10)
+    result = await asyncio.wait_for(task, 30)
     assert result.error is not None
     assert (result.content, result.stop_reason, result.error.kind) == ("first words", "interrupted", "interrupted")
     assert not task.cancelling()

@@ -105,7 +105,7 @@ def results(message: Message, *contents: str | Image | Document, is_error: bool 
 
 async def gone(server: FakeProviderServer) -> None:
     """Wait until no program is left."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while list(programs(server)):
             await asyncio.sleep(0.01)
 
@@ -247,13 +247,13 @@ class TestOneProgram:
             for number in range(4):
                 await collect(model, request(user("hi"), conversation=f"talk-{number}"))
             living, expected = set[str](), set(pids(server)[-2:])
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while living != expected:
                     await asyncio.sleep(0.01)
                     living = {str(pid) for pid in programs(server)} & set(pids(server))
             monkeypatch.setattr(anthropic_cli, "_LONGEST_KEPT", 0.0)
             await collect(model, request(user("hi"), conversation="talk-4"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while pids(server)[-1] in {str(pid) for pid in programs(server)}:
                     await asyncio.sleep(0.01)
 

@@ -337,12 +337,12 @@ async def test_a_child_that_died_unnoticed_is_replaced(opened: Callable[..., Lla
 async def test_a_child_that_never_gets_ready_is_given_up(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(never_healthy=True)
     assert provider.launch
-    provider.launch = replace(provider.launch, patience=0.5)
+    provider.launch = replace(provider.launch, patience=4.0)
     model = provider.model("tiny")
     results = await asyncio.gather(*(failure(model, ask(conversation=str(number))) for number in range(2)))
     for _, error in results:
         assert not error.retryable
-        assert "was not ready after 0.5 s, so it was killed. Its last output" in str(error)
+        assert "was not ready after 4 s, so it was killed. Its last output" in str(error)
     assert provider._server is None
 
 

@@ -486,7 +486,7 @@ async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path
 
 
 async def test_a_shell_line_whose_child_keeps_the_pipe_ends(tmp_path: Path) -> None:
-    code, output = await asyncio.wait_for(run_shell("sleep 34.11 & echo $!", tmp_path), 10)
+    code, output = await asyncio.wait_for(run_shell("sleep 34.11 & echo $!", tmp_path), 30)
     os.kill(int(output), signal.SIGKILL)
     assert code == 0
 

@@ -29,7 +29,7 @@ def test_a_change_is_accepted_in_the_editor_and_what_is_selected_is_read(console
         console.start("--permission-mode", "ask")
         wait_until(lambda: extension.sockets, "the link")
         selecting = extension.select(console.cwd / "b.txt", "some selected words")
-        asyncio.run_coroutine_threadsafe(selecting, loop).result(10)
+        asyncio.run_coroutine_threadsafe(selecting, loop).result(30)
         console.type("write one please")
         console.until("done 2")  # the editor has said yes
         assert (console.cwd / "file1.txt").read_text() == "new\n"

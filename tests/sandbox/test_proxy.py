@@ -555,7 +555,7 @@ async def test_a_connection_that_is_made_while_it_closes_ends(tmp_path: Path, st
         for _ in range(steps):
             await asyncio.sleep(0)
         await out.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert [await rest(reader), await rest(other)] == [b"", b""]
         writer.close()
         second.close()

@@ -457,7 +457,7 @@ async def test_a_client_that_hangs_up_while_the_server_is_silent_is_noticed():
         async with connected(server) as (reader, writer):
             writer.write(http(server, STREAM))
             await reader.readuntil(b"message_start")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not server.abandoned:
                 await asyncio.sleep(0.001)
     assert server.abandoned == server.requests
@@ -470,7 +470,7 @@ async def test_closing_the_server_ends_stalled_connections_at_once():
             links = [await stack.enter_async_context(connected(server)) for _ in range(3)]
             for _, writer in links[:2]:
                 writer.write(http(server, STREAM))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while len(server.requests) < 2:
                     await asyncio.sleep(0.001)
         for reader, _ in links:
@@ -780,5 +780,5 @@ async def test_who_is_accepted_as_it_closes_is_hung_up_on(rounds: int) -> None:
         for _ in range(rounds):
             await asyncio.sleep(0)
     with client, contextlib.suppress(ConnectionError):
-        client.settimeout(5)
+        client.settimeout(30)
         assert client.recv(1) == b"", "the loop does not go on: all was closed"

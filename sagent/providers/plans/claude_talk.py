@@ -214,6 +214,9 @@ class Talk:
                 reader.done()
             for delta in out:
                 yield Billed(reading.served(delta.charges)) if isinstance(delta, Billed) else delta
+        reader.finish(last := [])
+        for delta in last:
+            yield delta
         self._reply = self._named(reader.message())
         self.kept = await self._settle(self._reply)
         usage, charges = reader.bill(max_input)

@@ -76,12 +76,11 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
             for billed in _bills_in(call, [("", found.decode("utf-8", "replace"))]):
                 yield billed
             raise from_status(call.origin, answer.status, answer.headers, found)
-        async with aclosing(_deltas(call, answer, watch)) as batches:
-            async for deltas in batches:
-                for delta in deltas:
-                    yield delta
+        async with aclosing(_items(call, answer, watch)) as batches:
+            async for items in batches:
+                for item in items:
+                    yield item
                 watch.touch()  # the time our caller took is not the provider's silence
-        yield _reply(call)
     except asyncio.CancelledError:
         if unshown := call.reader.unshown:  # all that came counts, and not only what was shown
             yield Billed(call.reader.charges(), unshown)
@@ -144,6 +143,16 @@ async def read_answer(
                 await answer.aclose()
     except TimeoutError as error:
         raise Disrupted("stalled", f"no answer within {within:g} s", sent=True) from error
+
+
+async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[Sequence[Delta | Reply]]:
+    """The deltas as they come, and in the end what was held back, and the reply."""
+    async with aclosing(_deltas(call, answer, watch)) as batches:
+        async for deltas in batches:
+            yield deltas
+    held = list[Delta]()
+    call.reader.finish(held)
+    yield [*held, _reply(call)]
 
 
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, json_freeze, json_load, valid_text
+from sagent.lib.json import (
+    EMPTY,
+    LONE,
+    JsonObject,
+    as_array,
+    as_int,
+    as_object,
+    join_pairs,
+    json_freeze,
+    json_load,
+    valid_text,
+    whole_text,
+)
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
@@ -42,6 +54,7 @@ class ReplyReader(ABC):
         self._words = self._blanks = 0  # words and white space of those
         self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
+        self._halved: dict[type[TextPart | ThinkingPart], list[str]] = {}  # texts that end in half a surrogate pair
         self._origin = origin
         self._family = family
         self._summary = _SUMMARY
@@ -74,6 +87,11 @@ class ReplyReader(ABC):
     def _untold(self, usage: Mapping[str, object]) -> Mapping[str, object]:
         """Return the counts of a report that no earlier one had."""
         return {name: value for name, value in usage.items() if not self._usage.get(name)}
+
+    def finish(self, out: list[Delta]) -> None:
+        """Show what was held back, when nothing more will come."""
+        for kind in tuple(self._halved):
+            self._replace_half(kind, out)
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
@@ -116,15 +134,34 @@ class ReplyReader(ABC):
         return ()
 
     def _show(self, part: TextPart | ThinkingPart, pieces: list[str], out: list[Delta]) -> None:
-        """A piece of text or thinking, which comes after those before it."""
-        if part.text:
-            pieces.append(part.text)
-            before = self._words
-            self._measure(part.text)
-            if isinstance(part, ThinkingPart):
-                self._thought += len(part.text)
-                self._thought_words += self._words - before
-            out.append(part)
+        """Take a piece of text or thinking, which comes after those before it. Each delta is valid Unicode: half of a
+        surrogate pair waits for the other, in the next piece of the same text."""
+        if not part.text:
+            return
+        kind, half = type(part), ""
+        if self._halved.get(kind) is pieces:
+            half = pieces.pop()
+            del self._halved[kind]
+        elif kind in self._halved:  # another text has begun
+            self._replace_half(kind, out)
+        text, left = whole_text(half + part.text)
+        pieces += filter(None, (text, left))
+        if left:
+            self._halved[kind] = pieces
+        if text:
+            self._show_whole(kind(text), out)
+
+    def _replace_half(self, kind: type[TextPart | ThinkingPart], out: list[Delta]) -> None:
+        self._halved.pop(kind)[-1] = LONE
+        self._show_whole(kind(LONE), out)
+
+    def _show_whole(self, part: TextPart | ThinkingPart, out: list[Delta]) -> None:
+        before = self._words
+        self._measure(part.text)
+        if isinstance(part, ThinkingPart):
+            self._thought += len(part.text)
+            self._thought_words += self._words - before
+        out.append(part)
 
     def _count(self, piece: str) -> None:
         """Take note of how much came that is not shown."""
@@ -188,6 +225,7 @@ def _can_be(usage: object) -> bool:
 
 def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
     """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
+    raw = join_pairs(raw)
     try:
         value = json_load(raw)
         if isinstance(value, str):  # the object as a text, as some models write it

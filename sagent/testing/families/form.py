@@ -3,7 +3,7 @@
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sagent.lib.json import Json, as_str, json_dump, json_load
+from sagent.lib.json import Json, as_str, json_dump, json_load, valid_text
 
 CREATED = 1_700_000_000  # every timestamp: answers are the same in every run
 
@@ -34,7 +34,7 @@ def named_event(value: Mapping[str, object]) -> bytes:
 
 def checksum(text: str) -> str:
     """Of what the server signs or encrypts: eight characters, by which it recognises that when it comes back."""
-    return f"{binascii.crc32(text.encode('utf-8', 'backslashreplace')):08x}"
+    return f"{binascii.crc32(valid_text(text).encode()):08x}"
 
 
 def pieces(text: str, size: int) -> list[str]:

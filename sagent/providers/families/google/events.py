@@ -5,7 +5,17 @@ from dataclasses import field, replace
 from typing import cast
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.lib.json import (
+    EMPTY,
+    JsonObject,
+    as_array,
+    as_object,
+    as_str,
+    join_pairs,
+    json_dump,
+    json_freeze,
+    valid_text,
+)
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import cache_outside
@@ -252,7 +262,7 @@ def _placed(arguments: object, piece: Mapping[str, object]) -> object:
 def _with(steps: list[str], before: object, value: object) -> object:
     """A JSON value with `value` put at a path of member names and [numbers]."""
     if not steps:
-        return before + value if isinstance(before, str) and isinstance(value, str) else value
+        return join_pairs(before + value) if isinstance(before, str) and isinstance(value, str) else value
     step, *rest = steps
     index = step[1:-1]
     if step[:1] == "[" and index.isdecimal():
