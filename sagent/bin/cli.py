@@ -54,7 +54,7 @@ def _choose_utf8() -> None:
     """Start again in Python's UTF-8 mode where a locale such as ISO-8859-1 would be the encoding of file names and
     arguments: what a model writes does not fit into it."""
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 -- this program
 
 
 def _notice_ended_children() -> None:

@@ -38,7 +38,7 @@ OpenModel: TypeAlias = Callable[[str], AbstractAsyncContextManager[Model]]
 
 _TURNS = ("messages", "input", "contents")  # the member that holds them, in one family or another
 _SYSTEM = ("system", "instructions", "systemInstruction")
-PATIENCE = 20.0  # seconds after which a hanging model fails its test
+PATIENCE = 60.0  # seconds after which a hanging model fails its test
 _READ = ToolSpec(
     "Read",
     "Read a file. Größe in µm — ok?",
