@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import find_path, quote_path
+from sagent.messages import Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Glob:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List the files. Raises ToolError if the directory does not exist."""
         from sagent.lib.regular import stat_real
-        from sagent.tools.listing import list_files
+        from sagent.tools.listing import list_files, list_ignored
         from sagent.tools.paths import explained, hides, judged, made_by_commands, prefix
 
         root, pattern = _split(arguments, run.workspace)
@@ -54,7 +55,11 @@ class Glob:
         listing = await list_files(str(real))
         is_hidden = hides(self.name, root, real, run.workspace)
         label, notes = prefix(root, run.workspace), made_by_commands(real, run.workspace)
-        return await asyncio.to_thread(_select, listing, real, pattern, label, notes, is_hidden)
+        output = await asyncio.to_thread(_select, listing, real, pattern, label, notes, is_hidden)
+        if output.summary != "no files":
+            return output
+        ignored = await list_ignored(str(real), listing)
+        return await asyncio.to_thread(_with_ignored, output, ignored, pattern, is_hidden)
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
@@ -71,6 +76,30 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
+def _with_ignored(output: ToolOutput, ignored: list[str], pattern: str, is_hidden: Callable[[str], bool]) -> ToolOutput:
+    """Return the answer of a search that found nothing, with how many files match that git ignores."""
+    from sagent.lib.lookalike import canonical
+    from sagent.lib.text import count
+    from sagent.tools.globs import glob_regex
+
+    regex = re.compile(glob_regex(canonical(_whole(pattern))), re.DOTALL)
+    found = sorted(path for path in ignored if regex.fullmatch(canonical(path)) and not is_hidden(path))
+    if not found:
+        return output
+    match, those = ("matches", "It was") if len(found) == 1 else ("match", "They were")
+    note = (
+        f"({count(len(found), 'file')} that git ignores {match}, as {quote_path(found[0])}. {those} skipped: use List.)"
+    )
+    return ToolOutput.of(
+        f"{''.join(part.text for part in output.content if isinstance(part, Text))}\n{note}", summary=output.summary
+    )
+
+
+def _whole(pattern: str) -> str:
+    """Return the pattern, with all that is below it where it names a directory."""
+    return f"{pattern}**" if not pattern or pattern.endswith("/") else pattern
+
+
 def _select(
     listing: "Listing", root: Path, pattern: str, label: str, notes: list[str], is_hidden: Callable[[str], bool]
 ) -> ToolOutput:
@@ -80,8 +109,7 @@ def _select(
     from sagent.tools.globs import glob_regex
     from sagent.tools.search import CUT, passed_over
 
-    if not pattern or pattern.endswith("/"):
-        pattern += "**"
+    pattern = _whole(pattern)
     regex = re.compile(glob_regex(canonical(pattern)), re.DOTALL)
     matching = sorted(path for path in listing.files if regex.fullmatch(path) or regex.fullmatch(canonical(path)))
     found = [path for path in matching if not is_hidden(path)]

@@ -49,6 +49,16 @@ async def list_files(root: str) -> Listing:
     return Listing(walked, by_ripgrep=False, cut=monotonic() > end)
 
 
+async def list_ignored(root: str, listing: Listing) -> list[str]:
+    """Return files that git ignores and that a listing therefore has not, as many as are found in a short time."""
+    end, known = monotonic() + _GRACE, set(listing.files)
+    return await offload(
+        lambda stop: [
+            path for path in walk(root, lambda: stop.is_set() or monotonic() > end, ignored=True) if path not in known
+        ]
+    )
+
+
 async def files_matching(
     rust: str, options: Sequence[str], names: Sequence[str], root: str, listing: Listing
 ) -> list[str]:

@@ -17,8 +17,9 @@ from sagent.tools.globs import ignore_regex
 _LONGEST = 4_096  # characters of a pattern: of a path there are no more
 
 
-def walk(root: str, stop: Callable[[], bool]) -> Iterator[str]:
-    """Paths of regular files relative to `root`, in no order. What cannot be read is passed over."""
+def walk(root: str, stop: Callable[[], bool], *, ignored: bool = False) -> Iterator[str]:
+    """Paths of regular files relative to `root`, in no order; with `ignored` those too that git ignores. What cannot be
+    read is passed over."""
     root = os.path.realpath(root)
     base = len(root.rstrip("/")) + 1
     rules: tuple[_Rule, ...] = ()
@@ -32,7 +33,7 @@ def walk(root: str, stop: Callable[[], bool]) -> Iterator[str]:
         except OSError:
             continue
         for entry in entries:
-            if entry.name == ".git" or _is_ignored(entry, rules):
+            if entry.name == ".git" or (not ignored and _is_ignored(entry, rules)):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 stack.append((entry.path, _rules_in(entry.path, rules)))

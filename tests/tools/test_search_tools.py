@@ -618,3 +618,17 @@ async def test_what_commands_have_for_temporary_files_is_found_by_links_too(call
     assert text_of(await call(Glob(), pattern=f"{shared}/*")) == f"{shared}/theirs\n{note}"
     assert text_of(await call(Grep(), pattern="x", path=str(shared))) == f"No matches.\n{note}"
     assert "made/" in text_of(await call(List(), path=str(own)))
+
+
+def whole(output):
+    return "".join(part.text for part in output.content)
+
+
+async def test_glob_says_that_ignored_files_were_skipped(call, root, engine) -> None:
+    make(root, {".gitignore": "build/\n*.log\n", "build/out.js": "x", "a.log": "x", "src/a.py": "x"})
+    assert whole(await call(Glob(), pattern="**/*.js")).endswith(
+        "(1 file that git ignores matches, as build/out.js. It was skipped: use List.)"
+    )
+    assert "git ignores" in whole(await call(Glob(), pattern="*.log"))
+    assert "git ignores" not in whole(await call(Glob(), pattern="**/*.py"))
+    assert "git ignores" not in whole(await call(Glob(), pattern="**/*.go"))
