@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,7 +86,8 @@ class ProcessGroup:
             raise
         self._groups.add(process.pid)
         self._update()
-        return Process(self, process, mark, notes)
+        found = os.fstat(output)
+        return Process(self, process, mark, notes, found.st_ino if stat.S_ISFIFO(found.st_mode) else 0)
 
     def drain(self, source: int, path: Path, *, limit: int, before: int | None = None) -> None:
         """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
@@ -211,7 +213,11 @@ class ProcessGroup:
 class Process:
     """One process of a group. Close it in every case: that kills its group if it still runs, unless it was released."""
 
-    def __init__(self, group: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
+    def __init__(
+        self, group: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int, output: int = 0
+    ) -> None:
+        """`output` is the number of the pipe that is its standard output, which nobody else writes to; or 0."""
+        self._output = output
         self._group = group
         self._process = process
         self._mark = mark
@@ -264,13 +270,20 @@ class Process:
         if not self.released and self.alive:
             _signal_group(self.pid, number)
 
-    async def kill(self) -> None:
-        """Kill it and everything it started, SIGTERM first; returns when they are gone."""
+    async def kill(self) -> tuple[int, ...]:
+        """Kill it and everything it started, SIGTERM first; return when they are gone, with the numbers of those that
+        could not be ended."""
         if self.released:
-            return
+            return ()
+        from sagent.lib.descent import Descent
+
+        below = Descent(self.pid, self._output)  # what has dropped its marks is among them
+        below.look()
+        below.signal(signal.SIGTERM)
         await self._group.sweep(self._mark, self.pid)
         self.strike()
         await self.ended()
+        return await below.end()
 
     def close(self, patience: float | None = None) -> None:
         """Release what is held; a process that still runs is killed with its group, and waited for `patience` s."""

@@ -39,7 +39,7 @@ class BackgroundTask(Harmless):
             raise ToolError(f"{operation} needs the id of a job. The jobs are: {known}.")
         try:
             text = await _do(caller, operation, name, arguments.get("seconds"))
-            return ToolOutput.of(text, summary="" if operation == "output" else text)
+            return ToolOutput.of(text, summary="" if operation == "output" else text.partition("\n")[0])
         except UsageError as error:
             raise ToolError(str(error)) from error
 
@@ -52,7 +52,9 @@ async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str
         case "output":
             return caller.job_output(name) or "(nothing yet)"
         case "cancel":
-            return _line(await caller.cancel_job(name))
+            status = await caller.cancel_job(name)
+            shown = caller.job_output(name).partition("\n")[2] if status.state == "cancelled" else ""
+            return f"{_line(status)}\n{shown}".rstrip()
         case _:
             return await caller.detach_job(name)
 

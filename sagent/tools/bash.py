@@ -160,13 +160,13 @@ class Bash:
                     return ToolOutput.of("detached", summary="detached")
                 if in_time:
                     shell.result()  # should anybody but us have cancelled it
-                if capture.flooded or not in_time:
-                    await process.kill()
+                if (capture.flooded or not in_time) and (left := await process.kill()):
+                    notices.append(_unended(left))
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
-                await process.kill()
-                if capture.size and not process.released:
-                    run.progress(capture.recent())
+                left = await process.kill()
+                if (capture.size or left) and not process.released:
+                    run.progress(capture.recent() + (f"[{_unended(left)}]" if left else ""))
                 raise
             if capture.flooded:
                 stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
@@ -400,6 +400,10 @@ def _command(arguments: JsonObject) -> str:
     if "\0" in command:
         raise ToolError("`command` holds a NUL character, which no shell accepts. Let `printf '\\0'` make it.")
     return command
+
+
+def _unended(pids: Sequence[int]) -> str:
+    return f"could not be ended, and may still run: {', '.join(map(str, pids))}"
 
 
 def _shower(run: RunContext) -> Callable[[Path], object]:

@@ -1,0 +1,87 @@
+"""Processes that descend from one, or write to its output: found in /proc whatever they did to environment, session and
+files, and ended."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_SECONDS = 10.0  # for processes to end
+_PAUSE_SECONDS = 0.02
+
+
+class Descent:
+    """The processes below one, and those that hold the writing end of the pipe which is its output. Where there is no
+    /proc, none are seen."""
+
+    def __init__(self, root: int, output: int) -> None:
+        """`output` is the number of a pipe's file (st_ino), or 0."""
+        self._root, self._output = root, output
+        self._known: dict[int, bytes] = {}  # when each began, by its number: numbers are used again
+
+    def look(self) -> None:
+        """Add those that are there now."""
+        running = {pid: found for pid in _numbers() if (found := _state(pid)) is not None and found[0] != b"Z"}
+        below = {
+            self._root,
+            *(pid for pid, began in self._known.items() if pid in running and running[pid][2] == began),
+        }
+        waiting = True
+        while waiting:
+            more = {pid for pid, (_, parent, _) in running.items() if int(parent) in below and pid not in below}
+            below |= more
+            waiting = bool(more)
+        own = os.getpid()
+        writers = (pid for pid in running if self._output and pid not in below and _writes_to(pid, self._output))
+        self._known |= {pid: running[pid][2] for pid in (*below, *writers) if pid in running and pid != own}
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all that are left."""
+        for pid in self.left():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+    def left(self) -> tuple[int, ...]:
+        """Return the numbers of those that have not ended."""
+        found = ((pid, began, _state(pid)) for pid, began in self._known.items())
+        return tuple(pid for pid, began, state in found if state and state[0] != b"Z" and state[2] == began)
+
+    async def end(self) -> tuple[int, ...]:
+        """Kill all of them, and what they start meanwhile; return those that could not be ended in MAX_SECONDS."""
+        deadline = time.monotonic() + MAX_SECONDS
+        self.look()
+        while (left := self.left()) and time.monotonic() < deadline:
+            self.signal(signal.SIGKILL)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self.look()
+        return left
+
+
+def _numbers() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 -- names only
+
+
+def _state(pid: int) -> tuple[bytes, bytes, bytes] | None:
+    """Its state, its parent, and when it began; None where it is gone."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return words[0], words[1], words[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _writes_to(pid: int, pipe: int) -> bool:
+    target = f"pipe:[{pipe}]"
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 -- of all processes
+            path = f"/proc/{pid}/fd/{name}"
+            if os.readlink(path) == target and os.lstat(path).st_mode & stat.S_IWUSR:  # noqa: PTH115 -- the same
+                return True
+    except OSError:  # it has ended, or is another user's
+        return False
+    return False
