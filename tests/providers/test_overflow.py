@@ -1,7 +1,10 @@
 """The numbers in what providers say when a request does not fit, in the words they use."""
 
+import json
+
 import pytest
 
+from sagent.providers.wire.faults import Origin, from_event, from_status
 from sagent.providers.wire.overflow import most_output_in, sizes_in
 
 
@@ -58,6 +61,10 @@ from sagent.providers.wire.overflow import most_output_in, sizes_in
         ("The decoder prompt (length 9000) is longer than the maximum model length of 8192.", 8_192, 9_000),
         ("Request body too large for gpt-4o-mini model. Max size: 8000 tokens.", 8_000, None),
         ("Your input exceeds the context window of this model. Please adjust your input and try again.", None, None),
+        ("length of prompt_tokens (163280) must be less than max_seq_len (32768).", 32_768, 163_280),
+        (("The estimated number of input and maximum output tokens (9000) exceeded this model context window limit "
+          "(8192)."), 8_192, 9_000),
+        ("the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model", 8_192, 9_000),
         ("invalid params, context window exceeds limit (2013)", None, None),
         ("prompt too long; exceeded max context length by 4 tokens", None, None),
         ("", None, None),
@@ -97,3 +104,90 @@ def test_sizes_told(words: str, window: int | None, tokens: int | None) -> None:
 )  # fmt: skip
 def test_the_most_output_told(words: str, most: int | None) -> None:
     assert most_output_in(words) == most
+
+
+def kind_of(
+    words: str, status: int = 400, code: str | None = None, *, window: int | None = None, most_input: int = 0
+) -> str:
+    body = json.dumps({"error": {"message": words, "type": "invalid_request_error", "code": code}}).encode()
+    return from_status(Origin("acme", "big-1", window=window, most_input=most_input), status, {}, body).kind
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The total length of all messages is too long.",
+        "Your input exceeds this model's context window. Please adjust your input and try again.",
+        "length of prompt_tokens (163280) must be less than max_seq_len (32768).",
+        "Input is too long for requested model.",
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length.",
+        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.",
+        "Estimated number of input and maximum output tokens (9000) exceeded this model context window limit (8192)",
+        "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model",
+        "The prompt has 9000 tokens, longer than max_model_len of 8192",
+        "the input length exceeds the context length",
+        "Prompt length 9000 exceeds max_seq_len 8192",
+        "Requested token count exceeds the model's maximum context length of 8192 tokens.",
+        "This model's maximum sequence length is 8192 tokens",
+        "The conversation is too long. Start a new one.",
+        "Prompt \u8d85\u957f",
+        "\u8f93\u5165\u5185\u5bb9\u8d85\u957f",
+    ],
+)
+def test_overflow_in_other_words(words: str, status: int) -> None:
+    assert kind_of(words, status) == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a "
+         "string with length 60 instead."),
+        "Invalid 'messages[3].name': string too long. Expected a string with maximum length 64, but got length 99.",
+        "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got length 2050 instead.",
+        "Invalid 'input[2].call_id': string too long. Expected a string with maximum length 64.",
+        "Invalid 'input[2].content': string too long. Expected a string with maximum length 512.",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got 140.",
+        "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+        "At least one of the image dimensions exceed max allowed size: 8000 pixels",
+        "tools.3.name: String should have at most 64 characters",
+        "The description of a function is too long: 1200 characters, the maximum is 1024.",
+        "A maximum of 100 PDF pages may be provided.",
+        "Too many images in the request. The limit is 20.",
+        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas",
+    ],
+)  # fmt: skip
+def test_sizes_of_parts_are_no_overflow(words: str) -> None:
+    assert kind_of(words) == "invalid_request"
+    assert kind_of(words, window=16_384, most_input=90_000) == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This request would exceed your organization's rate limit of 40,000 input tokens per minute.",
+        "Rate limit reached on tokens per min (TPM): Limit 30000, Used 20000, Requested 15000.",
+        "Too many tokens per day: your input tokens exceed the quota.",
+    ],
+)
+def test_rates_are_no_overflow(words: str) -> None:
+    assert kind_of(words, 429) == "rate_limit"
+    told = {"error": {"type": "rate_limit_error", "message": words}}
+    assert from_event(Origin("acme"), told).kind == "rate_limit"
+
+
+def test_codes_and_status_say_it_without_words() -> None:
+    assert kind_of("No.", code="context_length_exceeded") == "context_overflow"
+    assert kind_of("No.", 413) == "context_overflow"
+    assert kind_of("The image is too large: 9 MB.", 413) == "invalid_request"
+
+
+def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
+    named = "Sequence of 140003 exceeds 131072, bailing."
+    assert kind_of(named, window=131_072) == "context_overflow"
+    assert kind_of(named, window=65_536) == "invalid_request"
+    vague = "Token limit hit."
+    assert kind_of(vague, window=8_192, most_input=30_000) == "context_overflow"
+    assert kind_of(vague, window=8_192, most_input=3_000) == "invalid_request"

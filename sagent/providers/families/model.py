@@ -299,9 +299,10 @@ class WireModel(ABC, Generic[E_co]):
         return self.overhead + schema_tokens(request)
 
     def _call(self, request: Request, outgoing: Outgoing) -> Call:
-        origin = self._provider.origin(self.id)
         conversation = self._conversation(request)
         body = conversation.write(outgoing.members, self._overhead(request))
+        known = self._provider.origin(self.id)
+        origin = replace(known, window=self._limits.window, most_input=body.max_input_tokens)
         reader = self.reader(origin, self._dialect(request).rules.family)
         reader.hourly = keeps_an_hour(request.options)
         reader.deferral, reader.naming = conversation.deferral, conversation.naming

@@ -10,29 +10,11 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.overflow import most_output_in, sizes_in
+from sagent.providers.wire.overflow import is_of_part, is_overflow, most_output_in, sizes_in
 
 _MISFIRES = 2  # times that a call is made again for a generation that was none
 _SHOWN = 600  # characters of a provider's own words in a message
 
-# Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
-# MiniMax, Google, Bedrock, Cohere, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, Copilot and GitHub Models.
-_OVERFLOW = (
-    r"context_(length|window)_exceeded|exceed_context_size|request_too_large|tokens_limit_reached"
-    r"|invalid '(messages|input)\b[^']*': string too long|model_max_prompt_tokens_exceeded|prompt (is )?too long"
-    r"|prompt exceeds max"
-    r"|max(imum)? (context|prompt|input) length|maximum allowed input|exceed(s|ed)? max context"
-    r"|exceeds? (the )?(available |model'?s? |maximum )*context|context (window|size|length)[^.]{0,40}exceed"
-    r"|input (is )?too long|input length and|input tokens? exceed|input token count|range of input length"
-    r"|exceed(s|ed)? (the |model )*token limit|reduce the length|greater than the context length"
-    r"|too_many_prompt_tokens|requested_too_many_tokens"
-    r"|longer than the model'?s context|context length of only|prompt token count of \d+ exceeds"
-    r"|request entity too large|request too large for .*must be reduced|request body too large for .*tokens"
-    r"|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than|longer than the maximum model length"
-    r"|max_(completion_)?tokens must be at least 1, got -|too many tokens: size limit|too many input tokens"
-    r"|token length exceed|tokens in request more than max|expected maxlength: \d+, actual"
-    r"|(larger|more) than the max(imum)? context|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
-)
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
     r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
@@ -105,12 +87,15 @@ _MINIMAX: Mapping[int, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who was called: named in every error. `secret` never appears in one; `variable` is where the key comes from."""
+    """Who was called: named in every error. `secret` never appears in one; `variable` is where the key comes from. An
+    answer is judged by the model's `window` and by the tokens that the request has at most."""
 
     provider: str
     model: str = ""
     secret: str = field(default="", repr=False)
     variable: str = ""
+    window: int | None = None
+    most_input: int = 0
 
     def error(
         self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
@@ -183,7 +168,7 @@ def _judge(
     codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
     headers = {**_headers_inside(data), **headers}
     misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
-    kind = misfire if misfired else _kind(status, codes, words)
+    kind = misfire if misfired else _kind(origin, status, codes, words)
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
@@ -209,10 +194,10 @@ def _answered(
     return error
 
 
-def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
-    text = " ".join((*codes, words)).lower()
-    if re.search(_OVERFLOW, text) and (status != 429 or "must be reduced" in text):
+def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
+    if is_overflow(status, codes, words, window=origin.window, most_input=origin.most_input):
         return "context_overflow"
+    text = " ".join((*codes, words)).lower()
     if re.search(_PAYMENT, text):
         return "payment"
     if status in (400, 404, 422, None, 500):
@@ -229,6 +214,8 @@ def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKin
         return named or ("overloaded" if re.search(_OVERLOADED, text) else "server")
     if status == 503 and re.search(_OVERLOADED, text):
         return "overloaded"
+    if status == 413 and is_of_part(text):
+        return "invalid_request"
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status < 400:

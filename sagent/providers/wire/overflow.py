@@ -1,6 +1,7 @@
 """What a provider says about sizes when it refuses a request that does not fit."""
 
 import re
+from collections.abc import Sequence
 
 _N = r"(\d[\d,_]*)"
 
@@ -25,6 +26,9 @@ _WINDOW = (
     rf"while limit is {_N}",  # Cerebras
     rf"limit:? {_N}, requested:? \d",  # OpenAI: a request larger than what a minute allows
     rf'"n_ctx": ?{_N}',  # llama.cpp, next to words without numbers
+    rf"(?:max_seq_len|max_model_len)(?: of| is|:)? ?\(?{_N}",  # SGLang's, TensorRT's and vLLM's name of it
+    rf"context window limit \({_N}\)",  # Cloudflare
+    rf"cannot exceed (?:the total tokens limit )?{_N}",  # watsonx, Cohere
 )
 _INPUT = (
     rf"too long: {_N}",  # Anthropic, Fireworks
@@ -45,9 +49,54 @@ _INPUT = (
     rf"\(requested:? {_N}\)",  # Moonshot
     rf"current length is {_N}",  # Cerebras
     rf"limit:? [\d,_]+, requested:? {_N}",  # OpenAI
+    rf"prompt_tokens \({_N}\)",
+    rf"output tokens \({_N}\) exceeded",  # Cloudflare, with the output
+    rf"number of input tokens {_N}",  # watsonx
+    rf"received {_N}",  # Cohere
     rf'"n_prompt_tokens": ?{_N}',  # llama.cpp
 )
 _TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is given too
+_CODES = (
+    r"context_(?:length|window)_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
+    r"|tokens_limit_reached|model_max_prompt_tokens_exceeded|too_many_prompt_tokens|requested_too_many_tokens"
+)
+# Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
+# MiniMax, Google, Bedrock, Cohere, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, Copilot, GitHub Models, Perplexity,
+# Cloudflare, watsonx and Z.ai.
+_INPUTS = (
+    r"(?:prompts?|inputs?|messages|conversation|request|(?:input|prompt)[ _]tokens?|(?:input|prompt) (?:length|size))"
+)
+_EXCEEDS = r"exceed(?:s|ed)? (?:(?:the|this|that|its|your|our|available|model'?s?|maximum|max|allowed) )*"
+_PHRASES = (
+    rf"{_INPUTS}\b`?(?: (?:is|are|was|text|message))* too (?:long|many)|length of all messages is too long"
+    r"|(?:total|combined) (?:length|size|number) of [\w ]{0,40}(?:messages|tokens|prompt)\b[^.]{0,60}(?:too |exceed)"
+    rf"|{_INPUTS}\b[^.]{{0,60}}\b(?:must be less|longer|larger|more|greater) than [^.]{{0,30}}"
+    r"(?:max_seq_len|max_model_len|model length|context|window)"
+    r"|prompt exceeds max|max(?:imum)? (?:context|prompt|input|sequence) (?:length|window)|maximum allowed input"
+    rf"|exceed(?:s|ed)? max context|{_EXCEEDS}(?:context|sequence length|max_seq_len|max_model_len|n_ctx)"
+    r"|context (?:window|size|length|limit)[^.]{0,40}exceed|input length and|(?:input|prompt) tokens?\b[^.]{0,30} exceed"
+    r"|input token count|range of input length|exceed(?:s|ed)? (?:the |model )*token limit|reduce the length"
+    r"|(?:input|prompt) tokens? [\d,]*(?: tokens)? ?cannot exceed|tokens in the prompt cannot exceed"
+    r"|greater than the context length|longer than the model'?s context|context length of only"
+    r"|prompt token count of \d+ exceeds|request entity too large|request too large for .*must be reduced"
+    r"|request body too large for .*tokens|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than"
+    r"|longer than the maximum model length|max_(?:completion_)?tokens must be at least 1, got -"
+    r"|too many tokens: (?:size limit|total)|too many input tokens|token length (?:exceed|is too long)"
+    r"|tokens in request more than max|expected maxlength: \d+, actual|(?:larger|more) than the max(?:imum)? context"
+    r"|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
+    r"|(?:prompt|\u8f93\u5165|\u4e0a\u4e0b\u6587)[^.\u3002]{0,12}(?:\u8d85\u957f|\u8fc7\u957f|\u8d85\u8fc7|\u8d85\u51fa)",
+)
+# Parts of a request that are limited by themselves, and rates: neither is cured by a shorter conversation.
+_MEMBER = (
+    r"'[\w.\[\]-]+': (?:string|array|object) too (?:long|large)|(?:array|list) too long|string should have at most"
+    r"|\b(?:image|file|document|pdf|audio|video|tool|function|name|description|schema|metadata|identifier|id)s?\b"
+    r"[^.]{0,40}\b(?:too (?:long|large|many|big)|exceeds?\b)"
+    r"|(?:too many|maximum of \d+) (?:images|files|tools|pages|pdf|documents|stop)"
+)
+_TEXT = r"'(?:messages|input)(?:\[\d+\])?(?:\.content(?:\[\d+\])?(?:\.text)?)?': string too long\D+maximum length (\d+)"
+_RATE = r"\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
+_LONG_TEXT = 100_000  # characters: who allows so many limits a conversation, and not a name
+_LIMITS = r"too (?:long|large|many|big)|exceed|maximum|longer|limit|\bmore than|less than"
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
 _MOST_OUTPUT = (
     rf"supports at most {_N} (?:completion|output) tokens",  # OpenAI
@@ -63,6 +112,38 @@ _ABOVE_OUTPUT = (
     rf"{_LIMIT}lower than {_N}",  # Bedrock
 )
 _OUTPUT = rf"{_N} (?:tokens )?(?:in|for) +(?:the|your) +(?:completion|output)"
+
+
+def is_overflow(
+    status: int | None, codes: Sequence[str], words: str, *, window: int | None = None, most_input: int = 0
+) -> bool:
+    """Return True if a refusal says that a request has more tokens than the model takes: by its codes, by its numbers
+    (of `window` tokens, as far as known, and of a request with at most `most_input`), and by its words last."""
+    text, coded = words.lower(), " ".join(codes).lower()
+    if re.search(_CODES, coded):
+        return status != 429
+    if found := re.search(_TEXT, text):
+        return int(found[1]) >= _LONG_TEXT
+    if status == 429 or re.search(_RATE, text):
+        return "must be reduced" in text
+    if most_output_in(words) and not re.search(r"context|prompt|input", text):
+        return False
+    limit, sent = sizes_in(words)
+    if limit and sent and sent > limit:
+        return True
+    if re.search(_CODES, text) or (re.search(_PHRASES, text) and not is_of_part(text)):
+        return True
+    if status not in (400, 413, 422) or not window or re.search(_MEMBER, text) or most_output_in(words):
+        return False
+    numbers = [int(re.sub("[,_]", "", number)) for number in re.findall(_N, text) if len(number) < 12]
+    named = window in numbers and any(number > window for number in numbers)
+    return named or (most_input > window and "token" in text and bool(re.search(_LIMITS, text)))
+
+
+def is_of_part(words: str) -> bool:
+    """Return True if a refusal is about the size of a part of the request, as an image or a name, and of no window."""
+    text = words.lower()
+    return bool(re.search(_MEMBER, text)) and not re.search(r"context|token|max_seq_len|max_model_len", text)
 
 
 def sizes_in(words: str) -> tuple[int | None, int | None]:
