@@ -1,21 +1,19 @@
 """The form of an answer, from a type or a JSON Schema: its schema for a model, and how to read data from the answer."""
 
-import json
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import NoReturn, cast
+from typing import cast
 
 from sagent.agent.structured import Output
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
+from sagent.lib.nearjson import fences, read_near, values_among
 from sagent.lib.schema import coerce, violations
 
 _WRAP = "value"  # what an answer that is no object is called in the object that providers want
 _MOST_TRIES = 100  # places in an answer where a value may begin
 _MOST_WRONG = 10  # faults that are named
-_FENCE = re.compile(r"```[a-zA-Z0-9]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 def output_of(form: object) -> Output:
@@ -124,33 +122,8 @@ def _listed(wrong: list[str]) -> str:
 
 def _values(text: str) -> Iterator[object]:
     """The JSON values in a text, the most likely first: the whole text, the contents of fences, values among words."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
-    pieces = (text, *reversed(_FENCE.findall(text)))
+    pieces = (text, *reversed(fences(text)))
     for piece in dict.fromkeys(piece.strip() for piece in pieces):
-        try:
-            yield decoder.decode(piece)
-        except (ValueError, RecursionError):
-            continue
-    found: list[object] = []
-    at = 0
-    for _ in range(_MOST_TRIES):
-        starts = [place for mark in "{[" if (place := text.find(mark, at)) >= 0]
-        if not starts:
-            break
-        at = min(starts)
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at += 1
-        else:
-            found.append(value)
-    yield from reversed(found)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _refuse(digits)
+        with suppress(ValueError):
+            yield read_near(piece).value
+    yield from reversed(list(values_among(text, _MOST_TRIES)))

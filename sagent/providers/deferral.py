@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, Json, JsonObject, as_object, as_str, json_freeze_object, json_load
+from sagent.lib.json import EMPTY, Json, JsonObject, as_object, as_str, json_freeze, json_freeze_object
+from sagent.lib.nearjson import read_near
 from sagent.messages import Message, Part, Private, ToolCall
 from sagent.model import ToolSpec
 
@@ -80,7 +81,7 @@ def _read(given: Json) -> JsonObject:
     """A call's arguments, which some models write as a text of JSON."""
     if isinstance(given, str):
         try:
-            given = json_load(given)
+            given = json_freeze(read_near(given).value)
         except (ValueError, RecursionError):
             return JsonObject({"arguments": given})  # which its tool refuses, in words
     return given if isinstance(given, JsonObject) else EMPTY

@@ -1,11 +1,10 @@
 """Tool calls as local models write them: the text between two marks, read as names and arguments."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.lib.nearjson import read_at
 from sagent.providers.wire.reply import parse_arguments
 
 Call = tuple[str, JsonObject, str | None]
@@ -178,17 +177,8 @@ def json_values(text: str) -> Iterator[tuple[object, str]]:
         while at < len(text) and text[at] in " \t\r\n;,":
             at += 1
         try:
-            value, end = _DECODER.raw_decode(text, at)
+            value, end = read_at(text, at)
             yield json_freeze(value), text[at:end]
         except (ValueError, RecursionError):
             return
         at = end
-
-
-def _finite(text: str) -> float:
-    if not isfinite(number := float(text)):
-        raise ValueError(f"{text} is not JSON")
-    return number
-
-
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_finite, parse_float=_finite)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object
+from sagent.lib.json import NotJsonError, as_array, as_object
 from sagent.lib.pace import give_way
 from sagent.model import Billed, Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.disruption import Disrupted
@@ -88,7 +88,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     except Disrupted as error:
         error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
-    except RecursionError as error:  # JSON is read by code that goes deeper than what reads its values
+    except (RecursionError, NotJsonError) as error:  # JSON is read by code that goes deeper than what reads its values
         deep = call.origin.hopeless("its answer is nested too deeply")
         deep.sent = True
         raise deep from error
@@ -305,7 +305,9 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
             for line in text.split("\n"):
                 _take_event(call, name, line, out)
             return
-        raise call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}") from error
+        unread = call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}")
+        unread.most_retries = 1  # a server that writes so will write so again
+        raise unread from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
         if call.reader.complete:
@@ -345,8 +347,9 @@ def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> No
 def _reply(call: Call) -> Reply:
     reader = call.reader
     usage, charges = reader.bill(call.body.max_input_tokens)
-    notes = (*call.notes, *reader.notes())
-    return Reply(reader.message(), usage, charges, call.digest, reader.response_id, notes, reader.advice())
+    message = reader.message()
+    notes = (*call.notes, *reader.notes(), *reader.mends)
+    return Reply(message, usage, charges, call.digest, reader.response_id, notes, reader.advice())
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:
@@ -428,4 +431,5 @@ def _finite(text: str) -> float | str:
     return number if isfinite(number) else text
 
 
-_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=str)
+# A raw control character in a text is not JSON, and yet it can mean only itself.
+_JSON = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=str)

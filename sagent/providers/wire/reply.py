@@ -16,10 +16,10 @@ from sagent.lib.json import (
     as_object,
     join_pairs,
     json_freeze,
-    json_load,
     valid_text,
     whole_text,
 )
+from sagent.lib.nearjson import TEXT, read_near
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
@@ -61,6 +61,7 @@ class ReplyReader(ABC):
         self._stop = ""  # why it ended, in the provider's words
         self._usage: dict[str, object] = {}  # what was reported so far
         self._tier = ""  # of service
+        self._mends: dict[str, None] = {}
         self._cost: Decimal | None = None  # by the provider's own price
 
     @abstractmethod
@@ -128,6 +129,17 @@ class ReplyReader(ABC):
     def notes(self) -> tuple[str, ...]:
         """What is worth showing to a person."""
         return ()
+
+    @property
+    def mends(self) -> tuple[str, ...]:
+        """How arguments were read that are not quite JSON, once the message was asked for."""
+        return tuple(self._mends)
+
+    def _parsed(self, name: str, raw: str) -> tuple[JsonObject, str | None]:
+        """As `parse_arguments`, and take note of what was mended."""
+        arguments, malformed, mends = mend_arguments(raw)
+        self._mends.update((f"the JSON that {name} was called with was read {mend}", None) for mend in mends)
+        return arguments, malformed
 
     def advice(self) -> tuple[Advice, ...]:
         """What an advisor said whom the provider asked by itself; few families have one."""
@@ -225,13 +237,21 @@ def _can_be(usage: object) -> bool:
 
 def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
     """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
+    arguments, malformed, _ = mend_arguments(raw)
+    return arguments, malformed
+
+
+def mend_arguments(raw: str) -> tuple[JsonObject, str | None, tuple[str, ...]]:
+    """The same, and how the text had to be read (`sagent.lib.nearjson`)."""
     raw = join_pairs(raw)
     try:
-        value = json_load(raw)
+        read = read_near(raw)
+        value, mends = json_freeze(read.value), read.mends
         if isinstance(value, str):  # the object as a text, as some models write it
-            value = json_load(value)
+            inner = read_near(value)
+            value, mends = json_freeze(inner.value), (*mends, TEXT, *inner.mends)
     except (ValueError, RecursionError):
-        return EMPTY, valid_text(raw)
+        return EMPTY, valid_text(raw), ()
     if isinstance(value, JsonObject):
-        return value, None
-    return EMPTY, None if value is None else valid_text(raw)
+        return value, None, mends
+    return EMPTY, None if value is None else valid_text(raw), ()

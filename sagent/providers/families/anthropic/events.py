@@ -65,10 +65,12 @@ class _Block:
 
     def input(self) -> tuple[JsonObject, str | None]:
         """The arguments, or what was sent in their place."""
-        raw = "".join(self.json) or as_str(self.start.get("input"))
-        if not raw.strip():
-            return json_freeze(as_object(self.start.get("input"))), None
-        return parse_arguments(raw)
+        raw = self.raw()
+        return parse_arguments(raw) if raw.strip() else (json_freeze(as_object(self.start.get("input"))), None)
+
+    def raw(self) -> str:
+        """The arguments as text, blank where they came as an object."""
+        return "".join(self.json) or as_str(self.start.get("input"))
 
     def has_input(self) -> bool:
         """Whether arguments were sent, be they an empty object."""
@@ -272,10 +274,11 @@ class MessagesReplyReader(ReplyReader):
                 return Opaque(_excerpt(data), self._private(data)) if data is not None and block.type else None
 
     def _call(self, block: _Block) -> ToolCall:
-        arguments, malformed = block.input()
+        name, raw = as_str(block.start.get("name")), block.raw()
+        arguments, malformed = self._parsed(name, raw) if raw.strip() else block.input()
         caller = as_object(block.start.get("caller"))
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
-        call_id, name = as_str(block.start.get("id")), as_str(block.start.get("name"))
+        call_id = as_str(block.start.get("id"))
         whole = block.whole and (self._stop in _STOPS or block.has_input())
         return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
 

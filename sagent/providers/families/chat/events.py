@@ -395,7 +395,7 @@ class ChatReplyReader(ReplyReader):
 
     def _call(self, pending: _Pending) -> ToolCall:
         raw = "".join(pending.arguments)
-        arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
+        arguments, malformed = self._parsed(pending.name, raw) if raw.strip() else (EMPTY, None)
         private = self._private({"extra_content": pending.extra}) if pending.extra else None
         whole = self._ended() or pending.is_whole()
         return ToolCall(pending.id, pending.name, arguments, malformed, private, whole=whole)

@@ -15,7 +15,7 @@ from sagent.providers.families.billing import cache_outside, tier_named
 from sagent.providers.families.media import made_notes
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {
@@ -170,7 +170,7 @@ class ConverseReplyReader(ReplyReader):
             return Opaque(words, self._private({"toolResult": {**result, "content": block.results}}))
         if call:
             raw, name = "".join(block.arguments), as_str(call.get("name"))
-            arguments, malformed = parse_arguments(raw or "{}")
+            arguments, malformed = self._parsed(name, raw or "{}")
             whole = block.closed and (self._stop in _STOPS or bool(raw.strip()))
             if call.get("type"):
                 use = self._private({"toolUse": {**call, "input": arguments}})

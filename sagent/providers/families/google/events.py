@@ -21,7 +21,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import cache_outside
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -199,12 +199,21 @@ class GenerateReplyReader(ReplyReader):
             case "thought":
                 return Thinking(valid_text("".join(piece.texts)), private)
             case "call":
-                arguments, malformed = _arguments(piece.arguments)
+                arguments, malformed = self._given(piece)
                 call_id = piece.id or f"{NAMELESS}{self.response_id[:40]}_{number}"
                 whole = not piece.goes_on and (bool(self._stop) or piece.arguments is not None)
                 return ToolCall(call_id, piece.name, arguments, malformed, private, whole=whole)
             case _:
                 return Opaque(_excerpt(piece.part), self._private(piece.part))
+
+    def _given(self, piece: _Piece) -> tuple[JsonObject, str | None]:
+        """A call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
+        given = piece.arguments
+        if isinstance(given, str) and given.strip():
+            return self._parsed(piece.name, given)
+        if as_array(given):
+            return EMPTY, _json(given)
+        return json_freeze(as_object(given)), None
 
     def _cite(self, parts: list[Part]) -> None:
         """Put sources and citations, which are about the whole reply, at its last text."""
@@ -238,15 +247,6 @@ def _json(value: object) -> str:
         return json_dump(value)
     except (ValueError, RecursionError):  # an infinite number
         return str(value)
-
-
-def _arguments(given: object) -> tuple[JsonObject, str | None]:
-    """A call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
-    if isinstance(given, str) and given.strip():
-        return parse_arguments(given)
-    if as_array(given):
-        return EMPTY, _json(given)
-    return json_freeze(as_object(given)), None
 
 
 def _placed(arguments: object, piece: Mapping[str, object]) -> object:

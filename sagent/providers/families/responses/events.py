@@ -11,7 +11,7 @@ from sagent.providers.families.billing import disjoint, first_count, own_price, 
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge
 
 LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
@@ -330,7 +330,7 @@ class ResponsesReplyReader(ReplyReader):
         whole = item.closed and (self._status != "incomplete" or self._reason in _STOPS)
         if item.type == "custom_tool_call":
             return ToolCall(call_id, name, json_freeze({"input": valid_text(raw)}), whole=whole)
-        arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
+        arguments, malformed = self._parsed(name, raw) if raw.strip() else (EMPTY, None)
         private = {name: value for name in ("namespace", "caller") if (value := item.whole.get(name))}
         if kept_id := item_id(item.whole):
             private["id"] = kept_id
