@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sagent.lib.git import is_git_directory, programs_named
+from sagent.policy.sed import sed_acts
 from sagent.policy.shell import program, unwrap
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
     nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
     command = unwrap(tuple(words))
     name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
+    if name in ("sed", "gsed"):
+        return sed_acts(command[1:], len(command) - len(further) - 1)
     if name not in _PROGRAMS:
         return False
     arguments = [word.text for word in further]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import dropwhile
 
+from sagent.policy.sed import sed_acts
 from sagent.policy.shell import DEPTH, SHELLS, Part, Word, program, split
 
 # Programs that run the command in their arguments; before some of these stands one more word.
@@ -29,7 +30,6 @@ _FED = frozenset(  # what these do is said on their input
 _TEXTS = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "tar", "rsync"})  # whose input is not code
 _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
-_EDITS_TEXT = re.compile(r"(s([/|,#]).*\2.*\2[gIip0-9]*|[0-9,$]+[pdq])(;[0-9,$]*[pdq])*")
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
 _TAILS = 256  # words of a wrapper that may each begin its command
 _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upload-pack", "--receive-pack"})
@@ -94,7 +94,7 @@ def brings_code(words: tuple[Word, ...]) -> bool:
     """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
     name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
     if name in ("sed", "gsed"):
-        return not any(map(_EDITS_TEXT.fullmatch, arguments))
+        return sed_acts(words[1:])
     if name not in INTERPRETERS - {"tar", "rsync", "source", "."}:
         return False
     return name.endswith("awk") or not arguments or (arguments[0][:1] == "-" and arguments[0] not in _NO_CODE)
