@@ -214,10 +214,8 @@ def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) 
         return named or ("overloaded" if re.search(_OVERLOADED, text) else "server")
     if status == 503 and re.search(_OVERLOADED, text):
         return "overloaded"
-    if status == 413 and is_of_part(text):
-        return "invalid_request"
     if status in _BY_STATUS:
-        return _BY_STATUS[status]
+        return "invalid_request" if status == 413 and is_of_part(text) else _BY_STATUS[status]
     if status < 400:
         return named or "server"
     return "server" if status >= 500 else "invalid_request"

@@ -68,13 +68,14 @@ _INPUTS = (
 )
 _EXCEEDS = r"exceed(?:s|ed)? (?:(?:the|this|that|its|your|our|available|model'?s?|maximum|max|allowed) )*"
 _PHRASES = (
-    rf"{_INPUTS}\b`?(?: (?:is|are|was|text|message))* too (?:long|many)|length of all messages is too long"
+    rf"(?s){_INPUTS}\b`?(?: (?:is|are|was|text|message))* too (?:long|many)|length of all messages is too long"
     r"|(?:total|combined) (?:length|size|number) of [\w ]{0,40}(?:messages|tokens|prompt)\b[^.]{0,60}(?:too |exceed)"
     rf"|{_INPUTS}\b[^.]{{0,60}}\b(?:must be less|longer|larger|more|greater) than [^.]{{0,30}}"
     r"(?:max_seq_len|max_model_len|model length|context|window)"
     r"|prompt exceeds max|max(?:imum)? (?:context|prompt|input|sequence) (?:length|window)|maximum allowed input"
     rf"|exceed(?:s|ed)? max context|{_EXCEEDS}(?:context|sequence length|max_seq_len|max_model_len|n_ctx)"
-    r"|context (?:window|size|length|limit)[^.]{0,40}exceed|input length and|(?:input|prompt) tokens?\b[^.]{0,30} exceed"
+    r"|context (?:window|size|length|limit)[^.]{0,40}exceed|input length and"
+    r"|(?:input|prompt) tokens?\b[^.]{0,30} exceed"
     r"|input token count|range of input length|exceed(?:s|ed)? (?:the |model )*token limit|reduce the length"
     r"|(?:input|prompt) tokens? [\d,]*(?: tokens)? ?cannot exceed|tokens in the prompt cannot exceed"
     r"|greater than the context length|longer than the model'?s context|context length of only"
@@ -84,7 +85,7 @@ _PHRASES = (
     r"|too many tokens: (?:size limit|total)|too many input tokens|token length (?:exceed|is too long)"
     r"|tokens in request more than max|expected maxlength: \d+, actual|(?:larger|more) than the max(?:imum)? context"
     r"|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
-    r"|(?:prompt|\u8f93\u5165|\u4e0a\u4e0b\u6587)[^.\u3002]{0,12}(?:\u8d85\u957f|\u8fc7\u957f|\u8d85\u8fc7|\u8d85\u51fa)",
+    r"|(?:prompt|\u8f93\u5165|\u4e0a\u4e0b\u6587)[^.\u3002]{0,12}(?:\u8d85\u957f|\u8fc7\u957f|\u8d85\u8fc7|\u8d85\u51fa)"
 )
 # Parts of a request that are limited by themselves, and rates: neither is cured by a shorter conversation.
 _MEMBER = (
