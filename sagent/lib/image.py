@@ -1,6 +1,30 @@
-"""How large an image is, by what its file begins with."""
+"""What an image is by its bytes: its type, its size, and whether its file is whole."""
 
 import struct
+import zlib
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_MAX_UNPACKED = 400_000_000  # bytes of pixels that are unpacked to check them
+
+
+def image_type(data: bytes) -> str:
+    """Return the media type of an image by its first bytes, "" for anything that models cannot see."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), "")
+
+
+def is_animated(data: bytes) -> bool:
+    """Whether an image has several frames, by a quick look: not every provider takes one."""
+    kind = image_type(data)
+    if kind == "image/gif":
+        return data.count(b"\x21\xf9\x04") > 1
+    return (kind == "image/png" and b"acTL" in data[:1_000]) or (kind == "image/webp" and b"ANIM" in data[:100])
 
 
 def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
@@ -8,15 +32,37 @@ def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
     try:
         match media_type:
             case "image/png":
-                return struct.unpack(">II", data[16:24]) if b"IEND" in data[-64:] else None
+                return struct.unpack(">II", data[16:24]) if _is_whole_png(data) else None
             case "image/gif":
-                return struct.unpack("<HH", data[6:10])
+                return struct.unpack("<HH", data[6:10]) if b";" in data[-64:] and len(data) > 13 else None
             case "image/webp":
                 return _measure_webp(data)
             case _:
                 return _measure_jpeg(data)
     except (struct.error, IndexError):
         return None
+
+
+def _is_whole_png(data: bytes) -> bool:
+    """Whether the chunks that are needed have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and 10."""
+    at, pixels = 8, zlib.decompressobj()
+    unpacked = 0
+    while at + 12 <= len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        kind, content = data[at + 4 : at + 8], memoryview(data)[at + 8 : at + 8 + size]
+        if kind in (b"IHDR", b"PLTE", b"IDAT", b"IEND"):
+            (said,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
+            if said != zlib.crc32(content, zlib.crc32(kind)):
+                return False
+        if kind == b"IEND":
+            return unpacked > 0 and (pixels.eof or unpacked >= _MAX_UNPACKED)
+        if kind == b"IDAT" and unpacked < _MAX_UNPACKED:
+            try:
+                unpacked += len(pixels.decompress(content, _MAX_UNPACKED - unpacked))
+            except zlib.error:
+                return False
+        at += 12 + size
+    return False
 
 
 def _measure_jpeg(data: bytes) -> tuple[int, int] | None:

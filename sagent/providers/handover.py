@@ -171,7 +171,7 @@ class Handover:
             if waiting:
                 result = waiting.pop(0)
                 content = tuple(
-                    part for part in result.content if not (isinstance(part, Text) and not part.text.strip())
+                    _typed(part) for part in result.content if not (isinstance(part, Text) and not part.text.strip())
                 )
                 answers.append(Answered(call.id, call.name, content or (Text(NO_OUTPUT),), result.is_error))
             else:
@@ -277,7 +277,17 @@ def _shown(message: Message) -> Iterable[Shown]:
                 yield Text(prefix + part.text)
                 prefix = ""
         elif isinstance(part, Image | Document):
-            yield part
+            yield _typed(part)
+
+
+def _typed(part: Shown) -> Shown:
+    """An image with the type that its bytes have: providers refuse another one."""
+    if not isinstance(part, Image):
+        return part
+    from sagent.lib.image import image_type  # for few conversations
+
+    kind = image_type(part.data)
+    return replace(part, media_type=kind) if kind and kind != part.media_type else part
 
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:

@@ -4,7 +4,8 @@ Images are held to what every provider accepts, for one bad image spoils a conve
 """
 
 from sagent.errors import ToolError
-from sagent.lib.image import measure_image
+from sagent.lib.image import image_type, is_animated, measure_image
+from sagent.lib.pictures import shrink_image
 from sagent.messages import Document, Image, Text
 from sagent.tool import ToolOutput
 
@@ -13,12 +14,7 @@ _MOST_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev
 # Anthropic's limit is 5 MB of base64, https://docs.anthropic.com/en/docs/build-with-claude/vision
 _MOST_BYTES = 3_900_000
 _MOST_SIDE = 8000  # pixels, same page
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit where there are more than 20 images in a request, same page
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
@@ -47,24 +43,25 @@ def _recording(data: bytes, name: str) -> Document | None:
 
 
 def show_image(data: bytes, name: str) -> ToolOutput | None:
-    """The image, or None when the bytes are none. Raises ToolError for one that no provider would take."""
-    kind = media_type(data)
+    """The image, smaller where it is large, or None when the bytes are none. Raises ToolError for one that no provider
+    would take."""
+    kind = image_type(data)
     if not kind:
         return None
     size = measure_image(data, kind)
     if size is None:
         raise ToolError(f"{name} is a broken or incomplete {kind} image.")
-    if max(size) > _MOST_SIDE or len(data) > _MOST_BYTES:
-        raise ToolError(
-            f"{name} is {size[0]}x{size[1]} pixels and {len(data)} bytes; an image may have {_MOST_SIDE} pixels "
-            f"a side and {_MOST_BYTES} bytes. Make a smaller copy with a command and read that."
-        )
     said = f"{name}: {kind}, {size[0]}x{size[1]}"
+    if max(size) > MAX_SHOWN_SIDE or len(data) > _MOST_BYTES or is_animated(data):
+        smaller = shrink_image(data, MAX_SHOWN_SIDE, _MOST_BYTES)
+        if smaller is not None:
+            kind, data = smaller
+            width, height = measure_image(data, kind) or size
+            said = f"{said}, shown as {width}x{height}"
+        elif max(size) > _MOST_SIDE or len(data) > _MOST_BYTES:
+            raise ToolError(
+                f"{name} is {size[0]}x{size[1]} pixels and {len(data)} bytes, and could not be made smaller; an image "
+                f"may have {_MOST_SIDE} pixels a side and {_MOST_BYTES} bytes. Make a smaller copy with a command and "
+                "read that."
+            )
     return ToolOutput((Text(said), Image(kind, data)), summary=said)
-
-
-def media_type(data: bytes) -> str:
-    """The image's media type by its first bytes, "" for anything that models cannot see."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), "")

@@ -5,13 +5,16 @@ import base64
 import json
 import os
 import zlib
+from io import BytesIO
+from random import Random
 
 import pytest
 
 from sagent.errors import ToolError
+from sagent.lib.image import image_type, measure_image
 from sagent.messages import Image
 from sagent.tools import Edit, Read, Write
-from sagent.tools.media import media_type, show_image
+from sagent.tools.media import show_image
 from sagent.tools.pdf import encode_png, parse_pages, show_pdf
 
 
@@ -152,14 +155,65 @@ async def test_images_come_as_images(call, root) -> None:
     output = await call(Read(), file_path="a.dat")
     assert images_of(output) == [Image("image/png", PNG)]
     assert "3x2" in text_of(output)
-    for data, said in (
-        (PNG[:-20], "broken or incomplete"),
-        (encode_png(b"\0" * 9000, 9000, 1, 9000, 1), "9000x1 pixels"),
-        (PNG + bytes(4_000_000) + b"IEND\xae\x42\x60\x82", "smaller copy"),
-    ):
+    for data in (PNG[:-20], PNG[:45] + bytes([PNG[45] ^ 255]) + PNG[46:], PNG[:33] + PNG[-12:], PNG[:8]):
         (root / "b.png").write_bytes(data)
-        with pytest.raises(ToolError, match=said):
+        with pytest.raises(ToolError, match="broken or incomplete"):
             await read(call, "b.png")
+
+
+def image_file(form: str, size: tuple[int, int], *, frames: int = 1, mode: str = "RGB") -> bytes:
+    """An image as Pillow writes it."""
+    pillow, out = pytest.importorskip("PIL.Image"), BytesIO()
+    first, *others = (pillow.new(mode, size, (number * 99, 0, 0) if frames > 1 else 0) for number in range(frames))
+    first.save(out, form, **({"save_all": True, "append_images": others} if others else {}))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "size", "frames", "mode", "kind", "shown"),
+    [
+        ("PNG", (2560, 60), 1, "RGBA", "image/png", (2000, 47)),
+        ("PNG", (100, 2001), 1, "P", "image/png", (100, 2000)),
+        ("JPEG", (4000, 3000), 1, "CMYK", "image/jpeg", (2000, 1500)),
+        ("WEBP", (2500, 20), 1, "RGB", "image/png", (2000, 16)),
+        ("GIF", (30, 20), 3, "RGB", "image/png", (30, 20)),
+        ("PNG", (30, 20), 3, "RGB", "image/png", (30, 20)),
+        ("WEBP", (30, 20), 3, "RGB", "image/png", (30, 20)),
+        ("PNG", (2000, 10), 1, "RGB", "image/png", (2000, 10)),
+    ],
+)
+async def test_large_or_moving_image_is_fitted(call, root, form, size, frames, mode, kind, shown) -> None:
+    (root / "a").write_bytes(image_file(form, size, frames=frames, mode=mode))
+    output = await call(Read(), file_path="a")
+    (image,) = images_of(output)
+    assert image.media_type == kind
+    assert measure_image(image.data, kind) == shown
+    assert (f"shown as {shown[0]}x{shown[1]}" in text_of(output)) == (size != shown or frames > 1)
+
+
+async def test_heavy_image_is_fitted(call, root) -> None:
+    pytest.importorskip("PIL.Image")
+    noise = Random(1).randbytes(1500 * 1500 * 3)
+    (root / "a.png").write_bytes(encode_png(noise, 1500, 1500, 4500, 3))
+    (image,) = images_of(await call(Read(), file_path="a.png"))
+    assert image.media_type == "image/jpeg"
+    assert len(image.data) <= 3_900_000
+
+
+def test_image_that_cannot_be_made_smaller_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.tools.media.shrink_image", lambda *_: None)
+    with pytest.raises(ToolError, match=r"9000x1 pixels.*Make a smaller copy"):
+        show_image(encode_png(b"\0" * 9000, 9000, 1, 9000, 1), "x.png")
+    shown = show_image(encode_png(b"\0" * 3000, 3000, 1, 3000, 1), "x.png")  # which providers take, if not many
+    assert shown is not None and shown.summary == "x.png: image/png, 3000x1"
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_truncated_image_is_refused(form: str) -> None:
+    data = image_file(form, (40, 30))
+    assert show_image(data, "x") is not None
+    with pytest.raises(ToolError, match="broken or incomplete"):
+        show_image(data[: len(data) - max(8, len(data) // 3)], "x")
 
 
 def test_image_kinds_are_told_from_their_bytes() -> None:
@@ -167,7 +221,7 @@ def test_image_kinds_are_told_from_their_bytes() -> None:
     gif = b"GIF89a\x07\0\x05\0\x80\0\0;"
     webp = b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x06\0\0\x04\0\0"
     for data, kind in ((jpeg, "image/jpeg"), (gif, "image/gif"), (webp, "image/webp")):
-        assert media_type(data) == kind
+        assert image_type(data) == kind
         shown = show_image(data, "x")
         assert shown is not None
         assert shown.summary == f"x: {kind}, 7x5"

@@ -44,14 +44,15 @@ async def image_from_clipboard() -> "Image | None":
 
     Raises ToolError for one that no provider would take.
     """
+    from sagent.lib.image import image_type
     from sagent.messages import Image
-    from sagent.tools.media import media_type, show_image
+    from sagent.tools.media import show_image
 
     for command in _READERS:
         if not (program := await asyncio.to_thread(shutil.which, command[0], path=system_path())):
             continue
         data = _bytes_of(await _output((program, *command[1:])))
-        if media_type(data) and (shown := show_image(data, "The clipboard's image")) is not None:
+        if image_type(data) and (shown := show_image(data, "The clipboard's image")) is not None:
             return next(part for part in shown.content if isinstance(part, Image))
     return None
 

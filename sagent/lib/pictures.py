@@ -1,0 +1,59 @@
+"""Images made smaller, or brought into a form that every model takes, by Pillow in a process of its own."""
+
+import subprocess
+import sys
+from io import BytesIO
+
+from sagent.lib import isolated
+
+MAX_PIXELS = 120_000_000  # of an image that is opened
+_SECONDS = 20  # on the clock
+_QUALITY = 85  # of JPEG
+_LEAST = 64  # pixels of a side
+_PNG, _JPEG = b"P", b"J"
+
+
+def shrink_image(data: bytes, side: int, most: int) -> tuple[str, bytes] | None:
+    """Return media type and bytes of an image's first frame, of at most `side` pixels a side and `most` bytes: JPEG if
+    it came as one or would be too large otherwise, else PNG. None if Pillow is missing or cannot read it."""
+    try:
+        done = subprocess.run(
+            isolated.command(__name__, "answer"),
+            cwd="/",
+            env=isolated.environment(),
+            input=b"%d %d\n%b" % (side, most, data),
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    form, found = done.stdout[:1], done.stdout[1:]
+    if done.returncode or form not in (_PNG, _JPEG) or len(found) > most:
+        return None
+    return ("image/png" if form == _PNG else "image/jpeg"), found
+
+
+def answer() -> None:
+    """The other process: writes the image on standard input, smaller, after a letter for its form."""
+    isolated.limit()
+    head, _, data = sys.stdin.buffer.read().partition(b"\n")
+    side, most = map(int, head.split())
+    from PIL import Image, ImageOps  # where it is missing, this process fails, and its image is left as it is
+
+    Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses twice as many
+    with Image.open(BytesIO(data)) as opened:
+        opened.load()
+        form, image = opened.format, ImageOps.exif_transpose(opened)
+    image = image.convert("RGBA" if image.has_transparency_data else "L" if image.mode in ("1", "L") else "RGB")
+    while True:
+        image.thumbnail((side, side))
+        letter, made = _JPEG if form == "JPEG" else _PNG, BytesIO()
+        image.save(made, "JPEG" if letter == _JPEG else "PNG", quality=_QUALITY)
+        if letter == _PNG and made.tell() > most:  # a photograph, most likely
+            letter, made = _JPEG, BytesIO()
+            image.convert("RGB").save(made, "JPEG", quality=_QUALITY)
+        if made.tell() <= most or side < _LEAST:
+            break
+        side = max(image.size) * 3 // 4
+    sys.stdout.buffer.write(letter + made.getvalue())
