@@ -1,7 +1,9 @@
 """Calls that did not arrive whole: they are answered and never made, whoever the provider is."""
 
+import ast
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,10 @@ from sagent.codec import decode_message, encode_message
 from sagent.engine.dispatch import close_calls
 from sagent.events import ToolStarted
 from sagent.lib.json import json_freeze_object
+from sagent.mesh.opencalls import answer_open_calls
 from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
 from sagent.model import Provider
-from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
+from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible, families
 from sagent.session.folds import history
 from sagent.testing import ScriptedModel, check_pairing
 from sagent.testing.server import Call, FakeProviderServer, Raw, Step, Turn
@@ -22,6 +25,7 @@ from sagent.transcript.event_json import encode_event
 
 ANTHROPIC, RESPONSES, CHAT, GOOGLE, CONVERSE = "anthropic", "responses", "chat", "google", "converse"
 FAMILIES = (ANTHROPIC, RESPONSES, CHAT, GOOGLE, CONVERSE)
+FAMILY_FOLDER = Path(families.__file__).parent
 SSE = (("content-type", "text/event-stream"),)
 
 
@@ -372,6 +376,26 @@ async def test_session_that_ended_inside_cut_call_says_it_was_never_made() -> No
     assert results[0].text == "the process ended"
     assert "not run: the reply was cut" in results[1].text
     await agent.aclose()
+
+
+@pytest.mark.parametrize("ran", [True, False])
+async def test_node_that_takes_over_does_not_make_cut_call(ran: bool) -> None:
+    wipe = Wipe()
+    agent = Agent(ScriptedModel(), tools=[wipe.tool])
+    agent.state.add(user("go"))
+    agent.state.add(assistant("", CUT_CALL, stop="max_tokens"))
+    await answer_open_calls(agent, "n1", lambda path, call: ran)
+    assert wipe.paths == []
+    assert "was not run" in agent.messages[-1].results[0].text
+    await agent.aclose()
+
+
+@pytest.mark.parametrize("path", sorted(FAMILY_FOLDER.glob("*/events.py")), ids=lambda path: path.parent.name)
+def test_reader_says_of_each_call_whether_it_is_whole(path: Path) -> None:
+    made = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    calls = [node for node in made if isinstance(node.func, ast.Name) and node.func.id == "ToolCall"]
+    assert calls
+    assert all(any(given.arg == "whole" for given in call.keywords) for call in calls)
 
 
 def test_event_says_that_call_is_cut() -> None:

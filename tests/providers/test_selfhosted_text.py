@@ -296,3 +296,25 @@ def test_the_pieces_do_not_matter(answer: tuple[str, list[str]], bare: bool, clo
 @given(st.text(st.characters(exclude_characters="<[", exclude_categories=["Cs"])))
 def test_text_without_marks_is_left_as_it_is(text: str) -> None:
     assert read([text])[1] == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>\n{JSON}\n</tool_call>",
+        f"[TOOL_CALLS][{JSON}]",
+        '[TOOL_CALLS]Read[ARGS]{"path": "a b.py"}',
+        f"<|python_tag|>{LLAMA}",
+        "<tool_call>Read\n<arg_key>path</arg_key>\n<arg_value>a b.py</arg_value>\n</tool_call>",
+        "<tool_call>Read\n<arg_key>path</arg_key>\n<arg_value>a</tool_call>",
+        "<function=Read><parameter=path>a b.py</parameter></function>",
+        QWEN,
+        DEEPSEEK,
+        DEEPSEEK_3_1,
+    ],
+)
+def test_call_that_ends_early_is_broken_and_not_one_with_less(text: str) -> None:
+    """It has all of its arguments, or is malformed: never some of them, and never none."""
+    whole = calls(text)
+    for end in range(len(text)):
+        assert all(isinstance(given, str) or (name, given) in whole for name, given in calls(text[:end]))

@@ -82,8 +82,7 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     if rest.startswith("{"):
         return (name, *_parse(rest))
     found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
-    torn = not whole and not rest.endswith("</parameter>")
-    if torn or (rest and not found):
+    if not whole or (rest and not found):
         return name, EMPTY, valid_text(rest)
     return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
 
@@ -91,19 +90,23 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
 def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     """GLM's calls: a name, then <arg_key> and <arg_value> in turn."""
     name, key, _ = text.partition("<arg_key>")
-    found = list(_pairs(text))
-    if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or (key and not found):
+    found = _pairs(text)
+    if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or found is None or (key and not found):
         return broken_call(text)
     return name.strip(), _cast(found, tools.get(name.strip(), EMPTY)), None
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values in turn, up to one that has no end: each mark is looked for once, whatever a model repeats."""
-    while text:
+def _pairs(text: str) -> list[tuple[str, str]] | None:
+    """Return keys and values in turn; None where one has no end. Each mark is looked for once, whatever a model
+    repeats."""
+    pairs: list[tuple[str, str]] = []
+    while "<arg_key>" in text:
         key, _, text = text.partition("<arg_key>")[2].partition("</arg_key>")
         value, closed, text = text.lstrip().removeprefix("<arg_value>").partition("</arg_value>")
-        if closed:
-            yield key.strip(), value
+        if not closed:
+            return None
+        pairs.append((key.strip(), value))
+    return pairs
 
 
 def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
