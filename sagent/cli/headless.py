@@ -313,8 +313,15 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     if patience is not None and not select.select([fd], [], [], patience)[0]:
         err.write(f"sagent: no input on stdin within {patience:.0f} s; continuing without it\n")
         return b""
-    found = bytearray()
-    while piece := read_some(fd):
+    found, told = bytearray(), False
+    while True:
+        if not told and not select.select([fd], [], [], FIRST_BYTE)[0]:
+            came = f"{len(found):,} bytes have" if found else "nothing has"
+            err.write(f"sagent: {came} come on stdin, which is still open: waiting for its end (Ctrl-C to stop)\n")
+            err.flush()
+            told = True
+        if not (piece := read_some(fd)):
+            break
         found += piece
         if len(found) > MOST_PIPED:
             raise UsageError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp.types import JSONRPCMessage
 
 LONGEST_LINE = 1 << 26  # bytes of one message
-_GRACE = 2.0  # seconds to end by itself, once its standard input has
+_GRACE = 1.0  # seconds to end by itself, once its standard input has
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
 _PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
 _CHUNK = 1 << 16
