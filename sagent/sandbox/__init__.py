@@ -306,7 +306,9 @@ class Sandbox:
             from sagent.sandbox.plants import Plants
 
             self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside)
-        if protected and self._plants is not None and (planted := self._plants.begin(roots, self._excluded)):
+        protected = tuple(protected)
+        plants = self._plants if protected else None
+        if plants is not None and (planted := plants.begin(roots, self._excluded, protected)):
             self.warn(self._disarmed(planted))
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)

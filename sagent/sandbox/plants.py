@@ -19,7 +19,7 @@ from sagent.sandbox.anchored import anchored
 from sagent.sandbox.survey import Survey
 
 MAX_WINDOWS = 100  # times in which commands ran that are told apart
-_SLACK = 50_000_000  # ns by which a file system's clock may be behind
+_SLACK = 10_000_000  # ns by which a file system's clock may be behind
 _CONFIGURATIONS = ("config", "config.worktree")
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
 _EXEC = re.compile(rb"(?m)^[ \t]*(?:exec|x)[ \t][^\n]*(?:\n|\Z)")
@@ -40,11 +40,15 @@ class Plants:
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
 
-    def begin(self, roots: Iterable[str], excluded: AbstractSet[str]) -> list[str]:
-        """Begin to watch for a command; return what earlier ones had left."""
+    def begin(self, roots: Iterable[str], excluded: AbstractSet[str], protected: Iterable[str] = ()) -> list[str]:
+        """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
             self._surveys.setdefault(root, Survey(root, _is_sign, passed_over=frozenset({".git"})))
-        found = self.look(excluded)
+        for path in protected:
+            if path.endswith("/commondir"):  # of each repository that was there
+                for name in _TODO_LISTS:
+                    self._note(f"{path.removesuffix('commondir')}{name}")
+        found = self.look(excluded, every=False) if self._since else []
         self._since = self._since or time.time_ns() - _SLACK
         return found
 
@@ -107,13 +111,21 @@ class Plants:
         if self._settled.get(path) == state:
             return False
         self._settled[path] = state
+        return self._is_of_command(found.st_ctime_ns) and not _lies_in(path, excluded)
+
+    def _is_of_command(self, changed: int) -> bool:
         windows = [*self._windows, *([(self._since, time.time_ns())] if self._since else ())]
-        changed = any(start <= found.st_ctime_ns <= end for start, end in windows)
-        if changed and not _lies_in(path, excluded):
-            return True
-        if path.endswith(_TODO_LISTS):
-            self._planned[path] = frozenset(_EXEC.findall(read_config(path) or b""))
-        return False
+        return any(start <= changed <= end for start, end in windows)
+
+    def _note(self, path: str) -> None:
+        """Remember what a todo list runs that no command has changed."""
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if self._settled.get(path) != (found.st_ino, found.st_ctime_ns) and not self._is_of_command(
+                found.st_ctime_ns
+            ):
+                self._settled[path] = found.st_ino, found.st_ctime_ns
+                self._planned[path] = frozenset(_EXEC.findall(read_config(path) or b""))
 
     def _clean(self, path: str) -> bool:
         """Leave of a configuration what names no program; return whether there was more."""

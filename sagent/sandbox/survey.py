@@ -11,7 +11,7 @@ from sagent.lib.dataclass import dataclass
 MOST = 50_000  # directories of one workspace
 _NEAR = 300  # directories that are looked at every time, the first that were found
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
-_EVERY = 20_000  # of those where all count
+_EVERY = 10_000  # of those where all count
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
 _UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
 _PASSED_OVER = frozenset(
