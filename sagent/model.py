@@ -147,6 +147,12 @@ def full_name(model: Model) -> str:
     return f"{model.provider}/{model.id}"
 
 
+def is_same_model(one: Model, other: Model) -> bool:
+    """Return True for one model of one provider object; another address or key makes another model of the same name."""
+    source, other_source = (getattr(each, "source", each) for each in (one, other))
+    return one is other or (full_name(one) == full_name(other) and source is other_source)
+
+
 @runtime_checkable
 class Structuring(Protocol):
     """A Model whose provider takes `Request.output_schema` and makes the answer match it."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
@@ -69,7 +69,7 @@ async def open_agent(
         stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
-        builder.tools = [*choose_tools(settings, sandbox, answer), *more]
+        builder.tools = [*_available(choose_tools(settings, sandbox, answer), builder), *more]
         await _open_session(builder, keeper, batches)
         background.add(builder)
         await _offer(builder)
@@ -293,6 +293,22 @@ def choose_tools(
     online = (*tools.WEB, *tools.PAPERS)
     web = None if set(chosen).isdisjoint(online) else tools.WebAccess((), settings.state_dir / "web", settings.web)
     return tuple(_make_tool(name, settings, sandbox, web, answer) for name in chosen)
+
+
+def _available(chosen: Sequence[Tool], builder: AgentBuilder) -> list[Tool]:
+    """Return the tools without those whose packages are not installed, which the notices name."""
+    kept: list[Tool] = []
+    for tool in chosen:
+        extra, command = cast("Callable[[], tuple[str, str]]", getattr(tool, "lacking", lambda: ("", "")))()
+        if extra:
+            origin = builder.settings.origins.get("tools", "--tools")
+            builder.notices.append(
+                f"{tool.name} ({origin}) is left out: it needs the extra {extra}, which is not installed. "
+                f"To install it: {command}"
+            )
+        else:
+            kept.append(tool)
+    return kept
 
 
 def _make_tool(

@@ -13,8 +13,11 @@ def run(argv: list[str]) -> int:
     try:
         return _flushed(_dispatch(argv))
     except SagentError as error:
+        from sagent.cli.reported import report_as_json
         from sagent.lib.text import printable
 
+        if report_as_json(argv, error):
+            _flushed(0)
         sys.stderr.write(printable(f"sagent: {error}\n"))
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help

@@ -38,8 +38,10 @@ def load_or_report(flags: Mapping[str, object]) -> Settings:
         if flags.get("output_format") in ("json", "stream-json"):
             from sagent.cli.headless import failed
             from sagent.cli.render import JsonRenderer, binary_safe
+            from sagent.cli.reported import REPORTED
 
             JsonRenderer(binary_safe(sys.stdout)).on_result(failed(error))
+            error.add_note(REPORTED)
         raise
 
 

@@ -22,7 +22,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.lib.pace import give_way
 from sagent.messages import Message, assistant
-from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget
+from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget, is_same_model
 from sagent.peer import Switch
 from sagent.session.contents import RequestSent
 
@@ -280,8 +280,10 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
     while error.kind in RETRYABLE and state.fallbacks:
         model, down = state.fallbacks.pop(0), full_name(state.model)
         name = full_name(model)
-        if name == down:
+        if is_same_model(model, state.model):
+            state.journal.notify("warning", f"{name} cannot take over: it is the model that is unavailable.")
             continue
+        name = f"another {name}" if name == down else name
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
             state.journal.notify("warning", f"{name} cannot take over: it has no known price, which the budget needs.")
             continue

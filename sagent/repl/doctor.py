@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
 
-PATIENCE = 3.0  # seconds for a provider to accept a connection
+MAX_ANSWER_SECONDS = 10.0
+_KEY_PAGES = {"openrouter": "/key"}
+"""Pages that tell of a key, of providers whose list of models is public."""
 
 
 class Finding(NamedTuple):
@@ -25,15 +27,15 @@ class Finding(NamedTuple):
     detail: str
 
 
-async def examine(settings: "Settings") -> list[Finding]:
-    """Check everything, the providers at the same time. Never raises."""
-    network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
-    return [*await asyncio.to_thread(lambda: list(_look(settings))), *network]
+async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
+    """Check everything, the providers at the same time; `login` is the command that enters a key. Never raises."""
+    network = await asyncio.gather(*(_test(name, own, login) for name, own in _usable(settings)))
+    return [*await asyncio.to_thread(lambda: list(_look(settings, login))), *filter(None, network)]
 
 
-def _look(settings: "Settings") -> Iterator[Finding]:
+def _look(settings: "Settings", login: str) -> Iterator[Finding]:
     found = [name for name, _ in _usable(settings)]
-    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: use /login")
+    yield Finding("good" if found else "bad", "keys", ", ".join(found) or f"none is set: use {login}")
     for name, use in (("git", "branch, @files"), ("rg", "without it, searches are slower"), ("bash", "the Bash tool")):
         path = shutil.which(name)
         yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
@@ -51,35 +53,63 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
             yield name, own
 
 
-def _addresses(settings: "Settings") -> list[tuple[str, str]]:
-    """The providers there is a key for, and where they are reached."""
-    from sagent.errors import UsageError
+async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding | None:
+    """Ask a provider for its list of models with the key, which costs nothing; None for one without an address."""
+    from sagent.errors import ModelError, UsageError
     from sagent.providers.families.endpoint import Endpoint
     from sagent.providers.registry import provider_named
 
-    found: list[tuple[str, str]] = []
-    for name, own in _usable(settings):
-        key = (own.api_key if own else "") or None
-        try:
-            provider = provider_named(name, key=key, base_url=(own.base_url if own else "") or None)
-        except UsageError:
-            continue
-        if isinstance(provider, Endpoint) and provider.access.base_url:
-            found.append((name, provider.access.base_url))
-    return found
-
-
-async def _reach(name: str, url: str) -> Finding:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    started = time.monotonic()
+    base_url = (own.base_url if own else "") or None
     try:
-        async with asyncio.timeout(PATIENCE):
-            _, writer = await asyncio.open_connection(parts.hostname, port)
-    except (OSError, TimeoutError, ValueError) as error:
-        return Finding("bad", name, f"{parts.hostname}:{port} cannot be reached: {error or 'no answer'}")
-    writer.close()
-    return Finding("good", name, f"{parts.hostname}:{port} answers in {1000 * (time.monotonic() - started):.0f} ms")
+        provider = provider_named(name, key=(own.api_key if own else "") or None, base_url=base_url)
+    except UsageError as error:
+        return Finding("bad", name, f"{error} ({login} {name})")
+    if not isinstance(provider, Endpoint) or not provider.access.base_url:
+        await provider.aclose()
+        return None
+    endpoint: Endpoint = provider
+    address = endpoint.access.base_url
+    parts, started = urlsplit(address), time.monotonic()
+    at = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    try:
+        async with asyncio.timeout(MAX_ANSWER_SECONDS):
+            page = _KEY_PAGES.get(name)
+            await (provider.models() if page is None else endpoint.fetch(address.rstrip("/") + page))
+            took = f"{at} answers in {1000 * (time.monotonic() - started):.0f} ms"
+            if page is None and endpoint.access.key and await _is_public(name, address):
+                return Finding("poor", name, f"{took}; its list of models needs no key, so the key could not be tested")
+            return Finding("good", name, f"{took}, and takes the key")
+    except ModelError as error:
+        match error.kind:
+            case "auth" | "permission":
+                return Finding("bad", name, f"{at} refuses the key: {error} Enter another with {login} {name}.")
+            case "not_found" | "invalid_request" | "protocol":
+                return Finding(
+                    "poor", name, f"{at} answers, but lists no models, so the key could not be tested: {error}"
+                )
+            case "network" | "stalled":
+                return Finding("bad", name, f"{at} cannot be reached: {error}")
+            case _:
+                return Finding("bad", name, f"{at} could not test the key: {error}")
+    except TimeoutError:
+        return Finding("bad", name, f"{at} cannot be reached: no answer within {MAX_ANSWER_SECONDS:.0f} s")
+    finally:
+        await provider.aclose()
+
+
+async def _is_public(name: str, address: str) -> bool:
+    """Return True if the list of models is given for a wrong key as well."""
+    from sagent.errors import ModelError
+    from sagent.providers.registry import provider_named
+
+    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address)
+    try:
+        await stranger.models()
+    except ModelError:
+        return False
+    finally:
+        await stranger.aclose()
+    return True
 
 
 def _sandbox(settings: "Settings") -> Finding:

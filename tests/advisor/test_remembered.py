@@ -53,3 +53,35 @@ def test_an_address_of_the_log_is_no_way_to_elsewhere(tmp_path: Path, monkeypatc
 def test_what_names_nobody_is_told() -> None:
     with pytest.raises(UsageError):
         recall(["advisor =,"])
+
+
+MUTED = ("advisors advisor=openai/gpt-5.5; critic=anthropic/claude-opus-4-8", "advisor all off")
+
+
+def test_an_advisor_named_by_a_flag_is_not_muted(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path)}
+    settings, off, told = remember_advisors(load({"advisor": ["openai/gpt-5.5"]}, environment, tmp_path), MUTED, [])
+    assert [one.name for one in settings.advisors] == ["advisor"]
+    assert not off
+    assert told == "advisors advisor=openai/gpt-5.5", "the log says so, or the next run would mute it again"
+    _, silent = recall((*MUTED, told))
+    assert not silent
+
+
+def test_both_of_them_by_flags_are_not_muted(tmp_path: Path) -> None:
+    flags = {"advisor": ["openai/gpt-5.5", "critic=anthropic/claude-opus-4-8"]}
+    _, off, told = remember_advisors(load(flags, {"HOME": str(tmp_path)}, tmp_path), MUTED, [])
+    assert not off
+    assert not recall((*MUTED, told))[1]
+
+
+def test_without_a_flag_the_mute_stays(tmp_path: Path) -> None:
+    for environment in ({}, {"SAGENT_ADVISOR": "openai/gpt-5.5"}):
+        settings = load({}, {"HOME": str(tmp_path), **environment}, tmp_path)
+        _, off, _ = remember_advisors(settings, MUTED, [])
+        assert "advisor" in off
+
+
+def test_a_flag_that_changes_nothing_is_not_logged(tmp_path: Path) -> None:
+    settings = load({"advisor": ["openai/gpt-5.5"]}, {"HOME": str(tmp_path)}, tmp_path)
+    assert remember_advisors(settings, ("advisors advisor=openai/gpt-5.5",), [])[2] == ""

@@ -92,7 +92,7 @@ async def warnings(given: object, cap: Decimal | None) -> list[str]:
     """Run an agent that calls the tool; its warnings."""
     name = getattr(given, "name", "")
     arguments = EMPTY if name != "inside" else {"prompt": "?"}
-    model = ScriptedModel((ToolCall("1", name, arguments),), "yes", "done")  # pyright: ignore[reportArgumentType]
+    model = ScriptedModel((ToolCall("1", name, arguments),), "yes", "done")
     heard: list[Event] = []
     book = PriceBook({f"{model.provider}/{model.id}": {"input": 0, "output": 0}})
     agent = Agent(model, tools=[given], resources=Resources(ledger=Ledger(cap, book)))  # pyright: ignore[reportArgumentType]

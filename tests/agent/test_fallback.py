@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
-from sagent.model import Delta, Model, Reply, Request
+from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.session.entries import read_body
 from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
+from sagent.testing.script import Fail, Turn
+from sagent.testing.server import FakeProviderServer
 
 
 def down(kind: ModelErrorKind = "overloaded", retry_after: float | None = 0.0) -> ModelError:
@@ -102,6 +106,37 @@ async def test_the_model_itself_is_no_fallback() -> None:
     with pytest.raises(ModelError):
         await agent_of(first, first).run("go")
     assert len(first.requests) == 2
+
+
+async def test_that_the_model_is_its_own_fallback_is_said() -> None:
+    first = other(down(), down(), name="first")
+    events, end = await run(agent_of(first, first, other("Here.")))
+    assert end.result.content == "Here."
+    assert any("first/m cannot take over: it is the model" in each.text for each in events if isinstance(each, Notice))
+
+
+async def test_a_replica_of_the_same_name_takes_over() -> None:
+    events, end = await run(agent_of(other(down(), down()), other("Here.")))
+    assert end.result.content == "Here."
+    assert any("another second/m takes over" in each.text for each in events if isinstance(each, Notice))
+
+
+@pytest.mark.parametrize("kind", [Anthropic, OpenAICompatible, OpenAI, Google])
+async def test_replicas_are_told_apart_by_address(kind: Any) -> None:
+    failing = Fail(503, headers={"retry-after": "0"})
+    async with FakeProviderServer([failing] * 4) as gone, FakeProviderServer([Turn("Here.")]) as up:
+        first, second = (kind.from_key("k" * 20, base_url=server.url) for server in (gone, up))
+        same = first.model("m")
+        agent = agent_of(first.model("m"), same, second.model("m"))
+        events, end = await run(agent)
+        assert end.result.content == "Here."
+        notices = [each.text for each in events if isinstance(each, Notice)]
+        assert any("cannot take over: it is the model that is unavailable" in text for text in notices)
+        assert is_same_model(first.model("m"), same)
+        assert not is_same_model(same, second.model("m"))
+        assert not is_same_model(same, kind.from_key("l" * 20, base_url=gone.url).model("m")), "another key"
+        await first.aclose()
+        await second.aclose()
 
 
 async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:

@@ -130,7 +130,7 @@ def test_it_reads_as_it_was_meant(session: Path):
             {"web_search": 1},
         )
         (prompt,) = contents(entries, PromptEntry)
-        assert prompt.tools[0].load() == ToolSpec("Read", "reads", JsonObject({"type": "object", "properties": {}}))  # pyright: ignore[reportArgumentType]
+        assert prompt.tools[0].load() == ToolSpec("Read", "reads", JsonObject({"type": "object", "properties": {}}))
         assert prompt.tools[0].ordered == (origin(entries).version > 1)
         assert title(entries) == "an old one"
     assert (summarize(session).cwd, glance(session).title) == ("/work", "an old one")

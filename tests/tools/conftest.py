@@ -62,7 +62,6 @@ def call(workspace: Workspace, tmp_path: Path) -> Call:
         frozen = coerce(tool.parameters, json_freeze(arguments))
         assert violations(tool.parameters, frozen) == []
         assert isinstance(frozen, JsonObject)
-        output = await tool(frozen, run)
-        return ToolOutput.of(output) if isinstance(output, str) else output
+        return ToolOutput.of(await tool(frozen, run))
 
     return make

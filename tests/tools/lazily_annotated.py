@@ -27,7 +27,7 @@ class Adder:
 
 def make() -> FunctionTool[..., object, object]:
     """Return a tool whose annotations name a local type."""
-    Number = int  # noqa: N806 -- a type
+    Number: TypeAlias = int
 
     @tool
     def add_here(a: Number, b: Number = 2) -> Number:
@@ -37,5 +37,5 @@ def make() -> FunctionTool[..., object, object]:
     return add_here
 
 
-def unknown(a: Nowhere) -> None:  # noqa: F821  # type: ignore[name-defined]  # pyright: ignore[reportUndefinedVariable]
+def unknown(a: Nowhere) -> None:  # noqa: F821  # type: ignore[name-defined]
     """Do."""

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sagent import Agent, UsageError
 from sagent.agent.resources import tools_of
-from sagent.lib.json import JsonObject, json_dump
+from sagent.lib.json import JsonObject, as_object, json_dump
 from sagent.messages import Image, Text, ToolCall
 from sagent.session.blobs import BlobDirectory
 from sagent.testing.scripted import ScriptedModel
@@ -148,8 +148,8 @@ SUMS: dict[str, Any] = {
     "static method": Kit.static,
     "@tool @classmethod": Kit.tool_above_class,
     "@classmethod @tool": Kit.tool_below_class,
-    "@tool @staticmethod": Kit().tool_above_static,
-    "@staticmethod @tool": Kit().tool_below_static,
+    "@tool @staticmethod": Kit.tool_above_static,
+    "@staticmethod @tool": Kit.tool_below_static,
     "by place alone": by_place,
     "by name alone": keywords,
     "annotations as text": lazily_annotated.add,
@@ -184,7 +184,7 @@ async def test_what_a_partial_binds_is_not_shown(call: Any) -> None:
 
     made = tool(functools.partial(send, key="secret"))
     assert "secret" not in json_dump(made.parameters)
-    assert [*made.parameters["properties"]] == ["text", "to"]  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues, reportOptionalIterable]
+    assert [*as_object(made.parameters["properties"])] == ["text", "to"]
     assert (await call(made, text="hi")).content == (Text("hi secret ann"),)
 
 

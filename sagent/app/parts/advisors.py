@@ -12,7 +12,7 @@ from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice
 from sagent.config import Settings
 from sagent.errors import UsageError
-from sagent.model import Model
+from sagent.model import Model, is_same_model
 from sagent.peer import Switch
 from sagent.session.contents import SwitchedEntry
 
@@ -79,7 +79,9 @@ def remember_advisors(
             gone = {one: place for one, place in before.items() if place and place != _address(settings, one)}
             notices += (_GONE.format(one=one, place=place) for one, place in gone.items())
             return replace(settings, advisors=tuple(one for one in before if one not in gone)), off, ""
-        off = [name for name in off if any(one.name == name for one in settings.advisors)]
+        named = settings.origins["advisors"].startswith("--")  # who is asked for now is not muted, whoever muted them
+        kept = [name for name in off if any(one.name == name for one in settings.advisors)]
+        before, off = ({}, ()) if named and kept else (before, kept)
     has = {one: _address(settings, one) if one.name in settings.advisor_addresses else "" for one in settings.advisors}
     listed = "; ".join(f"{one} at {place}" if place else str(one) for one, place in has.items())
     return settings, off, "" if [*has.items()] == [*before.items()] else f"advisors {listed or 'none'}"
@@ -113,6 +115,6 @@ def _is_there(settings: Settings, choice: Choice, advisor: "Advisor", notices: l
             f"Advisor {advisor.name} ({advisor.model}) is not available: {error} The run continues without it."
         )
         return False
-    if (model.provider, model.id) == (choice.model.provider, choice.model.id):
+    if is_same_model(model, choice.model):
         notices.append(f"Advisor {advisor.name} is the executor's own model, {model.provider}/{model.id}.")
     return True

@@ -33,6 +33,6 @@ def run_doctor(argv: Sequence[str]) -> int:
         wrong = [Finding("bad", "settings", str(error))]
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SAGENT_")}
         settings = load(environ=plain, cwd=Path("/"), file=File(Path(os.devnull), "", {}))
-    found = [*wrong, *asyncio.run(examine(settings))]
+    found = [*wrong, *asyncio.run(examine(settings, "sagent login"))]
     write(binary_safe(sys.stdout), [Table(tuple((f"{MARKS[each.state]} {each.what}", each.detail) for each in found))])
     return 1 if any(each.state == "bad" for each in found) else 0

@@ -78,6 +78,11 @@ class WireModel(ABC, Generic[E_co]):
         self._mended: dict[tuple[int, int], tuple[Message, Message]] = {}  # messages without what was refused
 
     @property
+    def source(self) -> object:
+        """The provider object that it is reached by: an address and a key."""
+        return self._provider
+
+    @property
     def limits(self) -> ModelLimits:
         """Sizes, where known."""
         return self._limits

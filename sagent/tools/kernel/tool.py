@@ -69,6 +69,11 @@ class Notebook:
         holds = sandbox is not None and sandbox.stands and sandbox.holds(profile_of(workspace))
         return Effect("execute", command=command, confined=holds)
 
+    def lacking(self) -> tuple[str, str]:
+        """Return the extra that is not installed and the command that installs it, or empty strings."""
+        command = _to_install()
+        return ("notebook" if command else "", command)
+
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Run it. Raises ToolError if there is no kernel, and without the extra `notebook`."""
         _check_installed()
@@ -195,9 +200,16 @@ def _output(answer: Mapping[str, object], notes: list[str], seconds: float) -> T
 
 
 def _check_installed() -> None:
+    if command := _to_install():
+        raise ToolError(f"Notebook needs packages that are not installed: {command}. Use Bash.")
+
+
+def _to_install() -> str:
+    """Return the command that installs what is lacking, or ""."""
     from importlib.util import find_spec
 
-    if not all(map(find_spec, ("jupyter_client", "ipykernel"))):
-        from sagent.lib.installed import install_command
+    if all(map(find_spec, ("jupyter_client", "ipykernel"))):
+        return ""
+    from sagent.lib.installed import install_command
 
-        raise ToolError(f"Notebook needs packages that are not installed: {install_command('notebook')}. Use Bash.")
+    return install_command("notebook")

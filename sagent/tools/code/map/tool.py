@@ -50,6 +50,11 @@ class RepoMap:
 
         return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
+    def lacking(self) -> tuple[str, str]:
+        """Return the extra that is not installed and the command that installs it, or empty strings."""
+        command = _to_install()
+        return ("code" if command else "", command)
+
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The map. Raises ToolError if the path does not exist, and without the extra `code`."""
         from sagent.lib.regular import stat_real
@@ -224,9 +229,16 @@ def _below(wanted: Path, path: Path, real: Path) -> str:
 
 
 def _check_installed() -> None:
+    if command := _to_install():
+        raise ToolError(f"RepoMap needs packages that are not installed: {command}. Use Grep and Read.")
+
+
+def _to_install() -> str:
+    """Return the command that installs what is lacking, or ""."""
     from importlib.util import find_spec
 
-    if find_spec("tree_sitter") is None:
-        from sagent.lib.installed import install_command
+    if find_spec("tree_sitter") is not None:
+        return ""
+    from sagent.lib.installed import install_command
 
-        raise ToolError(f"RepoMap needs packages that are not installed: {install_command('code')}. Use Grep and Read.")
+    return install_command("code")

@@ -1,0 +1,39 @@
+"""Errors of the command line as JSON on stdout, where JSON was asked for."""
+
+import os
+import sys
+from itertools import pairwise
+
+from sagent.errors import SagentError
+
+REPORTED = "reported as JSON"
+"""Note of an error that stdout already has."""
+
+
+def report_as_json(argv: list[str], error: SagentError) -> bool:
+    """Write the error if the words ask for JSON and nobody has written it: as the result of a run, or as the one object
+    of another command. Return True if it was written."""
+    if REPORTED in getattr(error, "__notes__", ()) or not _wants_json(argv):
+        return False
+    from sagent.cli.flags import COMMANDS
+    from sagent.cli.render import JsonRenderer, binary_safe, escaped
+    from sagent.events import Failure, Result
+    from sagent.lib.json import json_dump
+
+    out = binary_safe(sys.stdout)
+    if argv and argv[0] in COMMANDS and argv[0] != "run":
+        told = {"error": {"kind": error.kind, "message": str(error)}}
+        out.write(escaped(json_dump(told)) + "\n")
+        out.flush()
+    else:
+        JsonRenderer(out).on_result(Result("", (), "error", Failure(error.kind, str(error))))
+    return True
+
+
+def _wants_json(argv: list[str]) -> bool:
+    """Return True if the words ask for JSON, well-formed or not; what follows "--" are no flags."""
+    flags = argv[: argv.index("--")] if "--" in argv else argv
+    named = [flag.partition("=")[2] for flag in flags if flag.startswith("--output-format=")]
+    named += [value for flag, value in pairwise(flags) if flag == "--output-format"]
+    named = named or [os.environ.get("SAGENT_OUTPUT_FORMAT", "")]
+    return "--json" in flags or not {"json", "stream-json"}.isdisjoint(named)

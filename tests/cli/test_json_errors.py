@@ -1,0 +1,71 @@
+"""Where JSON is asked for, an error is JSON too, on stdout; stderr has the sentence, and the exit code stays."""
+
+import json
+
+import pytest
+from program import Shell
+
+RUNS = [
+    ["--json", "--nonsense", "hello"],
+    ["--output-format", "json", "--max-turns", "x", "hello"],
+    ["--output-format=stream-json", "--effort"],
+    ["--output-format", "stream-json", "--model", "nobody/x", "hello"],
+    ["run", "--json", "--nonsense"],
+    ["--json", "--continue", "--session", "x", "hello"],
+    ["--json", "sesions", "list"],
+    ["--json", "--tools", "default,nonsense", "hello"],
+]
+OTHERS = [
+    ["sessions", "list", "--json", "--nonsense"],
+    ["sessions", "show", "--json", "no-such-session"],
+    ["sessions", "nonsense", "--json"],
+    ["models", "--json", "--nonsense"],
+    ["config", "show", "--json", "--nonsense"],
+    ["replay", "no-such-session", "--output-format", "json"],
+    ["compare", "a", "b", "--output-format=json"],
+    ["gate", "--output-format", "json", "--nonsense"],
+    ["nodes", "--json", "--nonsense"],
+    ["agents", "--json", "--bus"],
+    ["sweep", "no-such-file.toml", "--output-format", "json"],
+]
+
+
+@pytest.mark.parametrize("argv", RUNS, ids=" ".join)
+def test_a_run_reports_a_result(shell: Shell, argv: list[str]) -> None:
+    done = shell.run(*argv, model="")
+    assert done.code == 2
+    (line,) = done.out.splitlines()
+    told = json.loads(line)
+    assert told["is_error"] is True
+    assert told["error"]["kind"] in ("usage", "config")
+    assert done.err.startswith("sagent: ")
+    assert told["error"]["message"] in done.err
+
+
+@pytest.mark.parametrize("argv", OTHERS, ids=" ".join)
+def test_another_command_reports_one_object(shell: Shell, argv: list[str]) -> None:
+    done = shell.run(*argv, model="")
+    assert done.code in (1, 2)
+    (line,) = done.out.splitlines()
+    error = json.loads(line)["error"]
+    assert error["message"] in done.err
+    assert error["kind"]
+
+
+@pytest.mark.parametrize(
+    "argv", [["--nonsense"], ["sessions", "list", "--nonsense"], ["--output-format", "text", "--nonsense"]]
+)
+def test_without_json_stdout_stays_empty(shell: Shell, argv: list[str]) -> None:
+    done = shell.run(*argv, model="")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_words_after_two_dashes_are_no_flags(shell: Shell) -> None:
+    done = shell.run("--nonsense", "--", "--json", model="")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_variable_asks_for_json(shell: Shell) -> None:
+    shell.environment["SAGENT_OUTPUT_FORMAT"] = "json"
+    done = shell.run("--nonsense", "hello", model="")
+    assert json.loads(done.out)["error"]["kind"] == "usage"

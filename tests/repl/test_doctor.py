@@ -1,0 +1,87 @@
+"""`doctor` asks each provider whether it takes the key, by a request that costs nothing."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sagent.config import load
+from sagent.repl.doctor import Finding, examine
+
+LISTED = b'{"data":[{"id":"m"}],"models":[{"name":"models/m"}]}'
+GOOD = "good-key-good-key"
+
+
+@asynccontextmanager
+async def serving(status: Mapping[str, int], asked: list[str]) -> AsyncGenerator[str]:
+    """Serve lists of models; `status` is that of a path's end for any key, or 401 for all but the good one."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split(" ", 2)[1].partition("?")[0]
+        asked.append(path)
+        code = next((code for end, code in status.items() if path.endswith(end)), 200 if GOOD in head else 401)
+        body = LISTED if code == 200 else b'{"error":{"message":"no such %s"}}' % (b"page" if code == 404 else b"key")
+        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\nconnection: close\r\n" % code)
+        writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str, url: str, key: str, login: str = "sagent login"
+) -> Finding:
+    names = {"anthropic": "ANTHROPIC", "openai": "OPENAI", "google": "GEMINI", "openrouter": "OPENROUTER"}
+    names |= {"groq": "GROQ", "mistral": "MISTRAL"}
+    for name in names.values():
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    monkeypatch.setenv(f"{names[provider]}_API_KEY", key)
+    monkeypatch.setenv(f"{names[provider]}_BASE_URL", url)
+    settings = load({}, {"HOME": str(tmp_path)}, tmp_path)
+    return next(each for each in await examine(settings, login) if each.what == provider)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "google", "groq", "mistral"])
+async def test_a_key_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str) -> None:
+    async with serving({}, []) as url:
+        good = await ask(monkeypatch, tmp_path, provider, url, GOOD)
+        assert (good.state, good.detail.endswith("and takes the key")) == ("good", True), good
+        bad = await ask(monkeypatch, tmp_path, provider, url, "bad-key-bad-key-bad")
+        assert bad.state == "bad"
+        assert "refuses the key: " in bad.detail
+        assert f"with sagent login {provider}." in bad.detail
+        inside = await ask(monkeypatch, tmp_path, provider, url, "bad-key-bad-key-bad", login="/login")
+        assert f"with /login {provider}." in inside.detail
+
+
+async def test_a_public_list_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with serving({"/models": 200}, []) as url:
+        found = await ask(monkeypatch, tmp_path, "groq", url, GOOD)
+    assert found.state == "poor"
+    assert "needs no key, so the key could not be tested" in found.detail
+
+
+async def test_openrouter_is_asked_for_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    async with serving({"/models": 200}, asked) as url:
+        assert (await ask(monkeypatch, tmp_path, "openrouter", url, GOOD)).state == "good"
+        assert (await ask(monkeypatch, tmp_path, "openrouter", url, "bad-key-bad-key-bad")).state == "bad"
+    assert {path.rpartition("/")[2] for path in asked} == {"key"}
+
+
+@pytest.mark.parametrize(("code", "state"), [(404, "poor"), (500, "bad"), (403, "bad")])
+async def test_other_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, state: str) -> None:
+    async with serving({"/models": code}, []) as url:
+        assert (await ask(monkeypatch, tmp_path, "groq", url, GOOD)).state == state
+
+
+async def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = await ask(monkeypatch, tmp_path, "groq", "http://127.0.0.1:1", GOOD)
+    assert found.state == "bad"
+    assert "127.0.0.1:1 cannot be reached" in found.detail
