@@ -46,7 +46,7 @@ async def call_model(state: AgentState) -> Message:
     await give_way()
     state.record_prompt()
     await keep_room(state)
-    attempt = 0
+    failed: list[ModelErrorKind] = []
     while True:
         partial = Partial()
         try:
@@ -54,17 +54,17 @@ async def call_model(state: AgentState) -> Message:
         except ModelError as error:
             if _without_advisor(state, error, partial) or (error.kind in UNFIT and change_back(state, error)):
                 continue
-            wait = wait_before_retry(state.limits, error, attempt)
-            if (wait is None or attempt >= state.limits.fallback_after) and _fall_back(state, error, partial):
-                attempt = 0
+            wait = wait_before_retry(state.limits, error, len(failed), failed.count(error.kind))
+            if (wait is None or len(failed) >= state.limits.fallback_after) and _fall_back(state, error, partial):
+                failed.clear()
                 continue
             if wait is None:
                 _keep_partial(state, partial)
                 raise
-            attempt += 1
-            state.journal.emit(Retrying(state.path, str(error), error.kind, attempt, round(wait, 2), partial.text))
+            failed.append(error.kind)
+            state.journal.emit(Retrying(state.path, str(error), error.kind, len(failed), round(wait, 2), partial.text))
             if await _switched(state, wait):
-                attempt = 0
+                failed.clear()
         except asyncio.CancelledError:
             _keep_partial(state, partial)
             raise

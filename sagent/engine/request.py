@@ -155,13 +155,14 @@ def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, .
     return found.price
 
 
-def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> float | None:
+def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike: int = 0) -> float | None:
     """Seconds to wait before the same request is sent again, or None if it should not be.
 
     The provider's own figure is used up to `longest_wait`; otherwise exponential backoff with full jitter. If a
-    provider named too short a wait twice, its figure is ignored: all tries would be over at once.
+    provider named too short a wait twice, its figure is ignored: all tries would be over at once. `alike` is how many
+    of the `attempt` tries before had an error of this kind.
     """
-    if not error.retryable or attempt >= min(limits.max_retries, error.most_retries):
+    if not error.retryable or attempt >= limits.max_retries or alike >= error.most_retries:
         return None
     if error.retry_after is not None and error.retry_after > limits.longest_wait:
         until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, _FAR))
@@ -203,7 +204,7 @@ async def make_side_call(
             if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.heard:
                 request = replace(request, max_output=most)  # the data were wrong
                 continue
-            wait = wait_before_retry(limits, error, tries)
+            wait = wait_before_retry(limits, error, tries, tries)
             if wait is None or attempt.heard or (error.kind == "cut" and role == COMPACTOR):  # that is asked once more
                 raise
             tries += 1

@@ -127,6 +127,13 @@ async def test_without_retries_it_is_an_error_at_once() -> None:
     assert result.error is not None and result.error.kind == "empty"
 
 
+async def test_other_failures_before_do_not_count() -> None:
+    busy = ModelError("server", "busy", provider="scripted")
+    agent = Agent(ScriptedModel(busy, Thinking("Hm."), "4"))
+    assert (await agent.run("2+2?")).content == "4"
+    await agent.aclose()
+
+
 async def test_another_model_takes_over_from_one_that_says_nothing() -> None:
     silent, other = ScriptedModel(*[Thinking("Hm.")] * 2), ScriptedModel("4", model_id="other")
     agent = Agent(silent, resources=Resources(fallbacks=(other,)))
