@@ -26,6 +26,9 @@ _PATH = re.compile(
     re.IGNORECASE,
 )
 _PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
+_MANY_MEDIA = re.compile(r"too many (images|documents|files|media)", re.IGNORECASE)
+_MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
+_FEW = 8  # tools: a smaller number is no limit of them
 _KINDS: Mapping[str, tuple[str, ...]] = {
     r"\b(images?|pictures?|photos?|vision)\b": ("image/",),
     r"\b(pdfs?|documents?|pages?|files?)\b": ("application/",),
@@ -81,12 +84,25 @@ def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Na
     words = str(error.args[0])
     media, wire = [*_media(request.messages)], EMPTY if naming is None else naming.tools
     tools = {as_str(wire.get(tool.name), tool.name): tool for tool in request.tools}
-    found = _placed(words, body, media, tools) or _named(words, tools)
+    found = _too_many(words, media, request.tools) or _placed(words, body, media, tools) or _named(words, tools)
     if pixels := [int(number) for number in _PIXELS.findall(words)]:
         found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
     said = " ".join(words.split())[:_WORDS]
     return {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
+
+
+def _too_many(
+    words: str, media: Sequence[Image | Document], tools: Sequence[ToolSpec]
+) -> Sequence[ToolSpec | Image | Document]:
+    """Where there are too many: the older half of images and documents; of tools those of MCP servers, from the last."""
+    if _MANY_MEDIA.search(words):
+        return media[: (len(media) + 1) // 2]
+    if not _MANY_TOOLS.search(words):
+        return ()
+    most = min((number for number in map(int, re.findall(r"\d+", words)) if number >= _FEW), default=len(tools))
+    served = [tool for tool in tools if tool.name.startswith("mcp__")]
+    return (served or tools)[-(len(tools) - most) :] if most < len(tools) else ()
 
 
 def _placed(

@@ -342,3 +342,8 @@ def test_a_page_where_a_key_is_refused_blames_the_key_first() -> None:
     said = str(fault(401, page))
     assert 0 < said.index("Check ACME_API_KEY") < said.index("proxy")
     assert "ACME_API_KEY" not in str(fault(502, page))
+
+
+def test_place_that_only_param_names_is_said() -> None:
+    body = b'{"error": {"message": "Invalid image.", "type": "invalid_request_error", "param": "input[3].content[1]"}}'
+    assert "Invalid image (at input[3].content[1])." in str(from_status(Origin("p", "m"), 400, {}, body))

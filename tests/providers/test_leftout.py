@@ -11,7 +11,7 @@ import pytest
 
 from sagent import Agent
 from sagent.errors import ModelError
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.json import JsonObject, json_freeze_object, sha256_hex
 from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Request, ToolSpec
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
@@ -107,6 +107,20 @@ def test_all_images_over_a_size_are_found() -> None:
     words = "messages.0.content.1: image dimensions exceed the size for many-image requests: 299 pixels"
     error = ModelError("invalid_request", words, provider="p", status=400)
     assert len(find_refused(error, b"{}", Request("c", [Message("user", tuple(wide))]), None)) == 2
+
+
+def test_older_half_of_too_many_images_is_found() -> None:
+    images = tuple(Image("image/png", PNG + bytes([number])) for number in range(5))
+    error = ModelError("invalid_request", "Too many images and documents: 5 + 0 > 4", provider="p", status=400)
+    found = find_refused(error, b"{}", Request("c", [Message("user", images)]), None)
+    assert [*found] == [f"media {sha256_hex(image.data)}" for image in images[:3]]
+
+
+def test_last_of_too_many_tools_are_found() -> None:
+    tools = tuple(ToolSpec(name, name, SPECS[0].parameters) for name in ("Read", *(f"mcp__a__{n}" for n in range(10))))
+    words = "Invalid 'tools': array too long. Expected an array with maximum length 9, but got one with length 11."
+    error = ModelError("invalid_request", words, provider="p", status=400)
+    assert [*find_refused(error, b"{}", Request("c", [], "", tools), None)] == ["tool mcp__a__8", "tool mcp__a__9"]
 
 
 def test_document_of_a_person_is_named() -> None:

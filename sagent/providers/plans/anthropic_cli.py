@@ -17,6 +17,7 @@ from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
 from sagent.providers.plans.claude_program import Program
 from sagent.providers.plans.claude_talk import Lost, Setup, Talk
+from sagent.providers.toolforms import ToolForm, are_plain
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
@@ -26,6 +27,7 @@ NAME = "anthropic-cli"
 _OVERHEAD = 8_000  # tokens: what the program says of itself, of its surroundings and of the date
 _MOST_KEPT = 4  # programs that wait for their conversation's next request; each takes up to 300 MB
 _LONGEST_KEPT = 300.0  # seconds that one waits
+_TOOLS = ToolForm(keys=r"(?s).*")  # the program hands calls on as they are: no name is another one
 
 
 class AnthropicCLIModel:
@@ -114,6 +116,11 @@ class AnthropicCLIModel:
         wanted, cut = output_limit(self.id, self.limits, request.max_output) if request.max_output else (None, ())
         effort, clamped = self._effort(request.effort)
         tools = undeferred(request.tools) if any(tool.deferred for tool in request.tools) else request.tools
+        if not are_plain(tools, _TOOLS):
+            from sagent.providers.fitting import fit_tools
+
+            fitted = fit_tools(tools, _TOOLS)
+            tools = tools if fitted.naming else fitted.tools
         return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *cut, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:

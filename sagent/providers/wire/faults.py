@@ -169,6 +169,9 @@ def _judge(
     headers = {**_headers_inside(data), **headers}
     misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
     kind = misfire if misfired else _kind(origin, status, codes, words)
+    place = as_str(as_object(_first(data).get("error")).get("param"))
+    if kind == "invalid_request" and place not in words and re.search(r"\d", place):
+        words = f"{words.rstrip('.')} (at {place})."
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
@@ -179,7 +182,7 @@ def _judge(
     elif kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
     elif kind in ("invalid_request", "payment"):
-        error.most_output = most_output_in(f"{words} {as_str(as_object(_first(data).get('error')).get('param'))}")
+        error.most_output = most_output_in(f"{words} {place}")
     return error
 
 
