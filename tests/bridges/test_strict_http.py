@@ -10,6 +10,7 @@ from a2a_served import a2a_served
 from served import served
 from starlette.types import Message, Receive, Scope, Send
 
+from sagent.bridges.mcp import login
 from sagent.bridges.serve import door
 from sagent.bridges.serve.door import Bounded
 from sagent.sandbox.proxy import Proxy
@@ -77,6 +78,18 @@ async def test_proxy_of_commands_refuses_them(tmp_path: Path) -> None:
             assert (await exchange(port, data)).startswith(b"HTTP/1.1 400 "), name
     finally:
         await proxy.aclose()
+
+
+async def test_login_callback_refuses_them() -> None:
+    arrival = login._Arrival()
+    listener = await asyncio.start_server(arrival.receive, "127.0.0.1", 0)
+    async with arrival.closing(listener):
+        port = listener.sockets[0].getsockname()[1]
+        for name in ("both", "folded coding", "bare LF within", "NUL"):
+            answer = await exchange(port, UNCLEAR[name])
+            assert answer.startswith(b"HTTP/1.1 400 "), name
+            assert b"Content-Security-Policy: default-src 'none'" in answer
+        assert (await exchange(port, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
 
 
 # -- bodies

@@ -24,6 +24,7 @@ from sagent.bridges.mcp.host import client_info
 from sagent.config import McpServer
 from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
+from sagent.lib.http1 import problem_of
 from sagent.lib.listener import stop_accepting
 from sagent.lib.text import one_line, printable
 
@@ -290,7 +291,10 @@ class _Arrival:
         with suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
             words = head.split(b" ", 2)
-            status, said = self._take(words[1].decode("latin-1") if len(words) == 3 else "")
+            if problem := problem_of(head):
+                status, said = "400 Bad Request", f"The request was refused: {problem}."
+            else:
+                status, said = self._take(words[1].decode("latin-1") if len(words) == 3 else "")
             body = f"<!doctype html><meta charset=utf-8><title>sagent</title><p>{said}".encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
