@@ -31,7 +31,7 @@ from sagent.model import Delta, Effort, Model, ModelLimits, Reply, Request, Text
 from sagent.providers.plans import anthropic_cli
 from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.providers.wire.exchange import Timeouts
-from sagent.testing.model_suite import MakeModel, ModelSuite, ask, collect, failure
+from sagent.testing.model_suite import MakeModel, ModelSuite, ServedModelSuite, ask, collect, failure
 from sagent.testing.script import Call, Cut, Fail, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -116,6 +116,8 @@ def request(*messages: Message, conversation: str = "talk", **members: object) -
 
 class TestStandIn(ModelSuite):
     """The promises of a Model, kept through a program."""
+
+    test_each_delta_is_valid_text = ServedModelSuite.test_each_delta_is_valid_text
 
     @pytest.fixture
     def make_model(self, stand_in: str) -> MakeModel:
