@@ -67,8 +67,15 @@ def _may_make_machines() -> bool:
 def _has_bubblewrap() -> bool:
     import subprocess
 
-    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net", "true"]
+    spaces = ("--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc")  # a container may lack the first
+    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *spaces, "true"]
     return bool(shutil.which("bwrap")) and not subprocess.run(argv, capture_output=True, check=False).returncode
+
+
+def _owns_machine() -> bool:
+    """Whether root, if that is who we are, is root of the machine: it has every user's number, and all capabilities."""
+    places = Path("/proc/self/uid_map")
+    return os.geteuid() != 0 or (places.exists() and places.read_text().split()[-1:] == ["4294967295"])
 
 
 def _has_landlock() -> bool:
@@ -110,6 +117,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "axe": lambda: bool(find_spec("axe_core_python")),
     "linux": lambda: sys.platform == "linux",
     "landlock": _has_landlock,
+    "root-of-machine": _owns_machine,
     "netns": _has_network_namespaces,
     "tmpfs": _may_mount,
     "veth": _may_make_machines,
@@ -134,6 +142,7 @@ MAY_BE_MISSING = {
     "veth",
     "bwrap",
     "landlock",
+    "root-of-machine",
     "ip",
     "linux",
     "not-root",

@@ -187,6 +187,7 @@ def test_no_way_leads_outside(name: str, way: str) -> None:
     assert tried(name, free=False)[way]
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.parametrize("name", ["self", "nobody"])
 def test_the_same_ways_lead_outside_without_the_wall(name: str) -> None:
     if name not in users():
@@ -468,6 +469,7 @@ thread = threading.Thread(target=print, args=("thread",)); thread.start(); threa
             assert status == 0, said
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root")
 def test_root_has_no_capabilities() -> None:
     with ground_for(User(None)) as ground:
