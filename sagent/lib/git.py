@@ -221,12 +221,13 @@ def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
 def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
     if value.endswith("\\") or not _HARMLESS.fullmatch(f"{section}.{name}"):
         return False
+    value = re.sub(r'["\\]', "", value).strip()  # which may stand anywhere in it
     match f"{section}.{name}":
         case "core.worktree":  # which a submodule has, below the directory where it is
-            place = _leads(path.rpartition("/")[0], value.strip().strip('"'))
+            place = _leads(path.rpartition("/")[0], value)
             return os.path.isfile(f"{place}/.git")  # noqa: PTH113 -- a text path
         case "remote.url" | "remote.pushurl" | "submodule.url":
-            return "::" not in value and not value.strip(' \t"').startswith("-")
+            return "::" not in value and not value.startswith("-")
         case "submodule.update":
             return "!" not in value
         case _:

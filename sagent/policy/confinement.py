@@ -26,15 +26,13 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     repositories = [str(place) for root in judge.roots if (place := shared_directory(Path(root)))]
     tops = set(judge.roots)
     denied = [(rule, judge.denied_by(rule)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
-    counts = partial(
-        _counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected, "HEAD"})
-    )
+    counts = partial(_counts, [pattern for _, pattern in denied], frozenset({*known.repositories, *known.protected}))
     key = (*judge.roots, *(str(rule) for rule, _ in denied))
     surveys = {root: judge.places.survey(root, key, counts) for root in judge.roots}
     for survey in surveys.values():
         for path in survey.look():
             last = path.rpartition("/")[2]
-            if last == "HEAD":  # of a repository, whatever that is called
+            if last.upper() == "HEAD":  # of a repository, whatever that is called
                 above = path.rpartition("/")[0]
                 protected |= {f"{above}/{name}" for name in _git_names()} if is_git_directory(above) else set()
             if last in known.repositories:
@@ -97,7 +95,7 @@ def _own_program(roots: Sequence[str]) -> set[str]:
 def _counts(denied: Sequence[Callable[[str], bool]], names: AbstractSet[str], path: str) -> bool:
     """Whether a path is to be hidden or protected wherever it lies."""
     name = path.rpartition("/")[2]
-    return name in names or is_env(name) or any(pattern(path) for pattern in denied)
+    return name in names or name.upper() == "HEAD" or is_env(name) or any(pattern(path) for pattern in denied)
 
 
 def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:

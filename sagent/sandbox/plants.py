@@ -72,7 +72,7 @@ class Plants:
         for survey in self._surveys.values():
             for path in survey.look(every=every):
                 above, _, name = path.rpartition("/")
-                if name == ".git":
+                if name.lower() == ".git":
                     starts = {os.path.realpath(place) for place in git_places(Path(above))}
                     yield from (str(place) for start in starts for place in git_directories(Path(start)))
                 elif is_git_directory(above):
@@ -163,7 +163,7 @@ class Plants:
 
 
 def _is_sign(path: str) -> bool:
-    return path.endswith(("/HEAD", "/.git"))
+    return path[-5:].lower() in ("/head", "/.git")  # in any case: a file system may ignore it
 
 
 def _is_linked(place: str) -> bool:

@@ -183,6 +183,21 @@ async def test_rebase_of_the_person_keeps_its_lines(place: Path, monkeypatch: py
     assert (work / todo).read_text() == "exec touch own\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("[remote \"o\"]\n\turl = https://x/y\n", True), ("[remote \"o\"]\n\turl = ext:\":\"sh -c id\n", False),
+        ("[remote \"o\"]\n\turl = \"-x\"\n", False), ("[remote \"o\"]\n\tuploadpack = id\n", False),
+        ("[submodule \"s\"]\n\tupdate = \"!id\"\n", False), ("[submodule \"s\"]\n\tupdate = merge\n", True),
+        ("[core]\n\tworktree = /home\n", False), ("[core] fsmonitor = x\n", False),
+        ("[credential]\n\thelper = x\n", False), ("[gc]\n\trecentObjectsHook = x\n", False),
+        ("[include]\n\tpath = x\n", False), ("[lfs]\n\tconcurrenttransfers=1\n", False),
+    ],
+)  # fmt: skip
+def test_setting_is_kept_where_it_names_no_program(line: str, kept: bool) -> None:
+    assert (harmless_config(line.encode(), "/x/config").decode() == line) is kept
+
+
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_kept_lines_are_understood(text: str) -> None:
     kept = harmless_config(text.encode(), "/x/config")
