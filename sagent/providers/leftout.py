@@ -84,7 +84,8 @@ def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Na
     words = str(error.args[0])
     media, wire = [*_media(request.messages)], EMPTY if naming is None else naming.tools
     tools = {as_str(wire.get(tool.name), tool.name): tool for tool in request.tools}
-    found = _too_many(words, media, request.tools) or _placed(words, body, media, tools) or _named(words, tools)
+    found = _too_many(words, media, request.tools) or _placed(words, body, media, tools)
+    found = found or _named(words, tools)
     if pixels := [int(number) for number in _PIXELS.findall(words)]:
         found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
@@ -95,7 +96,7 @@ def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Na
 def _too_many(
     words: str, media: Sequence[Image | Document], tools: Sequence[ToolSpec]
 ) -> Sequence[ToolSpec | Image | Document]:
-    """Where there are too many: the older half of images and documents; of tools those of MCP servers, from the last."""
+    """Where there are too many: the older half of images and documents; the last tools, of MCP servers if there are."""
     if _MANY_MEDIA.search(words):
         return media[: (len(media) + 1) // 2]
     if not _MANY_TOOLS.search(words):

@@ -14,9 +14,10 @@ from sagent.messages import Message, Text, ToolCall
 from sagent.model import ToolSpec
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.fitting import fit_tools
-from sagent.providers.toolforms import ANTHROPIC, CHAT, CONVERSE, GOOGLE, NAME, OPENAI, ToolForm
+from sagent.providers.toolforms import ANTHROPIC, CHAT, CONVERSE, GOOGLE, NAME, OPENAI, ToolForm, are_plain
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from sagent.tool import RunContext, ToolOutput
+from sagent.tools import Bash, Edit, Glob, Grep, Read, Write
 
 FORMS = {"anthropic": ANTHROPIC, "openai": OPENAI, "chat": CHAT, "google": GOOGLE, "converse": CONVERSE}
 NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "enum", "not", "const", "$ref")
@@ -283,3 +284,11 @@ async def test_tool_is_called_with_its_own_names(made: type[Anthropic | OpenAI |
     assert b'"_3maps"' in server.requests[1].body and b'"3maps"' not in server.requests[1].body
     again = server.requests[1].body.decode().replace("\\", "")
     assert '"_.xgafv":"1"' in again and '"a_b":2' in again
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_our_own_tools_go_out_as_they_are(form: ToolForm) -> None:
+    tools = (Read(), Write(), Edit(), Bash(), Glob(), Grep())
+    specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
+    assert are_plain(specs, form)
+    assert fit_tools(specs, form).tools is specs
