@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, cast, r
 from sagent.errors import ToolError
 from sagent.lib.dataclass import Data_co, Deps_contra, dataclass
 from sagent.lib.json import JsonObject, json_dump, json_freeze, json_freeze_object
+from sagent.lib.names import find_path, path_of, quote_path, unquote_path, why_no_path
 from sagent.lib.regular import open_regular
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
@@ -100,8 +101,6 @@ class Workspace:
 
         Names as tools quote them, `$'a\\nb'`, and `file://` addresses are read. Raises ToolError for what is no path.
         """
-        from sagent.lib.names import find_path, path_of, unquote_path, why_no_path
-
         path = unquote_path(path)
         if why := why_no_path(path):
             raise ToolError(f"not a path: {path!r}: {why}")
@@ -119,13 +118,13 @@ class Workspace:
 
         `stat` is the file's from before it was read, so that a change in between is noticed.
         """
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         stat = stat or real.stat()
         self.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, hashlib.sha256(content).hexdigest())
 
     def check_unchanged(self, path: Path) -> None:
         """Raise ToolError when an existing file was never read, or has changed since. New files pass."""
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         try:
             file = open_regular(real)
         except FileNotFoundError:
@@ -133,12 +132,12 @@ class Workspace:
         with file:
             stat, stamp = os.fstat(file.fileno()), self.seen.get(real)
             if stamp is None:
-                raise ToolError(f"{path} was not read in this session. Read it first, then change it.")
+                raise ToolError(f"{quote_path(str(path))} was not read in this session. Read it first, then change it.")
             if (stat.st_mtime_ns, stat.st_size) == (stamp.mtime_ns, stamp.size):
                 return
             if stat.st_size == stamp.size and hashlib.file_digest(file, "sha256").hexdigest() == stamp.sha256:
                 return
-        raise ToolError(f"{path} has changed since it was read. Read it again, then change it.")
+        raise ToolError(f"{quote_path(str(path))} has changed since it was read. Read it again, then change it.")
 
 
 ProfileOf: TypeAlias = "Callable[[Workspace], Profile]"

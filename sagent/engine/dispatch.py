@@ -20,7 +20,7 @@ from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, valid_text
-from sagent.lib.text import cut
+from sagent.lib.text import cut, failure
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
@@ -167,7 +167,7 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
-        return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
+        return _error(f"{call.name} was not run: {failure(error)}")
     if refused is None:
         return replace(item, effect=effect, cwd=cwd, verdict=verdict)
     if isinstance(refused, Denial):
@@ -292,7 +292,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
             raise
         return _error(f"{item.call.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
-        return _error(f"{item.call.name} failed: {type(error).__name__}: {error}")
+        return _error(f"{item.call.name} failed: {failure(error)}")
 
 
 async def _begin(state: AgentState, item: Ready, context: RunContext) -> Answer:

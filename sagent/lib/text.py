@@ -1,5 +1,6 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
@@ -117,6 +118,16 @@ def fenced(text: str, language: str = "") -> str:
 def count(number: int, what: str, plural: str = "") -> str:
     """A number and its noun: "1 call", "2 calls"."""
     return f"{number} {what if number == 1 else plural or what + 's'}"
+
+
+def failure(error: BaseException) -> str:
+    """Return what an error that nobody foresaw says: of the system's, the file and why; of others their kind too."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return f"{type(error).__name__}: {error}"
+    from sagent.lib.names import quote_path
+
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    return ": ".join((*map(quote_path, names), f"{error.strerror}."))
 
 
 def why_unread(error: Exception) -> str:

@@ -12,7 +12,7 @@ from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
-from sagent.tools.paths import explained, missing, short
+from sagent.tools.paths import explained, missing, named, short
 from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import UTF8, Binary, Encoding, decode, encode, write_atomic
 
@@ -146,13 +146,15 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
             return "", UTF8
         raise missing(path, workspace) from None
     if creates and data:
-        raise ToolError(f"{path} exists; an empty old_string creates files. Quote the text to replace, or use Write.")
+        raise ToolError(
+            f"{named(path)} exists; an empty old_string creates files. Quote the text to replace, or use Write."
+        )
     if len(data) > _MOST:
-        raise ToolError(f"{path} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
+        raise ToolError(f"{named(path)} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
     workspace.check_unchanged(real)
     decoded = decode(data)
     if isinstance(decoded, Binary):
-        raise ToolError(f"{path} is not text: it is {decoded.kind}. Change it with a command.")
+        raise ToolError(f"{named(path)} is not text: it is {decoded.kind}. Change it with a command.")
     return decoded.text, decoded.encoding
 
 

@@ -45,13 +45,13 @@ class Glob:
         """List the files. Raises ToolError if the directory does not exist."""
         from sagent.lib.regular import stat_real
         from sagent.tools.listing import list_files, list_ignored
-        from sagent.tools.paths import explained, hides, judged, made_by_commands, prefix
+        from sagent.tools.paths import explained, hides, judged, made_by_commands, named, prefix
 
         root, pattern = _split(arguments, run.workspace)
         real = judged(root, run)
         with explained(root, run.workspace):
             if not stat.S_ISDIR(stat_real(real).st_mode):
-                raise ToolError(f"{root} is not a directory.")
+                raise ToolError(f"{named(root)} is not a directory.")
         listing = await list_files(str(real))
         is_hidden = hides(self.name, root, real, run.workspace)
         label, notes = prefix(root, run.workspace), made_by_commands(real, run.workspace)

@@ -96,7 +96,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     from sagent.lib.regular import stat_real
     from sagent.tools.filetypes import globs_of
     from sagent.tools.listing import files_matching, list_files
-    from sagent.tools.paths import explained, hides, judged, prefix
+    from sagent.tools.paths import explained, hides, judged, named, prefix
     from sagent.tools.search import Query, name_filter
 
     path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
@@ -105,7 +105,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         mode = stat_real(real).st_mode
     single = stat.S_ISREG(mode)
     if not single and not stat.S_ISDIR(mode):
-        raise ToolError(f"{path} is neither a file nor a directory.")
+        raise ToolError(f"{named(path)} is neither a file nor a directory.")
     kind = as_str(arguments.get("type"))
     names = globs_of(kind) if kind else []
     glob = as_str(arguments.get("glob"))

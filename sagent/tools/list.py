@@ -27,7 +27,7 @@ class List:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List it. Raises ToolError if it does not exist or is not a directory."""
         from sagent.lib.regular import open_real, real_directory
-        from sagent.tools.paths import explained, judged, made_by_commands
+        from sagent.tools.paths import explained, judged, made_by_commands, named
 
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
         real = judged(path, run)
@@ -36,13 +36,13 @@ class List:
                 with real_directory(real) as (above, name):
                     directory = open_real(name, os.O_RDONLY | os.O_DIRECTORY, above)
             except NotADirectoryError:
-                raise ToolError(f"{path} is not a directory. Use Read.") from None
+                raise ToolError(f"{named(path)} is not a directory. Use Read.") from None
             held.callback(os.close, directory)
             with os.scandir(directory) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
             lines = [_line(entry, directory) for entry in found[:_MOST]]
         if not found:
-            lines.append(f"{path} is empty.")
+            lines.append(f"{named(path)} is empty.")
         if len(found) > _MOST:
             lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
         lines += made_by_commands(real, run.workspace)

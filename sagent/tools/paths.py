@@ -11,6 +11,8 @@ from sagent.lib.names import quote_path
 from sagent.sandbox.temporary import follow
 from sagent.tool import Effect, RunContext, Workspace
 
+_MAX_NAMED = 400  # characters of a path
+
 
 def judged(path: Path, run: RunContext) -> Path:
     """Where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
@@ -23,7 +25,8 @@ def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace) -
 
 
 def _real(path: Path, workspace: Workspace) -> Path:
-    return follow(path, workspace.temporary, workspace.roots)
+    with explained(path):
+        return follow(path, workspace.temporary, workspace.roots)
 
 
 def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
@@ -47,6 +50,12 @@ def short(path: Path, workspace: Workspace) -> str:
     return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
 
 
+def named(path: Path) -> str:
+    """The path for a message: quoted where it cannot be shown, and not longer than one reads."""
+    text = quote_path(str(path))
+    return text if len(text) <= _MAX_NAMED else f"{text[: _MAX_NAMED // 2]}...{text[-_MAX_NAMED // 2 :]}"
+
+
 def prefix(directory: Path, workspace: Workspace) -> str:
     """What stands before the paths below a directory to show them in short: "" for the working directory."""
     name = short(directory, workspace)
@@ -56,20 +65,20 @@ def prefix(directory: Path, workspace: Workspace) -> str:
 def missing(path: Path, workspace: Workspace) -> ToolError:
     """That nothing is there, with the names nearby that may be meant."""
     parent = path.parent
-    while not parent.is_dir() and parent != parent.parent:
+    while not os.path.isdir(parent) and parent != parent.parent:  # noqa: PTH112 -- which raises nothing
         parent = parent.parent
     wanted = path.relative_to(parent).parts[0]
-    if (parent / wanted).is_symlink():
+    if os.path.islink(parent / wanted):  # noqa: PTH114 -- which raises nothing
         leads = quote_path(str((parent / wanted).readlink()))
-        return ToolError(f"{parent / wanted} is a symlink that leads nowhere: to {leads}, which does not exist.")
+        return ToolError(f"{named(parent / wanted)} is a symlink that leads nowhere: to {leads}, which does not exist.")
     try:
         names = [entry.name for entry in parent.iterdir()]
     except OSError:
         names = []
     hint = _near(wanted, names, parent, workspace) or f" The working directory is {workspace.cwd}."
     if parent != path.parent:
-        hint = f" {parent} exists, {parent / wanted} does not.{hint}"
-    return ToolError(f"There is no file {path}.{hint}")
+        hint = f" {named(parent)} exists, {named(parent / wanted)} does not.{hint}"
+    return ToolError(f"There is no file {named(path)}.{hint}")
 
 
 @contextmanager
@@ -80,7 +89,9 @@ def explained(path: Path, workspace: Workspace | None = None) -> Generator[None]
     except OSError as error:
         if workspace is not None and isinstance(error, FileNotFoundError):
             raise missing(path, workspace) from None
-        raise ToolError(f"{path}: {error.strerror or error}.") from None
+        raise ToolError(f"{named(path)}: {error.strerror or error}.") from None
+    except ValueError as error:  # a name that no system takes
+        raise ToolError(f"{named(path)}: {error}.") from None
 
 
 def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> str:

@@ -26,6 +26,7 @@ class Read:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        from sagent.lib.regular import stat_real
         from sagent.tools.paths import explained, foreseen
 
         path = workspace.resolve(as_str(arguments["file_path"]))
@@ -33,14 +34,14 @@ class Read:
 
         def check() -> None:
             with explained(path, workspace):
-                (effect.real or path).stat()
+                stat_real(effect.real or path)  # however long the path is
 
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Show it. Raises ToolError for a file that is missing, not regular, or binary."""
         from sagent.lib.regular import open_regular
-        from sagent.tools.paths import explained, judged
+        from sagent.tools.paths import explained, judged, named
         from sagent.tools.view import show
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
@@ -49,6 +50,6 @@ class Read:
             try:
                 file = open_regular(real)
             except IsADirectoryError:
-                raise ToolError(f"{path} is a directory. Use List or Glob to see what is in it.") from None
+                raise ToolError(f"{named(path)} is a directory. Use List or Glob to see what is in it.") from None
             with file:
                 return await show(path, real, file, arguments, run.workspace)

@@ -63,7 +63,7 @@ class Place:
         try:
             effect = foresee(tool, said, self.workspace)
             verdict = await self.policy.before_tool(ToolCall("1", tool.name, said), effect, self.workspace)
-        except OSError:  # swapped in the middle of a step: what cannot be judged is not done
+        except (OSError, ToolError):  # swapped in the middle of a step: what cannot be judged is not done
             return None
         run = RunContext("root", "1", self.workspace, self.blobs, lambda _: None, effect=effect)
         return run if verdict == Allow() else None

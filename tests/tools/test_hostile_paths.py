@@ -1,0 +1,117 @@
+"""Whatever a path is or leads to, a tool of files works or says in one sentence what is wrong with which path."""
+
+import os
+import socket
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.errors import ToolError
+from sagent.lib.json import json_freeze
+from sagent.lib.text import failure
+from sagent.tools import Edit, Glob, Grep, List, Read, Write
+
+LEVELS = 25
+DEEP = "/".join(["d" * 200] * LEVELS)  # longer than the system takes at once
+NAMES = [
+    "", "a\0b", "\ud800x", "x" * 256, "x" * 300, "é" * 200, "a/" * 2600 + "b", "/" + "x/" * 3000, "loop1", "loop1/x",
+    "dangling", "dangling/x", "dir", "dir/", "file/x", "fifo", "fifo/x", "sock", "bad\udcff\udcfe/f\udcff.txt",
+    "bad\udcff\udcfe", "$'bad\\xff\\xfe/f\\xff.txt'", "$'a\\x00b'", "~nobodyhere/x", ".", "..", "/dev/null", "\n", "  ",
+    "file:///x%00y", "file://%zz", "-", "*", "[", f"{DEEP}/leaf.txt", DEEP, f"{DEEP}/none.txt", "/proc/1/root",
+]  # fmt: skip
+
+
+def calls(name):
+    return [
+        (Read(), {"file_path": name}),
+        (Edit(), {"file_path": name, "old_string": "x", "new_string": "y"}),
+        (List(), {"path": name}),
+        (Glob(), {"pattern": "*", "path": name}),
+        (Grep(), {"pattern": "x", "path": name}),
+        (Grep(), {"pattern": "x", "glob": name}),
+        *([] if name.startswith("/") or len(name) > 4000 else [(Write(), {"file_path": name, "content": "new\n"})]),
+    ]
+
+
+@pytest.fixture
+def hostile(root):
+    (root / "file").write_text("x\n")
+    (root / "dir").mkdir()
+    os.mkfifo(root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = os.open(root, os.O_RDONLY)
+        listening.bind(f"/proc/self/fd/{here}/sock")
+        os.symlink("loop2", root / "loop1")
+        os.symlink("loop1", root / "loop2")
+        os.symlink("nowhere", root / "dangling")
+        bad = os.fsencode(root) + b"/bad\xff\xfe"
+        os.mkdir(bad)
+        with open(bad + b"/f\xff.txt", "w") as file:
+            file.write("x\n")
+        for _ in range(LEVELS):
+            os.mkdir("d" * 200, dir_fd=here)
+            below = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        leaf = os.open("leaf.txt", os.O_CREAT | os.O_WRONLY, dir_fd=here)
+        os.write(leaf, b"deep x\n")
+        os.close(leaf)
+        os.close(here)
+        yield root
+
+
+async def answer(call, workspace, tool, arguments):
+    """The answer, or what a ToolError says; the effect is foreseen first, as dispatch does."""
+    try:
+        effect = tool.effect(json_freeze(arguments), workspace)
+        if effect.check:
+            effect.check()
+        return (await call(tool, **arguments)).content[0].text
+    except ToolError as error:
+        text = str(error)
+        text.encode()
+        assert "Errno" not in text
+        assert "Traceback" not in text
+        assert len(text) < 6_000
+        return f"refused: {text}"
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:40])
+async def test_hostile_path_is_answered_in_words(call, workspace, hostile, name) -> None:
+    for tool, arguments in calls(name):
+        assert await answer(call, workspace, tool, arguments)
+
+
+async def test_path_longer_than_the_system_takes_is_read_and_edited(call, workspace, hostile) -> None:
+    assert await answer(call, workspace, Read(), {"file_path": f"{DEEP}/leaf.txt"}) == "1\tdeep x"
+    edit = {"file_path": f"{DEEP}/leaf.txt", "old_string": "deep", "new_string": "deeper"}
+    assert (await answer(call, workspace, Edit(), edit)).startswith("Edited ")
+    assert await answer(call, workspace, Read(), {"file_path": f"{DEEP}/leaf.txt"}) == "1\tdeeper x"
+
+
+NAME = st.text(st.sampled_from("a./~$'\\\0\n\ud800\udcff\u0301é*[]{}-: \u200b"), max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(NAME)
+async def test_any_name_is_answered_in_words(call, workspace, root, name) -> None:
+    if "~" in name or name.startswith("/") or ".." in name:
+        name = f"x{name.replace('..', '')}"
+    for tool, arguments in calls(name):
+        assert await answer(call, workspace, tool, arguments)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(24, "Too many open files", "/a/b"), "/a/b: Too many open files."),
+        (OSError(28, "No space left on device"), "No space left on device."),
+        (FileNotFoundError(2, "No such file or directory", b"/a\xff"), "$'/a\\xff': No such file or directory."),
+        (OSError(18, "Invalid cross-device link", "a", None, "b"), "a: b: Invalid cross-device link."),
+        (OSError("odd"), "OSError: odd"),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)
+def test_system_errors_name_the_file(error, said) -> None:
+    assert failure(error) == said
