@@ -48,6 +48,7 @@ from sagent.tool import RunContext
 from sagent.tools import agent_tools, tool
 from sagent.transcript.export import export_bundle
 from sagent.transcript.export_redaction import Redaction
+from tests.archives import unpack
 from tests.messages import call, result
 from tests.waiting import until
 
@@ -227,7 +228,7 @@ async def test_a_bundle_is_replayed_unless_secrets_were_taken_out_of_it(tmp_path
     assert not done.is_same
     assert "secrets were taken out" in done.problems[0]
     with tarfile.open(tmp_path / "secret.tar") as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+        unpack(archive, tmp_path / "unpacked")
     for path in (tmp_path / "secret.tar", tmp_path / "unpacked"):  # as compare and replay --model open it
         with pytest.raises(UsageError, match="secrets were taken out"), session_at(path):
             pass

@@ -13,6 +13,7 @@ from sagent.session.segment import Place
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
+from tests.archives import unpack
 from tests.depth import deep
 
 
@@ -47,7 +48,7 @@ def test_a_bundle_verifies_packed_and_unpacked(bundle: Path, tmp_path: Path):
     assert (proof.entries, proof.blobs) == (5, 1)
     assert verify(bundle, proof.heads["root"]).problems == ()
     with tarfile.open(bundle) as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+        unpack(archive, tmp_path / "out")
     unpacked = verify(tmp_path / "out")
     assert (unpacked.problems, unpacked.heads) == ((), proof.heads)
     assert bundle.stat().st_mode & 0o777 == 0o600
@@ -87,7 +88,7 @@ def found(bundle: Path) -> bool:
 
 def test_files_that_are_added_dropped_or_exchanged_show(bundle: Path, tmp_path: Path):
     with tarfile.open(bundle) as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+        unpack(archive, tmp_path / "out")
     out = tmp_path / "out"
     (out / "extra.txt").write_text("x")
     assert any("extra.txt is not in the manifest" in problem for problem in verify(out).problems)
