@@ -116,6 +116,7 @@ class Status:
     holds: Mapping[str, int] = field(default_factory=dict[str, int])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     advisors: str = ""
+    waits: str = ""  # for money, if a call of its does: for how much, since when, and who holds it
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class Conversation(Caller):
             break_down(context.system, context.specs, context.history, tokens),
             limits_of(state.limits),
             report.advisors,
+            state.ledger.waits(state.path),
         )
 
     async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import field
 from decimal import ROUND_CEILING, Decimal
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from sagent.errors import BudgetExceeded
@@ -172,6 +173,7 @@ class Ask:
     least: int
     extra_usd: Decimal
     likely: int = 0
+    at: float = field(default_factory=monotonic)
     counted: bool = False  # the provider was asked to count the input
     ceiling: "Ceiling | None" = None
 

@@ -22,6 +22,8 @@ UNSTATED_OUTPUT = 32_768
 """Tokens of output reserved under a budget for a call whose output nobody limited."""
 ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
+MAX_SILENCE_SECONDS = 600.0
+"""Seconds without a word after which a call is ended for whose money others wait, if its model sets no limit."""
 SHARE, LONE_SHARE = 4, 2
 """A call takes at most one part in so many of what is free: where there are several agents others run meanwhile, and
 a call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
@@ -42,6 +44,18 @@ class Reservation:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=monotonic)
     entry: str = ""  # of the log, by which it was reserved
+    max_silence: float = MAX_SILENCE_SECONDS  # seconds without a word after which the call is given up
+    give_up: Callable[[], None] | None = None  # ends the call; None if its model does that by itself
+    _heard: float = field(default_factory=monotonic)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since something came."""
+        return monotonic() - self._heard
+
+    def hear(self) -> None:
+        """Take note that something came."""
+        self._heard = monotonic()
 
     @property
     def seconds(self) -> float:
@@ -125,6 +139,7 @@ class Ledger:
         self._books = (Books(),)  # its own first, then those of ledgers that it is a branch of
         self._branches: set[str] = set()  # the roots of its own
         self._agents: set[tuple[int, str]] = set()  # that have asked for money, of each branch
+        self._calls: set[Reservation] = set()  # in flight, of all branches
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
 
     def branch(self, root: str) -> "Ledger":
@@ -222,6 +237,7 @@ class Ledger:
         likely: int = 0,
         count: Callable[[], Awaitable[int | None]] | None = None,
         options: Mapping[str, object] = EMPTY,
+        told: Callable[[str], None] = lambda _: None,
     ) -> Reservation:
         """Reserve the worst case of a call with at most `input_bound` tokens of input (a number is by bytes), or
         raise BudgetExceeded.
@@ -231,7 +247,8 @@ class Ledger:
         nothing is looked up. `tier` is as in PriceBook.ceiling; `options` are the request's, which say what its tools
         may cost; `extra_usd` is what models that the provider runs inside the call may cost. `count` gives a closer
         bound of the input. It is called if `input_bound` would refuse the call, or allow a shorter answer than an input
-        of `likely` tokens would, but not for a model that was once billed for more than it had counted.
+        of `likely` tokens would, but not for a model that was once billed for more than it had counted. While the call
+        waits, `told` is called with a sentence.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
@@ -253,7 +270,7 @@ class Ledger:
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):
             return granted
-        return await self._wait(ask, budget)
+        return await self._wait(ask, budget, told)
 
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record the charges of a reservation; see Reservation.settle."""
@@ -289,6 +306,7 @@ class Ledger:
     def release(self, reservation: Reservation) -> None:
         """Free what a reservation holds; see Reservation.release."""
         budget = reservation.budget.living()
+        self._calls.discard(reservation)
         budget.hold(reservation.held.copy_negate())
         reservation.held = ZERO
         self._admit(budget)
@@ -370,7 +388,9 @@ class Ledger:
             return None
         held = EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)
         budget.hold(held)
-        return Reservation(self, ask, budget, output, held)
+        granted = Reservation(self, ask, budget, output, held)
+        self._calls.add(granted)
+        return granted
 
     def _worst_tools(self, ask: Ask, options: Mapping[str, object]) -> Decimal:
         """What tools that the provider runs inside a call may cost: for each use its fee, and a round that reads as
@@ -403,11 +423,33 @@ class Ledger:
         share = ask.ceiling.affordable(input_tokens, EXACT.divide(budget.room, parts), ask.wanted)
         return min(most, max(share, ROOMY_OUTPUT * SHARE // parts))
 
-    async def _wait(self, ask: Ask, budget: _Budget) -> Reservation:
+    def waits(self, agent: str) -> str:
+        """Return what a call of an agent waits for, and who holds the money; "" if none waits."""
+        budget = self._budget(agent)
+        asks = (each for (each, grant), future in budget.queue if grant == self._grant and not future.done())
+        ask = next((each for each in asks if each.agent == agent), None)
+        if ask is None or budget.cap is None:
+            return ""
+        from sagent.cost.waiting import describe
+
+        return describe(ask, budget.cap, budget.room, monotonic() - ask.at, self._holders(budget))
+
+    def _holders(self, budget: _Budget) -> list[Reservation]:
+        """The calls in flight that hold money of a budget."""
+        return [each for each in self._calls if each.held and each.budget.living() is budget]
+
+    async def _wait(self, ask: Ask, budget: _Budget, told: Callable[[str], None]) -> Reservation:
+        from sagent.cost.waiting import NOTICE_SECONDS, REPEAT_SECONDS
+
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         budget.queue.append((Waiting(ask, self._grant), future))
+        pause = NOTICE_SECONDS
         try:
-            return await future
+            while not (await asyncio.wait([future], timeout=pause))[0]:
+                if words := self.waits(ask.agent):
+                    told(words)
+                pause = min(REPEAT_SECONDS, self._end_silent(budget.living()))
+            return future.result()
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():  # answered, and cancelled before the answer was read
                 if future.exception() is None:
@@ -416,6 +458,16 @@ class Ledger:
                 future.cancel()
                 self._admit(budget.living())  # it may have been the one that all others wait for
             raise
+
+    def _end_silent(self, budget: _Budget) -> float:
+        """End the calls that have been silent for too long; return the seconds until the next one will have been."""
+        left = MAX_SILENCE_SECONDS
+        for call in self._holders(budget):
+            if call.give_up is not None and call.silent >= call.max_silence:
+                call.give_up()
+            elif call.give_up is not None:
+                left = min(left, call.max_silence - call.silent)
+        return left + 0.01
 
     def _admit(self, budget: _Budget) -> None:
         """Answer those who wait, in order, as far as the money goes."""

@@ -13,6 +13,7 @@ from sagent.context.streamed import valid_stream
 from sagent.cost.budget import InputBound, is_stated
 from sagent.cost.ledger import Reservation
 from sagent.cost.meter import Meter
+from sagent.cost.waiting import within
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
@@ -83,6 +84,7 @@ class Attempt:
         """Make the call. Raises ModelError."""
         async with aclosing(valid_stream(model, request)) as deltas:
             async for delta in deltas:
+                reservation.hear()
                 match delta:
                     case TextPart(text):
                         self.pieces.append(text)
@@ -125,6 +127,7 @@ async def sending(
         likely=outgoing.likely,
         options=request.options,
         count=partial(model.count_tokens, request) if isinstance(model, Counting) else None,
+        told=partial(state.journal.notify, "warning"),
     )
     with reservation:
         if reservation.held:
@@ -133,7 +136,7 @@ async def sending(
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         try:
             asked = replace(request, max_output=min(limits, default=None), capped=bool(reservation.held))
-            reply = await attempt.stream(model, asked, hear, reservation)
+            reply = await within(attempt.stream(model, asked, hear, reservation), model, reservation)
         except BaseException as error:
             settle(state, reservation, attempt.bill(reservation, error, stopped=state.run.interrupted))
             raise

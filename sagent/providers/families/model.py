@@ -87,6 +87,11 @@ class WireModel(ABC, Generic[E_co]):
         """Sizes, where known."""
         return self._limits
 
+    @property
+    def max_silence(self) -> float:
+        """Seconds without a sign of life after which a call is ended."""
+        return self._provider.timeouts.reasoning_stall
+
     def resize(self, limits: ModelLimits) -> None:
         """Go by other sizes: those of a provider's own list."""
         self._limits = replace(limits, least_output=self._limits.least_output)

@@ -41,12 +41,21 @@ def _named(context: CommandContext, name: str) -> TreeAgent:
 async def list_agents(context: CommandContext) -> None:
     """Show the agents of this session's tree."""
     rows: list[list[Span]] = []
+    waits: list[str] = []
     for now in (agent.status() for agent in context.opened.agent.tree.living):
-        figures = [now.state, now.model, f"{count(now.context_tokens)} tok", money(now.usd_tree)]
+        waits += [now.waits] if now.waits else []
+        figures = [
+            "waits for money" if now.waits else now.state,
+            now.model,
+            f"{count(now.context_tokens)} tok",
+            money(now.usd_tree),
+        ]
         figures += [f"{len(now.jobs)} jobs"] if now.jobs else []
         path = "  " * now.path.count("/") + now.path
         rows.append([("class:news", path), *(("class:dim", figure) for figure in figures)])
     context.write(table(rows))
+    for words in waits:
+        context.say(words)
 
 
 @command(complete=lambda context: [*_others(context), ("root", "back")])

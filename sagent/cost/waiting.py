@@ -1,0 +1,89 @@
+"""Calls that wait for money: what for, how long and whose calls hold it, in words; and an end to those that hang."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from decimal import Decimal
+from typing import Protocol, runtime_checkable
+
+from sagent.cost.budget import Ask
+from sagent.errors import ModelError
+from sagent.lib.money import show
+from sagent.model import Model, Reply
+
+NOTICE_SECONDS = 3.0
+"""Seconds after which a wait is told for the first time."""
+REPEAT_SECONDS = 60.0
+"""Seconds after which it is told again."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A Model that ends a silent call by itself, after `max_silence` seconds without a sign of life."""
+
+    @property
+    def max_silence(self) -> float: ...
+
+
+class Ending(Protocol):
+    """A call in flight that can be ended."""
+
+    max_silence: float
+    give_up: Callable[[], None] | None
+
+    @property
+    def silent(self) -> float: ...
+
+
+class Holder(Protocol):
+    """A call in flight: `silent` and `seconds` are how long nothing came and how long ago it was reserved;
+    `max_silence` is the silence after which it is ended."""
+
+    @property
+    def ask(self) -> Ask: ...
+    @property
+    def held(self) -> Decimal: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def silent(self) -> float: ...
+    @property
+    def max_silence(self) -> float: ...
+
+
+async def within(reply: Awaitable[Reply], model: Model, call: Ending) -> Reply:
+    """Wait for a reply. If others wait for the money of a silent call whose model sets no limit, it is given up: then
+    ModelError is raised."""
+    if isinstance(model, Timed):
+        call.max_silence = model.max_silence
+        return await reply
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            call.give_up = lambda: limit.reschedule(0.0)
+            return await reply
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        words = f"given up after {call.silent:.0f} s of silence, because others wait for the money that it reserves"
+        raise ModelError("stalled", words, provider=model.provider, model=model.id) from error
+    finally:
+        call.give_up = None
+
+
+def describe(ask: Ask, cap: Decimal, room: Decimal, waited: float, holders: Iterable[Holder]) -> str:
+    """Return a sentence that says what a call waits for, and until when at the latest."""
+    least = ask.ceiling.cost(ask.input_bound.tokens, ask.least) + ask.extra_usd if ask.ceiling else Decimal(0)
+    calls = "; ".join(map(_held, sorted(holders, key=lambda each: -each.held)))
+    return (
+        f"{ask.agent} has waited {waited:.0f} s for money: its call to {ask.provider}/{ask.model} needs at least "
+        f"{show(least)}, and {show(max(room, Decimal(0)))} of {show(cap)} is free. Reserved by calls in flight: "
+        f"{calls or 'none'}. Interrupt one of them, or raise the budget (/cost)"
+    )
+
+
+def _held(call: Holder) -> str:
+    left = max(0.0, call.max_silence - call.silent)
+    return (
+        f"{show(call.held)} by {call.ask.agent} ({call.ask.role}, for {call.seconds:.0f} s, silent for "
+        f"{call.silent:.0f} s; given up if it stays silent for {left:.0f} s more)"
+    )

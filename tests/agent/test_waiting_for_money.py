@@ -1,0 +1,118 @@
+"""Agents that wait for money say so, and a call that hangs gives its reservation up by a deadline."""
+
+import asyncio
+import math
+import re
+from decimal import Decimal
+
+import pytest
+
+from sagent.agent import Agent, Resources, RunLimits
+from sagent.cost.ledger import Ledger, Reservation
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded, ModelError
+from sagent.events import Event, Notice
+from sagent.session.log import MemoryLog
+from sagent.testing import ScriptedModel
+from sagent.usage import Charge, Usage
+
+BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "scripted/scripted": {"input": 1, "output": 1}})
+MICRO = Decimal("0.000001")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.cost.waiting.NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr("sagent.cost.waiting.REPEAT_SECONDS", 0.02)
+
+
+async def held(ledger: Ledger, agent: str, output: int) -> Reservation:
+    return await ledger.reserve(agent, "executor", "mine", "flat", 0, output, output)
+
+
+async def told(lines: list[str]) -> str:
+    async with asyncio.timeout(20):
+        while not lines:
+            await asyncio.sleep(0.01)
+    return lines[-1]
+
+
+async def test_wait_names_need_room_and_holders() -> None:
+    ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
+    first, second = await held(ledger, "root/a", 600), await held(ledger, "root/b", 300)
+    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    words = await told(lines)
+    found = re.search(r"^root/c has waited .* at least (\S+), and (\S+) of (\S+) is free.*: (.*)\. Interrupt", words)
+    assert found is not None
+    assert found.groups()[:3] == ("$0.0005", "$0.0001", "$0.001")
+    assert re.findall(r"(\S+) by (root/\w)", found[4]) == [("$0.0006", "root/a"), ("$0.0003", "root/b")]
+    assert "given up if it stays silent for" in words
+    assert ledger.waits("root/c").startswith("root/c has waited")
+    assert ledger.waits("root/a") == ""
+    first.settle([Charge("flat", Usage(output=1))])
+    (await waiting).release()
+    second.release()
+    assert ledger.waits("root/c") == ""
+
+
+async def test_wait_in_a_branch_is_its_own() -> None:
+    ledger = Ledger(MICRO * 1_000, BOOK)
+    one, two = ledger.branch("root"), ledger.branch("root")
+    first, lines = await held(one, "root", 900), list[str]()
+    waiting = asyncio.create_task(two.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    assert "$0.0009 by root" in await told(lines)
+    assert one.waits("root") == ""
+    assert two.waits("root") != ""
+    first.release()
+    (await waiting).release()
+
+
+async def test_quick_grant_tells_nothing() -> None:
+    ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
+    (await ledger.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append)).release()
+    assert lines == []
+
+
+def agent(model: ScriptedModel, ledger: Ledger, path: str, seen: list[Event]) -> Agent:
+    limits = RunLimits(max_retries=0, max_response_tokens=6_000)
+    made = Agent(model, limits=limits, resources=Resources(ledger=ledger, log=MemoryLog(), path=path))
+    made.listen(seen.append)
+    return made
+
+
+async def test_hung_call_gives_its_money_up_when_others_wait() -> None:
+    ledger, seen = Ledger(MICRO * 14_000, BOOK), list[Event]()
+    hung = agent(ScriptedModel(("Hm", math.inf)), ledger, "root/a", seen)
+    other = agent(ScriptedModel("Done."), ledger, "root/b", seen)
+    first = asyncio.create_task(hung.run("go"))
+    while not ledger.held:
+        await asyncio.sleep(0.01)
+    for call in ledger._calls:
+        call.max_silence = 0.2
+    second = asyncio.create_task(other.run("go"))
+    with pytest.raises(ModelError, match=r"given up after .* others wait for the money") as raised:
+        await first
+    assert raised.value.kind == "stalled"
+    await asyncio.wait([second])
+    assert second.exception() is None or isinstance(second.exception(), BudgetExceeded)
+    notices = [event for event in seen if isinstance(event, Notice)]
+    assert [notice.agent for notice in notices if "has waited" in notice.text][:1] == ["root/b"]
+    assert {notice.level for notice in notices if "has waited" in notice.text} == {"warning"}
+    assert (ledger.held, ledger._calls) == (0, set())
+    await hung.aclose()
+    await other.aclose()
+
+
+async def test_status_says_what_an_agent_waits_for() -> None:
+    ledger, seen = Ledger(MICRO * 10_000, BOOK), list[Event]()
+    first = await held(ledger, "root/a", 9_000)
+    waiting = agent(ScriptedModel("Done."), ledger, "root/b", seen)
+    run = asyncio.create_task(waiting.run("go"))
+    async with asyncio.timeout(20):
+        while not waiting.status().waits:
+            await asyncio.sleep(0.01)
+    assert "by root/a (executor" in waiting.status().waits
+    first.release()
+    assert (await run).content == "Done."
+    assert waiting.status().waits == ""
+    await waiting.aclose()
