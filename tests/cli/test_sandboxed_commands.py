@@ -221,8 +221,14 @@ def test_commands_and_file_tools_see_one_tmp(shell: Shell) -> None:
         Turn(calls=(Call("Bash", {"command": "echo from-bash > /tmp/sagent-test-a"}),)),
         Turn(calls=(Call("Read", {"file_path": "/tmp/sagent-test-a"}),)),
         Turn(calls=(Call("Write", {"file_path": "/tmp/sagent-test-b", "content": "from-write"}),)),
-        Turn(calls=(Call("Bash", {"command": "cat /tmp/sagent-test-b; cd /tmp && mkdir -p d && cd d"}),)),
-        Turn(calls=(Call("Bash", {"command": "pwd && touch here && ls /tmp/d"}),)),
+        Turn(
+            calls=(
+                Call(
+                    "Bash", {"command": "cat /tmp/sagent-test-b; cd /tmp && mkdir -p sagent-test-d && cd sagent-test-d"}
+                ),
+            )
+        ),
+        Turn(calls=(Call("Bash", {"command": "pwd && touch here && ls /tmp/sagent-test-d"}),)),
         Turn(text="Done."),
     ]
     server = shell.serve(turns)
@@ -231,7 +237,7 @@ def test_commands_and_file_tools_see_one_tmp(shell: Shell) -> None:
     said = [json.dumps(request.json["messages"][-1]) for request in server.requests]
     assert "from-bash" in said[2]
     assert "from-write" in said[4]
-    assert "/tmp/d\\nhere" in said[5]
+    assert "/tmp/sagent-test-d\\nhere" in said[5]
     assert not Path("/tmp/sagent-test-a").exists()
     assert not Path("/tmp/sagent-test-b").exists()
 
