@@ -7,7 +7,7 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.session.folds import history, last_model
 from sagent.session.log import read_contents
 from sagent.session.names import agent_of
-from sagent.session.store import Session, is_session, log_files
+from sagent.session.store import Session, is_damaged, is_session, log_files
 
 
 def model_named(session: Path) -> str:
@@ -30,7 +30,7 @@ class SavedSession:
 
     def _open(self) -> None:
         path, cwd = self._path, self._cwd
-        self._session = Session.open(path) if is_session(path) else Session.create_at(path)
+        self._session = Session.open(path) if is_session(path) or is_damaged(path) else Session.create_at(path)
         self._first = ""  # entry of one that was begun here
         try:
             self.log = self._session.log()

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sagent.config import Settings
-from sagent.errors import SessionNotFound, UsageError
+from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.model import Model
@@ -14,7 +15,7 @@ from sagent.session.contents import Content, Environment, PromptEntry, SwitchedE
 from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of
-from sagent.session.store import Session, copy, find, is_session, latest, log_files
+from sagent.session.store import Session, copy, find, is_damaged, is_session, latest, log_files
 from sagent.session.table import kind_of
 from sagent.session.view import LogView
 from sagent.tool import Tool
@@ -63,7 +64,7 @@ def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keep
             return _open_file_log(settings, stack, notices, keeper)
         except OSError as error:
             where = error.filename or settings.state_dir
-            named = settings.session is not None and is_session(settings.session)
+            named = settings.session is not None and _is_named(settings, settings.session)
             if settings.continue_session or settings.fork is not None or named or keeper is not None:
                 raise UsageError(
                     f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free some "
@@ -75,6 +76,19 @@ def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keep
     log = MemoryLog()
     stack.callback(log.close)
     return log, Past()
+
+
+def _is_named(settings: Settings, path: Path) -> bool:
+    """Return True if the setting names what there is of a session, by its path or its id."""
+    if is_session(path) or is_damaged(path):
+        return True
+    try:
+        find(settings.state_dir, path.name if path.parent == settings.cwd else str(path), settings.cwd)
+    except SagentError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _open_file_log(

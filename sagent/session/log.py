@@ -3,10 +3,11 @@
 import contextlib
 import errno
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from sagent.errors import SessionCorrupt
 from sagent.session.blobs import BlobDirectory, sync_path
@@ -129,7 +130,7 @@ class FileLog(_Chain):
         if agent != "root":
             log_file(session, "root").stat()  # a session that was deleted is not begun anew for a child
         make_directory(self.file.parent)
-        self._unsynced_name = not self.file.exists()
+        self._unsynced_name = not _is_there(self.file)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self.file, flags, 0o600)
         self._owner = os.getpid()
@@ -268,7 +269,7 @@ def read_agent(log: Log, agent: str) -> Iterable[Entry]:
     if not log.path:
         return log.child(agent).entries()
     file = log_file(Path(log.path), agent)
-    return read_log(file) if file.exists() else ()
+    return read_log(file) if _is_there(file) else ()
 
 
 def read_log(file: Path) -> Iterator[Entry]:
@@ -288,7 +289,7 @@ def read_lines(file: Path) -> Iterator[bytes]:
 def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
     """The entries in the last bytes of a log, without those of abandoned branches; needs no lock. Each is verified on
     its own, without the entries before it. Raises ValueError and OSError."""
-    with file.open("rb") as stream:
+    with _open(file) as stream:
         start = max(os.fstat(stream.fileno()).st_size - size, 0)
         stream.seek(start)
         if start:
@@ -301,6 +302,32 @@ def read_contents(file: Path) -> LogView:
     index = Index()
     _fill(index, file)
     return FileLogView(file, index)
+
+
+def _is_there(file: Path) -> bool:
+    """Return False if nothing has this name. Raises SessionCorrupt for what is not a file of its own."""
+    try:
+        mode = os.lstat(file).st_mode
+    except FileNotFoundError:
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # a link is refused when it is opened
+        raise SessionCorrupt(f"{file} is {kind_of_file(mode)}, not a log: put the log back in its place.")
+    return True
+
+
+def kind_of_file(mode: int) -> str:
+    """Return what lies in place of a file, in words."""
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a symbolic link"}
+    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
+
+
+def _open(file: Path) -> BinaryIO:
+    """Open a log for reading, without waiting. Raises OSError, and SessionCorrupt for what is not a file."""
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(mode := os.fstat(opened).st_mode):
+        return os.fdopen(opened, "rb", buffering=1 << 18)
+    os.close(opened)
+    raise SessionCorrupt(f"{file} is {kind_of_file(mode)}, not a log: put the log back in its place.")
 
 
 def make_directory(directory: Path) -> None:
@@ -322,7 +349,7 @@ def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
     """The lines that a log has now, verified, each with its id, parent and kind."""
     previous, place = "", 0
     forks: _Forks | None = None  # nothing is kept of the ids of a log in which nothing was taken up again
-    with file.open("rb", buffering=1 << 18) as stream:
+    with _open(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         for number, line in enumerate(stream, 1):
             if place + len(line) > size or not line.endswith(b"\n"):

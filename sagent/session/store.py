@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +16,7 @@ from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
 from sagent.session.lock import Lock
-from sagent.session.log import Family, FileLog, make_directory, read_log
+from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 from sagent.usage import Charge
 from sagent.version import __version__
@@ -76,6 +77,11 @@ class Session:
     def open(cls, path: Path) -> Self:
         """An existing session, to continue it."""
         path = path.absolute()
+        if is_damaged(path):
+            raise SessionCorrupt(
+                f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or "
+                "begin another session."
+            )
         if not is_session(path):
             raise SessionNotFound(f"no session at {path}")
         session = cls(path)
@@ -135,6 +141,14 @@ def is_session(path: Path) -> bool:
     return (path / "root.jsonl").is_file()
 
 
+def is_damaged(path: Path) -> bool:
+    """Return True for a directory that has parts of a session and no log that could be opened."""
+    if is_session(path):
+        return False
+    there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir()
+    return there or any(path.glob("blobs/*"))
+
+
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     """A session by its path, its id, or the beginning of its id (of those of `cwd`, if any fits there).
 
@@ -142,9 +156,9 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     """
     path = Path(os.path.expanduser(name))  # noqa: PTH111 -- which leaves the home of nobody as it is
     path = path.parent if path.name == "root.jsonl" else path
-    if name and is_session(path):
+    if name and (is_session(path) or is_damaged(path)):
         return path.absolute()
-    fitting = [path for path in sessions(state) if name and path.name.startswith(name)]
+    fitting = [path for path in _places(state) if name and path.name.startswith(name)]
     exact = [path for path in fitting if path.name == name]
     near = [path for path in fitting if cwd is not None and path.parent == sessions_of(state, cwd)]
     found = exact or near or fitting
@@ -163,7 +177,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     """The session of a working directory that was last written to and has a conversation; otherwise one without, if an
     `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back and
     times cannot be trusted: then it is the one that was opened last."""
-    found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
+    found = [(_written_at(path), path.name, path) for path in _places(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
         with suppress(OSError):
@@ -179,10 +193,37 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
 
 def _has_conversation(path: Path) -> bool:
     """Whether anything was said. For a damaged session this is unknown, and opening it reports the damage."""
+    file = path / "root.jsonl"
     try:
-        return any(entry.kind in ("message", "received") for entry in read_log(path / "root.jsonl"))
+        entries = read_log(file)
+        if (first := next(entries, None)) is None:
+            return has_lost_log(path)
+        return any(entry.kind in ("message", "received") for entry in chain((first,), entries))
     except (SessionCorrupt, OSError):
         return True
+
+
+def has_lost_log(path: Path) -> bool:
+    """Return True for a session whose log has no whole entry although something was written in it."""
+    return (path / "root.jsonl").stat().st_size > 0 or (path / "root").is_dir() or any(path.glob("blobs/*"))
+
+
+def _written_at(path: Path) -> int:
+    file = path / "root.jsonl"
+    try:
+        return os.lstat(file).st_mtime_ns
+    except OSError:
+        return path.stat().st_mtime_ns
+
+
+def _what_is_wrong(file: Path) -> str:
+    try:
+        mode = os.stat(file).st_mode  # noqa: PTH116 -- beside lstat
+    except FileNotFoundError:
+        return f"{file.name} is missing"
+    except OSError as error:
+        return f"{file.name} cannot be opened: {error.strerror}"
+    return f"{file.name} is {kind_of_file(mode)}"
 
 
 def _note_last(path: Path) -> None:
@@ -197,10 +238,16 @@ def _note_last(path: Path) -> None:
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
     """Every session, or those of a working directory, in no particular order."""
+    return filter(is_session, _places(state, cwd))
+
+
+def _places(state: Path, cwd: Path | None = None) -> Iterator[Path]:
+    """Every session, damaged ones too, or those of a working directory, in no particular order."""
     homes = state.joinpath("sessions").glob("*/") if cwd is None else (sessions_of(state, cwd),)
     for home in homes:
         if home.is_dir():
-            yield from (path for path in home.iterdir() if is_session(path))
+            made = (path for path in home.iterdir() if not path.name.startswith("."))
+            yield from (path for path in made if is_session(path) or is_damaged(path))
 
 
 def log_files(session: Path) -> list[Path]:
@@ -324,6 +371,11 @@ def delete(path: Path) -> None:
 def check_version(path: Path, purpose: str) -> None:
     """Raises UsageError for a session that only a newer sagent can read."""
     first = next(iter(read_log(path / "root.jsonl")), None)
+    if first is None and has_lost_log(path):
+        raise SessionCorrupt(
+            f"{path}: its log has no whole entry, so nobody knows what was said in it. Put the log back, or begin "
+            "another session."
+        )
     version = origin([first] if first else ()).version
     if version > VERSION:
         raise UsageError(

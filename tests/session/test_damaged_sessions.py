@@ -1,0 +1,140 @@
+"""What is there of a session and cannot be opened as one is never gone on with as if it were new."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagent import Agent
+from sagent.app import open_agent
+from sagent.config import load
+from sagent.errors import SagentError, SessionCorrupt, UsageError
+from sagent.messages import user
+from sagent.session.contents import MessageEntry
+from sagent.session.log import read_agent, read_log
+from sagent.session.store import Session, find, latest
+from sagent.session.stored import StoredMessage
+from sagent.testing import ScriptedModel
+
+
+def in_place_of_log(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def damage(session: Path) -> None:
+        (session / "root.jsonl").unlink()
+        make(session / "root.jsonl")
+
+    return damage
+
+
+def cut_first_line(session: Path) -> None:
+    (session / "root.jsonl").write_bytes((session / "root.jsonl").read_bytes()[:20])
+
+
+def change_first_line(session: Path) -> None:
+    text = (session / "root.jsonl").read_bytes()
+    (session / "root.jsonl").write_bytes(text.replace(b'"kind":"opened"', b'"kind":"closed"', 1))
+
+
+def drop_second_line(session: Path) -> None:
+    lines = (session / "root.jsonl").read_bytes().splitlines(keepends=True)
+    (session / "root.jsonl").write_bytes(b"".join([lines[0], *lines[2:]]))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "empty log": lambda session: (session / "root.jsonl").write_bytes(b""),
+    "log missing": in_place_of_log(lambda path: None),
+    "directory": in_place_of_log(Path.mkdir),
+    "FIFO": in_place_of_log(os.mkfifo),
+    "circle of links": in_place_of_log(lambda path: path.symlink_to(path.name)),
+    "link to nowhere": in_place_of_log(lambda path: path.symlink_to("gone")),
+    "cut first line": cut_first_line,
+    "changed first line": change_first_line,
+    "missing second line": drop_second_line,
+}
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def session_of(state: Path, cwd: Path) -> Path:
+    with Session.create(state, cwd) as session:
+        session.begin(cwd)
+        log = session.log()
+        for text in ("one", "two"):
+            log.append(MessageEntry(StoredMessage.of(user(text), None)))
+        log.blobs.put(b"x" * 100)
+    return session.path
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_no_door_begins_anew(damage: Callable[[Path], None], state: Path, tmp_path: Path) -> None:
+    older, broken = session_of(state, tmp_path), session_of(state, tmp_path)
+    os.utime(older / "root.jsonl", (1, 1))
+    damage(broken)
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    async with asyncio.timeout(20):
+        assert latest(state, tmp_path) == broken, "the older one is not taken in its place"
+        assert find(state, broken.name) == broken
+        with pytest.raises(SessionCorrupt):
+            Session.open(broken)
+        with pytest.raises(SagentError):
+            Agent(ScriptedModel("hi"), session=broken)
+        for flags in ({"continue_session": True}, {"session": str(broken)}, {"session": broken.name}):
+            environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
+            settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, tmp_path)
+            with pytest.raises(SagentError, match=broken.name):
+                async with open_agent(settings, lambda _: None):
+                    pass
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.name != "lock") == [
+        path for path in before if path.name != "lock"
+    ]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+async def test_a_child_s_log_that_is_no_file(make: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
+    path = session_of(state, tmp_path)
+    (path / "root").mkdir()
+    make(path / "root/child.jsonl")
+    async with asyncio.timeout(20):
+        with Session.open(path) as session:
+            with pytest.raises((SessionCorrupt, OSError), match=r"child\.jsonl is .*, not a log|symbolic links"):
+                session.log("root/child")
+            with pytest.raises((SessionCorrupt, OSError), match=r"child\.jsonl is .*, not a log|symbolic links"):
+                list(read_agent(session.log(), "root/child"))
+
+
+async def test_a_fifo_is_not_waited_for(state: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    async with asyncio.timeout(20):
+        with pytest.raises(SessionCorrupt, match="is a FIFO, not a log"):
+            list(read_log(tmp_path / "log"))
+
+
+def test_what_was_killed_before_it_said_anything_is_passed_over(state: Path, tmp_path: Path) -> None:
+    older = session_of(state, tmp_path)
+    with Session.create(state, tmp_path) as session:
+        pass
+    shutil.rmtree(session.path / "blobs", ignore_errors=True)
+    assert latest(state, tmp_path) == older
+
+
+def test_a_log_without_permission_is_not_replaced(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = session_of(state, tmp_path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path / "root.jsonl"))
+
+    monkeypatch.setattr("sagent.session.store.FileLog", refuse)
+    environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
+    settings = load({"model": "anthropic/claude-sonnet-4-6", "session": path.name}, environment, tmp_path)
+
+    async def go() -> None:
+        async with open_agent(settings, lambda _: None):
+            pass
+
+    with pytest.raises(UsageError, match="cannot be opened for writing: Permission denied"):
+        asyncio.run(go())
