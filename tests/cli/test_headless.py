@@ -103,7 +103,9 @@ def test_stream_json_tells_everything_as_lines(shell: Shell) -> None:
         (["from the", "arguments"], "", "from the arguments"),
         ([], "from stdin\n", "from stdin"),
         (["explain this"], "x = 1\n", "explain this\n\n<stdin>\nx = 1\n</stdin>"),
-        (["ünï©ode"], b"\xff\xfe broken", "ünï©ode\n\n<stdin>\n\ufffd\ufffd broken\n</stdin>"),
+        (["ünï©ode"], b"\xfe broken\xc3\xa4\xc3", "ünï©ode\n\n<stdin>\n\ufffd brokenä\ufffd\n</stdin>"),
+        (["a"], "größe".encode("utf-16"), "a\n\n<stdin>\ngröße\n</stdin>"),
+        (["a"], "Привет, мир".encode("koi8-r"), "a\n\n<stdin>\nПривет, мир\n</stdin>"),
         (["--", "models"], "", "models"),
     ],
 )
