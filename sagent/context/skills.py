@@ -57,7 +57,13 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
                 notices.append(
                     f"The project's skill {skill.name} ({skill.path}) is not used: you have one with the same name."
                 )
-    return tuple(sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name))[:MOST]
+            else:
+                first = found[skill.name][0].path
+                notices.append(f"The skill {skill.name} ({skill.path}) is not used: {first} has the same name.")
+    ordered = sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name)
+    if left := [skill.name for skill in ordered[MOST:]]:
+        notices.append(f"Only {MOST} skills are used. Left out: {', '.join(left)}.")
+    return tuple(ordered[:MOST])
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
@@ -89,6 +95,16 @@ def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)
         name = f"{place.plugin}:{name}" if place.plugin else name
         when = f"{fields.get('description', '')} {fields.get('when_to_use', '')}"
+        if not when.strip():
+            why = "its head has no end in the first 4,000 bytes" if head.startswith("---") and not fields else ""
+            why = why or "it has no description, in lines between two lines of ---"
+            notices.append(f"The skill {file} is left out: {why}.")
+            continue
+        notices += (
+            f"{file}: {flag} is {fields[flag]!r:.40}, which is ignored: give true or false."
+            for flag in ("disable-model-invocation", "user-invocable")
+            if fields.get(flag, "true").lower() not in ("true", "false")
+        )
         if description := one_line(printable(when), _LENGTH):
             yield Skill(
                 name,

@@ -28,7 +28,9 @@ def test_the_persons_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> N
         ("deploy", "How it is put on the machines."),
         ("review", "mine"),
     ]
-    unread, said = sorted(notices, key=lambda notice: "is not used" in notice)
+    left = [notice for notice in notices if "is left out: it has no description" in notice]
+    assert [any(f"/{name}/SKILL.md" in each for each in left) for name in ("silent", "odd", "binary")] == [True] * 3
+    unread, said = sorted({*notices} - {*left}, key=lambda notice: "is not used" in notice)
     assert unread.startswith(f"{project}/.sagent/skills/pipe/SKILL.md could not be read:")
     assert f"skill review ({project}/.sagent/skills/review/SKILL.md) is not used" in said
     text = skills_text(found)
@@ -44,3 +46,35 @@ def test_names_and_descriptions_are_short_and_cannot_drive_the_terminal(tmp_path
     assert len(found.name) <= 64
     assert len(found.description) <= 300
     assert (found.name + found.description).isprintable()
+
+
+def test_what_is_left_out_of_skills_is_said(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    for folder, text in (
+        ("bare", "No head."),
+        ("endless", "---\ndescription: x\n" + "a: b\n" * 2_000),
+        ("first", "---\nname: one\ndescription: a\n---\n"),
+        ("second", "---\nname: one\ndescription: b\n---\n"),
+        ("typo", "---\ndescription: c\nuser-invocable: maybe\n---\n"),
+    ):
+        (user / "skills" / folder).mkdir(parents=True)
+        (user / "skills" / folder / "SKILL.md").write_text(text)
+    notices: list[str] = []
+    assert [skill.name for skill in find_skills(tmp_path / "work", user, notices)] == ["one", "typo"]
+    for words in (
+        "bare/SKILL.md is left out: it has no description",
+        "endless/SKILL.md is left out: its head has no end",
+        "second/SKILL.md) is not used: ",
+        "typo/SKILL.md: user-invocable is 'maybe', which is ignored",
+    ):
+        assert len([text for text in notices if words in text]) == 1, (words, notices)
+
+
+def test_too_many_skills_are_named(tmp_path: Path) -> None:
+    for number in range(66):
+        folder = tmp_path / f"user/skills/s{number:02}"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text("---\ndescription: x\n---\n")
+    notices: list[str] = []
+    assert len(find_skills(tmp_path / "work", tmp_path / "user", notices)) == 64
+    assert notices == ["Only 64 skills are used. Left out: s64, s65."]
