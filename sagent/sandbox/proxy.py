@@ -7,6 +7,7 @@ was judged. What goes through a CONNECT is not looked into: a name that is allow
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,8 @@ _FAREWELL = 5.0  # seconds for a client to read its answer while it still sends:
 # Host and port -> addresses. Raises OSError where there are none.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
+MAX_SOCKET_NAME_BYTES = 103  # what macOS takes too
+
 
 class Proxy:
     """Serves until it is closed. Only what `admit` gave out is served, for as long as it is not dismissed."""
@@ -59,7 +62,12 @@ class Proxy:
         directory.mkdir(mode=0o700, exist_ok=True)
         directory.chmod(0o700)
         path = directory / "proxy"
-        self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=HEAD))
+        held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:  # the name of a socket has at most 107 bytes, and the directory may be anywhere
+            name = f"/proc/self/fd/{held}/proxy" if len(os.fsencode(path)) > MAX_SOCKET_NAME_BYTES else path
+            self._servers.append(await asyncio.start_unix_server(self._accept, name, limit=HEAD))
+        finally:
+            os.close(held)
         self._sockets.append(path)
         return path
 

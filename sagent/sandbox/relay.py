@@ -5,6 +5,7 @@ free one where PORT is 0. Somebody waits for that, and asyncio takes four times 
 ends with its standard input.
 """
 
+import os
 import select
 import socket
 import sys
@@ -39,6 +40,19 @@ class Flow:
             self.sink.close()
 
 
+def connect(client: socket.socket, path: str) -> None:
+    """Connect to a Unix socket, however long its path is: its name may have 107 bytes. Raises OSError."""
+    if len(os.fsencode(path)) <= 103:
+        client.connect(path)
+        return
+    directory, _, name = path.rpartition("/")
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        client.connect(f"/proc/self/fd/{held}/{name}")
+    finally:
+        os.close(held)
+
+
 def main(path: str, port: int) -> None:
     """Relay until standard input ends."""
     listener = socket.create_server(("127.0.0.1", port), backlog=MOST)
@@ -67,7 +81,7 @@ def accept(listener: socket.socket, path: str) -> list[Flow]:
     client, proxy = None, socket.socket(socket.AF_UNIX)
     try:
         client, _ = listener.accept()
-        proxy.connect(path)
+        connect(proxy, path)
     except OSError:
         proxy.close()
         if client:
