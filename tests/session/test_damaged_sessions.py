@@ -42,7 +42,7 @@ def drop_second_line(session: Path) -> None:
     (session / "root.jsonl").write_bytes(b"".join([lines[0], *lines[2:]]))
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty log": lambda session: (session / "root.jsonl").write_bytes(b""),
     "log missing": in_place_of_log(lambda path: None),
     "directory": in_place_of_log(Path.mkdir),
@@ -71,7 +71,7 @@ def session_of(state: Path, cwd: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_no_door_begins_anew(damage: Callable[[Path], None], state: Path, tmp_path: Path) -> None:
+async def test_no_door_begins_anew(damage: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
     older, broken = session_of(state, tmp_path), session_of(state, tmp_path)
     os.utime(older / "root.jsonl", (1, 1))
     damage(broken)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pydantic import BaseModel
+
 from sagent.tools import tool
 
 if TYPE_CHECKING:
     from decimal import Decimal as Money
 
-    from sagent.tools import FunctionTool
 
 Whole: TypeAlias = int
 
@@ -25,14 +26,16 @@ class Adder:
         return a + b  # pyright: ignore[reportReturnType] -- only its annotation counts
 
 
-def make() -> FunctionTool[..., object, object]:
+def make() -> object:
     """Return a tool whose annotations name a local type."""
-    Number: TypeAlias = int
+
+    class Number(BaseModel):
+        n: int = 2
 
     @tool
-    def add_here(a: Number, b: Number = 2) -> Number:
+    def add_here(a: int, b: Number | None = None) -> int:
         """Add two numbers."""
-        return a + b
+        return a + (b or Number()).n
 
     return add_here
 
