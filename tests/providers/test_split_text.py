@@ -70,7 +70,7 @@ def test_every_family_streams_valid_text_however_it_is_split(name: str, monkeypa
             turn = Turn(f"a{text}", thinking=f"a{thinking}", pieces=pieces)
             async with FakeProviderServer([turn]) as server:
                 provider = provider_named(name, key="k" * 8, base_url=server.url + path)
-                async with aclosing(provider):  # pyright: ignore[reportArgumentType]
+                async with aclosing(provider):
                     return await collect(provider.model(model_id), ModelRequest("c", (user("x"),)))
 
         deltas, reply = asyncio.run(run())
