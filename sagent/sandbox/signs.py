@@ -9,7 +9,12 @@ from sagent.sandbox.profile import Profile
 
 _HELD_BACK = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|Bad system call|"
-    r"EROFS|EACCES|EPERM|EBUSY"
+    r"EROFS|EACCES|EPERM|EBUSY|writable by group"  # the last is git's, for a repository that a group shares
+)
+_REFUSED = re.compile("Operation not permitted|EPERM|writable by group")
+_SET_ID = (
+    ". No file or directory gets a set-user-ID or set-group-ID bit, not even one that it has already: where directories"
+    " have it, `chmod g-s` them first, or copy with `cp -r`"
 )
 _CUT_OFF = re.compile(
     r"[Cc]ould not resolve|name resolution|Name or service not known|EAI_AGAIN|ENOTFOUND|Network is unreachable|"
@@ -22,9 +27,16 @@ def was_held_back(shown: str, *, failed: bool) -> bool:
     return _CUT_OFF.search(shown) is not None or (failed and _HELD_BACK.search(shown) is not None)
 
 
-def within(profile: Profile, roots: Iterable[Path], temporary: str = "/tmp") -> str:  # noqa: S108 -- as it is called
-    """What a program in a sandbox could reach, and which of a workspace's roots it could write."""
+def within(
+    profile: Profile,
+    roots: Iterable[Path],
+    temporary: str = "/tmp",  # noqa: S108 -- as it is called
+    said: str = "",
+) -> str:
+    """Say what a program in a sandbox could reach, which of a workspace's roots it could write, and what else may have
+    led to what it `said`."""
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
     own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
     written = ", ".join((*own, temporary))
-    return f"it ran in a sandbox: {reached}, and only {written} can be written"
+    limits = f"it ran in a sandbox: {reached}, and only {written} can be written"
+    return limits + (_SET_ID if _REFUSED.search(said) else "")

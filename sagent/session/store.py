@@ -307,9 +307,10 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
             shutil.copyfile(file, target)
             target.chmod(0o600)
             _end_at_line(target)  # of one in use, the last line may not be whole
-        if (source / "blobs").is_dir():
-            unfinished = shutil.ignore_patterns("scratch-*")
-            shutil.copytree(source / "blobs", made / "blobs", ignore=unfinished, copy_function=link)
+        unfinished = shutil.ignore_patterns("scratch-*")
+        for name in ("blobs", OUTPUTS):
+            if (source / name).is_dir():
+                shutil.copytree(source / name, made / name, ignore=unfinished, copy_function=link)
         if entry:
             with Session.open(made) as session:
                 log = session.log()

@@ -451,7 +451,7 @@ def _lacked(
 
     if profile is not None and was_held_back(shown, failed=failed):
         asked = "call again with `needs` and `reason`: the person will be asked"
-        yield f"{within(profile, roots, temporary)}. If that is why it failed, {asked}"
+        yield f"{within(profile, roots, temporary, shown)}. If that is why it failed, {asked}"
 
 
 def _timeout(arguments: JsonObject) -> float | None:

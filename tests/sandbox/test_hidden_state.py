@@ -22,7 +22,7 @@ from sagent.sandbox.profile import Need, Profile
 from sagent.sandbox.seatbelt import profile_text
 from sagent.session.blobs import OUTPUTS
 from sagent.session.contents import Label
-from sagent.session.store import Session, delete
+from sagent.session.store import Session, copy, delete
 from sagent.session.verify import verify
 from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools.bash import Bash
@@ -146,6 +146,17 @@ async def test_shown_outputs_outlive_the_run(rig: Rig) -> None:
     assert len(verify(rig.session.path).problems) == 1
     delete(rig.session.path)
     assert not rig.session.path.exists()
+
+
+async def test_commands_of_a_copy_read_outputs(rig: Rig) -> None:
+    name = Path(named(await rig.bash("seq 100000"))).name
+    (rig.session.path / OUTPUTS / "scratch-1-of-a-command").touch()
+    with Session.open(copy(rig.session.path, rig.state, rig.work)) as again:
+        rig.policy.expose(session=(again.path,))
+        rig.blobs = again.log().blobs
+        said = await rig.bash(f"tail -n 1 {again.path}/blobs/{name}; cat {again.path}/*")
+    assert said.split()[0] == "100000"
+    assert "TOKEN" not in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts something")
