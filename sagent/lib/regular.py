@@ -26,6 +26,7 @@ _KERNELS = re.compile(
     "kmsg|kcore|kpagecount|kpageflags|kpagecgroup|sysrq-trigger|mem|pagemap|clear_refs|trace_pipe|trace_pipe_raw"
 )
 _TRACES = ("/sys/kernel/debug/", "/sys/kernel/tracing/")
+_MAX_PIECE_BYTES = 1 << 16  # of a file in /proc/sys: for more, the kernel wants as much memory at once
 _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
@@ -67,7 +68,7 @@ def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
         descriptor = open_real(name, os.O_RDONLY | os.O_NONBLOCK, directory)
     try:
         found = os.fstat(descriptor)
-        _check(found, real)
+        _check(found, real, descriptor)
         return os.fdopen(descriptor, "rb") if found.st_size else BufferedReader(_Unwaiting(descriptor))
     except BaseException:
         os.close(descriptor)
@@ -80,7 +81,7 @@ def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _check(found, name)
+    _check(found, name, directory)
     return found
 
 
@@ -99,7 +100,7 @@ def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK, real)
     if stat.S_ISREG(found.st_mode):
-        _check(found, real)
+        _check(found, real, real)
     return found
 
 
@@ -149,32 +150,38 @@ class _Unwaiting(FileIO):
     """A file without a size, as the kernel has them: where nothing can be read at the moment, that is an error."""
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        if (read := super().readinto(buffer)) is None:
+        piece = memoryview(buffer)[:_MAX_PIECE_BYTES]
+        if (read := super().readinto(piece)) is None:
             raise BlockingIOError(errno.EAGAIN, "nothing can be read from it now, and nobody waits for that")
         return read
 
     def readall(self) -> bytes:
         parts = bytearray()
-        while (part := bytearray(1 << 16)) and (read := self.readinto(part)):
+        while (part := bytearray(_MAX_PIECE_BYTES)) and (read := self.readinto(part)):
             parts += part[:read]
         return bytes(parts)
 
 
-def _is_kernels(path: str | bytes | os.PathLike[str], found: os.stat_result) -> bool:
-    """Whether a regular file is one of the kernel's that are like devices, wherever its file system is mounted."""
+def _is_kernels(
+    path: str | bytes | os.PathLike[str], found: os.stat_result, place: int | str | os.PathLike[str]
+) -> bool:
+    """Return whether a regular file is one of the kernel's that are like devices, wherever its file system is mounted.
+    `place` is the file or its directory."""
     name = os.fsdecode(path)
     if os.major(found.st_dev) or found.st_blocks:  # it is on a disk, or has content in memory
         return False
-    return name.startswith(_TRACES) or _KERNELS.fullmatch(name.rpartition("/")[2]) is not None
+    if _KERNELS.fullmatch(name.rpartition("/")[2]) is not None:
+        return os.statvfs(place).f_blocks == 0  # as only file systems of the kernel's are, which hold nothing
+    return name.startswith(_TRACES)
 
 
-def _check(found: os.stat_result, path: str | bytes | os.PathLike[str]) -> None:
+def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: int | str | os.PathLike[str]) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK, path)
     if not stat.S_ISREG(found.st_mode):
         code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
         raise OSError(code, f"it is {special_kind(found.st_mode)}, not a file", path)
-    if _is_kernels(path, found):
+    if _is_kernels(path, found, place):
         raise OSError(errno.EINVAL, "it is the kernel's, and no ordinary file", path)
 
 

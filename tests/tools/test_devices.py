@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -62,14 +63,25 @@ def test_files_of_the_kernel_are_no_regular_files(path: str) -> None:
 
 
 async def test_what_the_kernel_says_in_text_is_read(call: Call, root: Path) -> None:
-    for path in ("/proc/cpuinfo", "/proc/self/status", "/proc/version"):
+    for path in ("/proc/cpuinfo", "/proc/self/status", "/proc/version", "/proc/sys/kernel/ostype"):
         if os.path.exists(path):
             shown = await call(Read(), file_path=path)
-            assert len("".join(getattr(part, "text", "") for part in shown.content)) > 10
+            assert len("".join(getattr(part, "text", "") for part in shown.content)) > 5
     (root / "kmsg").write_text("mine")
     (root / "mem").touch()
     assert read_regular(root / "kmsg") == b"mine"
     assert read_regular(root / "mem") == b""
+
+
+async def test_own_files_in_memory_may_be_named_like_the_kernels(call: Call) -> None:
+    if not os.path.isdir("/dev/shm"):
+        pytest.skip("no file system in memory")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        file = Path(place, "mem")
+        file.touch()
+        assert is_regular(str(file))
+        await call(Write(), file_path=str(file), content="mine\n")
+        assert file.read_text() == "mine\n"
 
 
 def test_settings_are_not_read_from_a_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
