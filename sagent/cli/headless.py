@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for, report
-from sagent.cli.reported import REPORTED
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
@@ -136,6 +135,8 @@ def reporting(settings: "Settings", renderer: Renderer) -> Generator[None]:
         yield
     except SagentError as error:
         if settings.output_format != "text":
+            from sagent.cli.reported import REPORTED
+
             renderer.on_result(failed(error))
             error.add_note(REPORTED)
         raise

@@ -12,8 +12,6 @@ from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
 from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import Text as Decoded
-from sagent.lib.encoding import decode
 from sagent.lib.json import as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
@@ -190,6 +188,9 @@ def _is_summary(message: Message) -> bool:
 
 def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES) -> list[tuple[str, str]]:
     """The latest files that were edited, as messages with sender and text: those that are text and not long."""
+    from sagent.lib.encoding import Text as Decoded
+    from sagent.lib.encoding import decode
+
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
         with suppress(OSError, ValueError):

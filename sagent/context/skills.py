@@ -11,7 +11,6 @@ from pathlib import Path
 
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
@@ -74,22 +73,25 @@ def skills_text(skills: Sequence[Skill]) -> str:
 
 def skill_text(skill: Skill) -> str:
     """All that a skill says, without its head. Raises OSError."""
-    text = readable(read_regular(skill.path, skill.border))
+    data = read_regular(skill.path, skill.border)
     from sagent.context.frontmatter import read_document
+    from sagent.lib.encoding import readable
 
-    body = read_document(text).body.strip().replace("${CLAUDE_SKILL_DIR}", str(skill.path.parent))
+    body = read_document(readable(data)).body.strip().replace("${CLAUDE_SKILL_DIR}", str(skill.path.parent))
     return f"Skill {skill.name}; its files are in {skill.path.parent}.\n\n{body}"
 
 
 def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
     for file in _files(place.path, _DEPTH):
         try:
-            head = readable(read_regular(file, place.border, most=_HEAD, cut=True))
+            data = read_regular(file, place.border, most=_HEAD, cut=True)
         except OSError as error:
             notices.append(f"{file} could not be read: {error.strerror}.")
             continue
         from sagent.context.frontmatter import read_document  # few have a skill
+        from sagent.lib.encoding import readable
 
+        head = readable(data)
         document = read_document(head)
         fields = document.fields
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)

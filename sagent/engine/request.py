@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias, assert_never
 
-from sagent.context.streamed import valid_stream
+from sagent.context.calls import valid_stream
 from sagent.cost.budget import InputBound, is_stated
 from sagent.cost.ledger import Reservation
 from sagent.cost.meter import Meter

@@ -6,7 +6,6 @@ every reading; an allowance only for the one that is documented.
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -53,6 +52,8 @@ def readings(pattern: str) -> tuple[str, ...]:
 
     Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends mean something, or are letters of a name.
     """
+    from unicodedata import normalize  # few have such rules
+
     found = dict.fromkeys(form for text in (pattern.strip(), pattern) if text for form in _homes(text))
     found |= dict.fromkeys(os.path.expandvars(form) for form in tuple(found))
     found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
@@ -60,7 +61,7 @@ def readings(pattern: str) -> tuple[str, ...]:
     found |= dict.fromkeys(_POSIX.sub("?", form) for form in tuple(found) if "[:" in form)
     found = dict.fromkeys(way for form in tuple(found) for way in _without_classes(form))
     found |= dict.fromkeys(form.rstrip("/") for form in tuple(found) if form.rstrip("/"))  # at any depth
-    forms = (unicodedata.normalize(kind, form) for form in tuple(found) for kind in ("NFC", "NFD"))
+    forms = (normalize(kind, form) for form in tuple(found) for kind in ("NFC", "NFD"))
     return tuple(found | dict.fromkeys(forms))
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
-from sagent.policy.denial import fold
 from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
@@ -162,6 +160,8 @@ class Rule:
 
     def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
         """Whether something below an absolute directory may be denied; in doubt it may."""
+        from sagent.policy.denial import fold
+
         for reading in self.readings:
             if reading.floats:
                 return True
@@ -269,7 +269,11 @@ def _same(want: "Word", word: "Word") -> bool:
 
 def _may_be(want: "Word", word: "Word") -> bool:
     """Return whether a word is what a deny rule names, by its wildcards or by the letter."""
-    return _same(want, word) or unicodedata.normalize("NFC", want.text) == unicodedata.normalize("NFC", word.text)
+    if _same(want, word):
+        return True
+    from unicodedata import normalize  # few have such rules
+
+    return normalize("NFC", want.text) == normalize("NFC", word.text)
 
 
 def _assigned(words: "Sequence[Word]") -> int:

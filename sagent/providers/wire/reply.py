@@ -19,7 +19,6 @@ from sagent.lib.json import (
     valid_text,
     whole_text,
 )
-from sagent.lib.nearjson import TEXT, read_near
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
@@ -243,6 +242,8 @@ def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
 
 def mend_arguments(raw: str) -> tuple[JsonObject, str | None, tuple[str, ...]]:
     """The same, and how the text had to be read (`sagent.lib.nearjson`)."""
+    from sagent.lib.nearjson import TEXT, read_near
+
     raw = join_pairs(raw)
     try:
         read = read_near(raw)
