@@ -281,6 +281,11 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: st
     return Prompt(prompt if prompt.strip() else text)
 
 
+def read_text(stdin: TextIO, err: TextIO) -> str:
+    """Return all text of standard input. Raises UsageError for more than any model reads."""
+    return _decode(_read_all(stdin.fileno(), None, err), err)
+
+
 def _decode(piped: bytes, err: TextIO) -> str:
     try:
         return piped.decode("utf-8-sig")

@@ -9,7 +9,7 @@ import pytest
 from program import PROGRAM, Shell
 
 from sagent.cli import headless
-from sagent.cli.headless import read_prompt
+from sagent.cli.headless import read_prompt, read_text
 from sagent.testing.server import Turn
 
 
@@ -48,6 +48,28 @@ def test_open_pipe_is_said(monkeypatch: pytest.MonkeyPatch, first: bytes, words:
     assert ("9 bytes have come" if first else "nothing has come") in said
     assert said.count("waiting for its end") == 1
     assert (first.decode() + " and more").strip() in prompt.text + str(prompt.parts)
+
+
+@pytest.mark.parametrize(
+    ("piped", "reads"),
+    [(b"plain\n", "plain"), ("café".encode("utf-16"), "café"), ("caf\xe9 au lait".encode("latin-1"), "")],
+)
+def test_message_to_an_agent_is_decoded(monkeypatch: pytest.MonkeyPatch, piped: bytes, reads: str) -> None:
+    monkeypatch.setattr(headless, "FIRST_BYTE", 0.05)
+    reading, writing = os.pipe()
+    os.write(writing, piped)
+    err = Heard(lambda: os.close(writing))
+    with os.fdopen(reading) as stdin:
+        text = read_text(stdin, err).strip()
+    assert "waiting for its end" in err.getvalue()
+    assert text == reads or (not reads and "is not UTF-8 text" in err.getvalue())
+
+
+@pytest.mark.parametrize("stdin", [b"", b"\n"])
+def test_empty_message_is_refused(shell: Shell, stdin: bytes) -> None:
+    done = shell.run("send", "team.echo", "--bus", "nats://127.0.0.1:1", stdin=stdin, model="")
+    assert done.code == 2
+    assert "There is no message" in done.err
 
 
 def test_closed_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. An answer that is text,
 or that has a field `text`, is printed as text; any other as JSON."""
-_MOST = 32 << 20  # bytes of standard input
 _SOON = 1.0  # seconds without an answer after which it is looked whether anybody is there
 
 
@@ -58,9 +57,13 @@ def _body(given: Mapping[str, object]) -> "Json":
             raise UsageError(f"--data is not JSON: {error}") from None
     if given["text"] is not None:
         return str(given["text"])
-    if sys.stdin.isatty():
+    from sagent.cli.headless import read_text
+
+    stdin: TextIO | None = sys.stdin  # which is None where it was closed
+    piped = "" if stdin is None or stdin.isatty() else read_text(stdin, sys.stderr).strip()
+    if not piped:
         raise UsageError("There is no message: give TEXT, --data or standard input.")
-    return sys.stdin.buffer.read(_MOST + 1).decode("utf-8", "replace").strip()
+    return piped
 
 
 async def _carry_out(url: str, body: "Json", given: Mapping[str, object]) -> int:
