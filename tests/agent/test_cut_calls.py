@@ -2,7 +2,7 @@
 
 import ast
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -144,10 +144,10 @@ async def test_calls_that_are_cut_again_and_again_end_run(family: str) -> None:
 # -- what only one family has ------------------------------------------------------------------------------------------
 
 
-def stream(*events: "dict[str, object] | str", named: bool = False) -> Raw:
+def stream(*events: Mapping[str, object] | str, named: bool = False) -> Raw:
     lines = list[str]()
     for event in events:
-        name = f"event: {event['type']}\n" if named and isinstance(event, dict) else ""
+        name = f"event: {event['type']}\n" if named and isinstance(event, Mapping) else ""
         lines.append(f"{name}data: {event if isinstance(event, str) else json.dumps(event)}\n\n")
     return Raw(200, SSE, "".join(lines).encode())
 
@@ -175,7 +175,9 @@ def asked(arguments: str, index: int = 0) -> dict[str, object]:
         ((asked('{"path": "/a"}'), asked('{"path": "/b', 1), chunk("model_length"), "[DONE]"), ["/a"]),
     ],
 )
-async def test_chat_call_needs_known_end_or_complete_object(events: Sequence[object], paths: list[str]) -> None:
+async def test_chat_call_needs_known_end_or_complete_object(
+    events: Sequence[Mapping[str, object] | str], paths: list[str]
+) -> None:
     wipe, results, _, _ = await played(CHAT, [stream(*events), Turn("ok")])
     assert wipe.paths == paths
     assert results
@@ -190,11 +192,11 @@ async def test_chat_call_of_whole_body_is_not_run_when_cut(finish: str | None) -
     assert (wipe.paths, len(results)) == ([], 1)
 
 
-def item(kind: str = "function_call", **more: object) -> dict[str, object]:
+def item(kind: str = "function_call", **more: str) -> dict[str, object]:
     return {"id": "fc_1", "type": kind, "call_id": "c1", "name": "wipe", **more}
 
 
-def responded(*events: dict[str, object], status: str = "completed", **more: object) -> Raw:
+def responded(*events: Mapping[str, object], status: str = "completed", **more: object) -> Raw:
     end = {"type": f"response.{status}", "response": {"id": "r", "status": status, "output": [], **more}}
     return stream(*events, end, named=True)
 
@@ -202,7 +204,7 @@ def responded(*events: dict[str, object], status: str = "completed", **more: obj
 ADDED = {"type": "response.output_item.added", "output_index": 0, "item": item(arguments="", status="in_progress")}
 
 
-def closed(**more: object) -> dict[str, object]:
+def closed(**more: str) -> dict[str, object]:
     return {"type": "response.output_item.done", "output_index": 0, "item": item(**more)}
 
 
@@ -243,7 +245,7 @@ def test_half_of_freeform_input_is_not_whole() -> None:
         assert [call.whole for call in reader.message().calls] == [whole]
 
 
-def parts(*calls: dict[str, object], finish: str = "STOP") -> Raw:
+def parts(*calls: Mapping[str, object], finish: str = "STOP") -> Raw:
     events = [{"candidates": [{"content": {"parts": [{"functionCall": each}]}, "index": 0}]} for each in calls]
     return stream(*events, {"candidates": [{"content": {"parts": []}, "finishReason": finish, "index": 0}]})
 
@@ -328,7 +330,7 @@ async def test_tool_that_takes_anything_is_not_called_either() -> None:
         async def __call__(self, arguments: object, run: object) -> str:
             raise AssertionError(f"called with {arguments}")
 
-    agent = Agent(ScriptedModel(CUT_CALL, "ok"), tools=[Lenient()])  # pyright: ignore[reportArgumentType] -- a double
+    agent = Agent(ScriptedModel(CUT_CALL, "ok"), tools=[Lenient()])
     await agent.run("go")
     assert "not run" in agent.messages[2].results[0].text
     await agent.aclose()
