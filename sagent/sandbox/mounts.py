@@ -94,7 +94,8 @@ class Mounts:
         others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
             others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*/")))
-        profile = replace(profile, hidden=(*profile.hidden, *others))
+        real = _really(filter(_exists, profile.hidden), profile.writable)
+        profile = replace(profile, hidden=(*profile.hidden, *real, *others))
         held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
         # else one is renamed, mounts and all, and made anew
         parents = filter(profile.can_write, {str(parent) for place in held for parent in Path(place).parents})
@@ -103,7 +104,7 @@ class Mounts:
         writable = [place for place in bound if profile.can_write(place)]
         covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # what lies there is mounted anew
         shown = [*writable, *filter(covered.can_write, bound)]
-        there = (place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"]))
+        there = (place for place in (*real, *others) if _exists(place) and not is_below(place, ["/run"]))
         hidden = [place for place in there if not profile.can_read(place)]
         emptied, sources = list[str](), dict(profile.shown)
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
@@ -213,6 +214,13 @@ def _needed(places: Collection[str]) -> list[str]:
     own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
     return sorted(path for path in needed if is_below(path, places) and path not in places and _exists(path))
+
+
+def _really(hidden: Iterable[str], writable: Collection[str]) -> set[str]:
+    """Return where hidden places really lie: nothing can be mounted below a link. What commands can make a link is left
+    as it is named, unless it leads to what is hidden anyway."""
+    places = {place: os.path.realpath(place) for place in hidden}
+    return {place if is_below(place, writable) and real not in places else real for place, real in places.items()}
 
 
 def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:

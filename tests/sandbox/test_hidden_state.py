@@ -248,3 +248,30 @@ async def test_keys_of_the_account_are_not_read(base: Path, wall: str, monkeypat
         await rig.aclose()
     assert "plain" in said
     assert "KEY" not in said
+
+
+LINKED = {"home": "", "keys": ".ssh", "settings": ".config", "one file": ".netrc", "state": ".local"}
+
+
+@pytest.mark.parametrize("linked", LINKED.values(), ids=LINKED)
+@pytest.mark.parametrize("wall", WALLS)
+async def test_places_behind_links_are_hidden(base: Path, wall: str, linked: str) -> None:
+    real = base / "real"
+    for name in (".ssh/id", ".config/gh/hosts.yml", ".netrc", ".local/state/sagent/log"):
+        (real / name).parent.mkdir(parents=True, exist_ok=True)
+        (real / name).write_text("KEY")
+    (real / "notes").write_text("plain")
+    home = base / "home"
+    if linked:
+        real.rename(home)
+        (home / linked).rename(base / "elsewhere")
+        (home / linked).symlink_to(base / "elsewhere")
+    else:
+        home.symlink_to(real)
+    rig = Rig(base, wall)
+    try:
+        said = await rig.bash(f"cat {home}/notes; grep -rs . {home}/.*/ {home}/.netrc {base}/elsewhere {real}/.ssh")
+    finally:
+        await rig.aclose()
+    assert said.startswith("plain")
+    assert "KEY" not in said
