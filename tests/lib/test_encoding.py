@@ -18,6 +18,15 @@ SAMPLES = [
     ("cp1252", "“quoted” — café naïve…\n"),
     ("cp1252", "it’s\n"),
     ("cp1252", "Preis: 5 €\n"),
+    ("cp1252", "“quoted” — text"),
+    ("cp1252", "© 2024 Acme"),
+    ("latin-1", "20 °C, § 5\n"),
+    ("cp1252", "• item one\n• item two"),
+    ("cp1251", "// връща броя на записите\n"),
+    ("koi8-r", "int остаток = 0;\n"),
+    ("cp1250", "Üres sorok kezelése, elírások javítva\n"),
+    ("big5", "移除沒有用到的程式碼\n"),
+    ("euc-kr", "로그인 화면 깨짐 현상 해결\n"),
     ("gbk", "# 中文注释，测试文件编码\nx = 1\n"),
     ("gbk", "你好"),
     ("gbk", "# 配置\n"),
@@ -118,6 +127,23 @@ def test_broken_bytes_of_an_older_text_are_kept(sample: tuple[str, str], broken:
     decoded = decode(damaged)
     if isinstance(decoded, Text):
         assert decoded.encoding.encode(decoded.text) == damaged
+
+
+@pytest.mark.parametrize(
+    ("codec", "text", "broken"),
+    [
+        ("cp932", "日本語のテスト", b"\xff\xfd"),
+        ("cp1251", "Ошибка: нет файла", b"\x98"),
+        ("gbk", "中文注释测试", b"\xff\x80"),
+        ("euc-kr", "큰 오류가 있습니다", b"\xff"),
+    ],
+)
+def test_text_with_one_broken_byte_is_read(codec: str, text: str, broken: bytes) -> None:
+    data = f"{text}\n".encode(codec) + broken + b"\n"
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert decoded.text.startswith(text)
+    assert decoded.encoding.encode(decoded.text) == data
 
 
 @given(st.binary(max_size=400))
