@@ -264,8 +264,8 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
     if not (stubbed := stub(state, before, target, "overflow")):
         return False
     text = (
-        f"The context was full, at about {before:,} tokens: {stubbed} tool results were replaced by stubs, which "
-        f"leaves about {state.context.tokens():,}. The results are saved, and the model can read them again."
+        f"The context was full, at about {before:,} tokens: tool results or attached files and images were replaced by "
+        f"stubs in {stubbed} places, which leaves about {state.context.tokens():,}. The model can read them again."
     )
     state.journal.notify("info", text)
     return True

@@ -6,7 +6,8 @@ refuse is an option of later requests and a parameter of what is logged of them:
 
 import re
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.errors import ModelError
     from sagent.providers.toolforms import Naming
 
-_STATUSES = (None, 400, 413, 422)
+_STATUSES = (None, 400, 413, 415, 422)
 _PATH = re.compile(
     r"\b(?:tools|messages|input|contents|tool_?config|function_?declarations)(?:\.\w+|\[\d+\]|\[['\"]\w+['\"]\])+",
     re.IGNORECASE,
@@ -37,6 +38,8 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 _SCHEMA = re.compile(r"schema|grammar|function[ _]declaration|tools?[ _]definition", re.IGNORECASE)
 Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
 """Messages by their identity and by how much is left out, and what goes out in their place."""
+_NOTHING = re.compile(r"request contains an invalid argument|(invalid|illegal) base64|\bbad request\b", re.IGNORECASE)
+_MAX_OF_SERVER = 3  # tools of an MCP server that are refused one by one
 _WORDS = 300  # characters of what a provider says
 
 
@@ -73,11 +76,14 @@ def _stand_in(part: Text | Image | Document) -> Text:
     return Text(f"[{what}: {part.media_type}, {len(part.data)} bytes; the provider refused it, so it was left out]")
 
 
-def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Naming | None") -> Mapping[str, str]:
+def find_refused(
+    error: "ModelError", body: bytes, request: Request, naming: "Naming | None", left: Collection[str] = ()
+) -> Mapping[str, str]:
     """The parts that an error is about, each with what it is and what the provider says of it; none for others.
 
     By the place in the body that the error names, the name of a tool, or a size in pixels; else what is new since the
-    last reply, of the kind that the error speaks of, and then all of that kind.
+    last reply, of the kind that the error speaks of (of any, if it says nothing), and then all of that kind. Where
+    several tools of an MCP server are in `left`, the others follow.
     """
     if error.kind != "invalid_request" or error.status not in _STATUSES or error.sent:
         return {}
@@ -89,8 +95,19 @@ def find_refused(error: "ModelError", body: bytes, request: Request, naming: "Na
     if pixels := [int(number) for number in _PIXELS.findall(words)]:
         found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
-    said = " ".join(words.split())[:_WORDS]
-    return {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
+    said = " ".join(words.split())[:_WORDS].rstrip(".")
+    refused = {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
+    return {**_of_servers((*left, *refused), request.tools), **refused}
+
+
+def _of_servers(refused: Iterable[str], tools: Iterable[ToolSpec]) -> Mapping[str, str]:
+    """All tools of the MCP servers of which too many were refused: they are likely made by one program."""
+    counts = Counter(_server(key.removeprefix("tool ")) for key in refused if key.startswith("tool "))
+    return {
+        _tool_key(tool): f"the other tools of the MCP server {server}: {_MAX_OF_SERVER} of its tools were refused"
+        for tool in tools
+        if (server := _server(tool.name)) and counts[server] >= _MAX_OF_SERVER
+    }
 
 
 def _too_many(
@@ -102,7 +119,7 @@ def _too_many(
     if not _MANY_TOOLS.search(words):
         return ()
     most = min((number for number in map(int, re.findall(r"\d+", words)) if number >= _FEW), default=len(tools))
-    served = [tool for tool in tools if tool.name.startswith("mcp__")]
+    served = [tool for tool in tools if _server(tool.name)]
     return (served or tools)[-(len(tools) - most) :] if most < len(tools) else ()
 
 
@@ -177,8 +194,12 @@ def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Do
     """What an error speaks of without a place: what no reply has come to yet, and where there is nothing, all of it."""
     kinds = tuple(start for said, starts in _KINDS.items() if re.search(said, words, re.IGNORECASE) for start in starts)
     last = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1)
-    new = [part for part in _media(messages[last + 1 :]) if part.media_type.startswith(kinds)] if kinds else []
-    return new or ([part for part in media if part.media_type.startswith(kinds)] if kinds else [])
+    new = [*_media(messages[last + 1 :])]
+    if not kinds:
+        return new if _NOTHING.search(words) else []
+    return [part for part in new if part.media_type.startswith(kinds)] or [
+        part for part in media if part.media_type.startswith(kinds)
+    ]
 
 
 def _suspected(words: str, tools: tuple[ToolSpec, ...]) -> list[ToolSpec]:
@@ -186,7 +207,7 @@ def _suspected(words: str, tools: tuple[ToolSpec, ...]) -> list[ToolSpec]:
     if not _SCHEMA.search(words):
         return []
     odd = [tool for tool in tools if not are_plain((tool,), ANTHROPIC)]
-    return odd or [tool for tool in tools if tool.name.startswith("mcp__")]
+    return odd or [tool for tool in tools if _server(tool.name)]
 
 
 def _media(messages: Iterable[Message]) -> Iterator[Image | Document]:
@@ -206,6 +227,11 @@ def _key(part: ToolSpec | Text | Image | Document) -> str:
     return "" if isinstance(part, Text) else f"media {sha256_hex(part.data)}"
 
 
+def _server(tool: str) -> str:
+    """The MCP server that a tool is of, by its name; "" for any other tool."""
+    return tool.split("__")[1] if tool.startswith("mcp__") else ""
+
+
 def _tool_key(tool: ToolSpec) -> str:
     return f"tool {tool.name}"
 
@@ -213,8 +239,8 @@ def _tool_key(tool: ToolSpec) -> str:
 def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -> str:
     """A part as a person knows it: a tool with its server, an image with the call that brought it."""
     if isinstance(part, ToolSpec):
-        server = part.name.split("__")[1:2] if part.name.startswith("mcp__") else []
-        return f"the tool {part.name}" + (f" of the MCP server {server[0]}" if server else "")
+        server = _server(part.name)
+        return f"the tool {part.name}" + (f" of the MCP server {server}" if server else "")
     what = "the image" if isinstance(part, Image) else f"the document {part.name}".rstrip()
     calls = {call.id: call for message in messages for call in message.calls}
     results = (result for message in messages for result in message.results)

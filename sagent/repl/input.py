@@ -15,9 +15,9 @@ from prompt_toolkit.document import Document
 
 from sagent.errors import SagentError
 from sagent.lib.process import stop_job
-from sagent.messages import Image, Part, user
+from sagent.messages import Image, Message, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.project import add_note, attach, images_at, instructions_file, mentioned
+from sagent.repl.project import add_note, attach, fit_images, images_at, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
 from sagent.repl.status import HINT, StatusDisplay
@@ -91,7 +91,7 @@ class InputBuffer:
                 low, high = min(low, holder.start()), max(high, holder.end())
         return None if (low, high) == (start, stop) else (before[:low] + before[high:], low)
 
-    def images(self, text: str) -> tuple[Part, ...]:
+    def images(self, text: str) -> tuple[Image, ...]:
         """The images that the text still names."""
         return tuple(self._images[match[1]] for match in _HOLDER.finditer(text) if match[1] in self._images)
 
@@ -111,6 +111,7 @@ class InputActions:
         tasks: Tasks,
     ) -> None:
         self.questions, self.pasted, self.ready = questions, InputBuffer(), asyncio.Event()
+        self._sending = asyncio.Lock()  # held while what a message names is read: those after it wait
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[tuple[int, str]]] = set()
@@ -183,29 +184,38 @@ class InputActions:
         """Send a message, with the files and resources that it mentions and the images that were pasted."""
         servers = self._session.opened.servers if self._session.ready else None
         elsewhere = [name for name in mentioned(text) if servers is not None and servers.is_mention(name)]
-        if servers is not None and elsewhere:
-            self._tasks.spawn(self._send_with(servers, elsewhere, text, typed, when_idle=when_idle))
+        images = self.pasted.images(typed or text)
+        if mentioned(text) or images or self._sending.locked():
+            self._tasks.spawn(self._send_with(servers, elsewhere, images, text, typed, when_idle=when_idle))
         else:
-            self._send(text, typed, attach(text, self._session.cwd), when_idle=when_idle)
+            self._send(user(text), typed or text, when_idle=when_idle)
 
     async def _send_with(
-        self, servers: "Servers", mentions: Sequence[str], text: str, typed: str, *, when_idle: bool
+        self,
+        servers: "Servers | None",
+        mentions: Sequence[str],
+        images: Sequence[Image],
+        text: str,
+        typed: str,
+        *,
+        when_idle: bool,
     ) -> None:
-        """Send a message with the resources of MCP servers that it mentions, once they are read."""
-        files, wrong = attach(text, self._session.cwd, mentions)
-        parts = [*files]
-        for mention in mentions:
-            try:
-                parts += await servers.read(mention)
-            except SagentError as error:
-                wrong.append(str(error))
-        self._send(text, typed, (parts, wrong), when_idle=when_idle)
+        """Send a message after those before it, with the files, resources and images that it names, once they are
+        read."""
+        async with self._sending:
+            parts, wrong = await asyncio.to_thread(attach, text, self._session.cwd, mentions)
+            for mention in mentions:
+                assert servers is not None
+                try:
+                    parts += await servers.read(mention)
+                except SagentError as error:
+                    wrong.append(str(error))
+            fitted, unfit = await fit_images(images)
+            self._painter.write(*(Report(sentence, "warning") for sentence in (*wrong, *unfit)))
+            self._send(user(text, *parts, *fitted), typed or text, when_idle=when_idle)
 
-    def _send(self, text: str, typed: str, attached: tuple[Sequence[Part], Sequence[str]], *, when_idle: bool) -> None:
-        typed = typed or text
-        parts, wrong = attached
-        self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
-        message, near = user(text, *parts, *self.pasted.images(typed)), self._painter.near
+    def _send(self, message: Message, typed: str, *, when_idle: bool) -> None:
+        near = self._painter.near
         if near == ROOT:
             self._session.send(message, typed, when_idle=when_idle)
         elif not self._session.send_to(near, message, typed):

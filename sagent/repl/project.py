@@ -4,13 +4,14 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
 from sagent.errors import UsageError
 from sagent.lib.git import git_call
+from sagent.lib.image import image_type
 from sagent.lib.names import path_of
 from sagent.lib.process import run
 from sagent.lib.regular import read_regular
@@ -21,6 +22,7 @@ HEADING = "## Notes"
 MOST_FILES = 200_000
 _PATIENCE = 5.0  # seconds for git
 MOST_TEXT = 400_000  # characters of a file that is attached
+_MAX_IMAGE = 30_000_000  # bytes of one that is dropped into a message
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
@@ -110,7 +112,7 @@ def mentioned(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tuple[Part, ...], list[str]]:
+def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[list[Part], list[str]]:
     """The parts for the files that a message mentions, and sentences about those that cannot be attached; `others` are
     mentions of what is no file."""
     parts: list[Part] = []
@@ -129,7 +131,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[tu
                 wrong.append(f"@{name} is not a file here; it was sent as text")
         except (OSError, ValueError) as error:
             wrong.append(f"@{name} is not attached: {why_unread(error)}")
-    return tuple(parts), wrong
+    return parts, wrong
 
 
 def images_at(text: str, directory: Path) -> tuple[Image, ...]:
@@ -154,9 +156,28 @@ def _image_at(name: str, directory: Path) -> Image | None:
     with suppress(OSError, ValueError):
         path = Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name)
         path = directory / path_of(str(path))
-        found = _attached(path, name) if path.is_file() else None  # and no pipe, for which one would wait
-        return found if isinstance(found, Image) else None
+        if not path.is_file() or path.stat().st_size > _MAX_IMAGE:  # or a pipe, for which one would wait
+            return None
+        data = path.read_bytes()
+        return Image(kind, data) if (kind := image_type(data)) else None
     return None
+
+
+async def fit_images(images: Iterable[Image]) -> tuple[list[Part], list[str]]:
+    """The images that were put into a message, made smaller where they are large, and sentences about those that
+    cannot be attached."""
+    from sagent.tools.media import read_media
+
+    parts: list[Part] = []
+    wrong: list[str] = []
+    for number, image in enumerate(images, 1):
+        try:
+            found = await read_media(image.data, f"image {number}")
+        except ValueError as error:
+            wrong.append(f"An image is not attached: {error}")
+        else:
+            parts.append(found or image)
+    return parts, wrong
 
 
 def _attached(path: Path, name: str) -> Part:

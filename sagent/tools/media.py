@@ -3,6 +3,8 @@
 Images are held to what every provider accepts, for one bad image spoils a conversation.
 """
 
+import asyncio
+
 from sagent.errors import ToolError
 from sagent.lib.image import image_type, is_animated, measure_image
 from sagent.lib.pictures import shrink_image
@@ -33,6 +35,11 @@ def media_in(data: bytes, name: str) -> Image | Document | None:
     return _recording(data, name)
 
 
+async def read_media(data: bytes, name: str) -> Image | Document | None:
+    """Do as `media_in`, in a thread where it is an image: others go on while one is checked and made smaller."""
+    return await asyncio.to_thread(media_in, data, name) if image_type(data) else media_in(data, name)
+
+
 def _recording(data: bytes, name: str) -> Document | None:
     from sagent.lib.audio import audio_type
 
@@ -49,8 +56,12 @@ def show_image(data: bytes, name: str) -> ToolOutput | None:
     if not kind:
         return None
     size = measure_image(data, kind)
-    if size is None:
-        raise ToolError(f"{name} is a broken or incomplete {kind} image.")
+    if size is None:  # or there is something behind it, as a film behind a telephone's photograph
+        mended = shrink_image(data, MAX_SHOWN_SIDE, _MOST_BYTES)
+        if mended is None or not (size := measure_image(mended[1], mended[0])):
+            raise ToolError(f"{name} is a broken or incomplete {kind} image.")
+        said = f"{name}: {kind}, of which what could be read is shown as {size[0]}x{size[1]}"
+        return ToolOutput((Text(said), Image(*mended)), summary=said)
     said = f"{name}: {kind}, {size[0]}x{size[1]}"
     if max(size) > MAX_SHOWN_SIDE or len(data) > _MOST_BYTES or is_animated(data):
         smaller = shrink_image(data, MAX_SHOWN_SIDE, _MOST_BYTES)

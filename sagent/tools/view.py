@@ -9,6 +9,7 @@ from threading import Event
 from time import monotonic
 
 from sagent.errors import ToolError
+from sagent.lib.image import image_type
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.tool import Stamp, ToolOutput, Workspace
 from sagent.tools.media import show_image
@@ -45,7 +46,8 @@ async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObje
         output = await show_document(form, data, path.name, as_str(arguments.get("pages")))
     if output is None:
         output = await offload(
-            lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit), small=small
+            lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit),
+            small=small and not image_type(data),
         )
     await offload(lambda _: workspace.saw(real, data, stat), small=small)
     return output

@@ -32,15 +32,13 @@ from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
 from sagent.tool import Workspace
 from sagent.tools.ask import AskUser
+from sagent.tools.pdf import encode_png
 from sagent.usage import Usage
 from tests.messages import call
 
 PRICES = {"scripted/scripted": {"input": "10", "output": "10"}}
 KEY = "sk-ant-api03-" + "a1B2" * 12
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000"
-    "000049454e44ae426082"
-)
+PNG = encode_png(b"\xff\0\0" * 6, 3, 2, 9, 3)
 
 
 @dataclass

@@ -75,7 +75,10 @@ def test_stubs_are_told_to_whoever_watches(shell: Shell) -> None:
     lines = shell.run("--output-format", "stream-json", "read big.txt").lines
     told = [str(line["text"]) for line in lines if line["type"] == "notice"]
     assert all(re.search(r"about [\d,]+ tokens", text) for text in told)
-    assert any(re.search(r": \d+ tool results were replaced by stubs", text) for text in told)
+    assert any(
+        re.search(r": tool results or attached files and images were replaced by stubs in \d+ places", text)
+        for text in told
+    )
 
 
 def test_what_cannot_be_made_to_fit_says_what_to_do(shell: Shell) -> None:

@@ -347,3 +347,14 @@ def test_a_page_where_a_key_is_refused_blames_the_key_first() -> None:
 def test_place_that_only_param_names_is_said() -> None:
     body = b'{"error": {"message": "Invalid image.", "type": "invalid_request_error", "param": "input[3].content[1]"}}'
     assert "Invalid image (at input[3].content[1])." in str(from_status(Origin("p", "m"), 400, {}, body))
+
+
+def test_details_of_google_are_told() -> None:
+    details = [
+        {"fieldViolations": [{"field": "contents[0].parts[1]", "description": "Invalid value"}]},
+        {"detail": "[ORIGINAL ERROR] Unable to process input image."},
+    ]
+    body = [{"error": {"code": 400, "message": "Request contains an invalid argument.", "details": details}}]
+    error = fault(400, body)
+    assert error.kind == "invalid_request"
+    assert "contents[0].parts[1]: Invalid value; [ORIGINAL ERROR] Unable to process input image." in str(error)

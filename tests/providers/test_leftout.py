@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -81,6 +82,8 @@ def refused(made: type[Made], words: str, *, status: int = 400) -> set[str]:
         ),
         (Google, "Invalid value at 'contents[0].parts[1].inline_data.data' (TYPE_BYTES)", {"first"}),
         (Google, "Unable to process input image. Please retry", {"second"}),
+        (Google, "Request contains an invalid argument.", {"second"}),
+        (OpenAICompatible, "illegal base64 data at input byte 4", {"second"}),
         (Anthropic, "messages: roles must alternate", NOTHING),
         (Anthropic, "max_tokens: 5 is too few", NOTHING),
         (Anthropic, "tools.99.custom.input_schema: bad", {"tool mcp__maps__key"}),  # of a schema, nobody knows which
@@ -200,14 +203,63 @@ async def test_what_did_not_help_is_not_left_out() -> None:
 async def test_many_refused_parts_end() -> None:
     tools = [Plain(f"t{number}") for number in range(20)]
 
-    def steps(request: Received) -> Fail:
-        body = json.loads(request.body)
-        return Fail(400, message=f"tools.{len(body['tools']) - 1}.custom: no")
+    def steps(request: Received) -> Fail | Turn:
+        tools = json.loads(request.body).get("tools", ())
+        return Fail(400, message=f"tools.{len(tools) - 1}.custom: no") if tools else Turn(text="hello")
 
     async with FakeProviderServer(steps, strict=False) as server:
         provider = Anthropic.from_key("k" * 9, base_url=server.url)
         async with Agent(provider.model("claude-sonnet-4-6"), tools=tools) as agent:
-            with pytest.raises(ModelError):
-                await agent.run("go")
+            for _ in range(2):  # what was found to be refused stays out
+                with pytest.raises(ModelError):
+                    await agent.run("go")
+            assert (await agent.run("go")).content == "hello"
         await provider.aclose()
-    assert len(server.requests) == 7
+    assert len(server.requests) == 23
+
+
+async def test_tools_of_one_server_are_left_out_together() -> None:
+    names = [f"mcp__{server}__t{number}" for server in ("bad", "good") for number in range(12)]
+
+    def steps(request: Received) -> Fail | Turn:
+        sent = [tool["name"] for tool in json.loads(request.body)["tools"]]
+        bad = [place for place, name in enumerate(sent) if "bad" in name]
+        return Fail(400, message=f"tools.{bad[0]}.custom.input_schema: no") if bad else Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = Anthropic.from_key("k" * 9, base_url=server.url)
+        notices = list[str]()
+        async with Agent(provider.model("claude-sonnet-4-6"), tools=[*map(Plain, names)]) as agent:
+            agent.listen(partial(_note, notices))
+            assert (await agent.run("go")).content == "hello"
+        await provider.aclose()
+    assert len(server.requests) == 4
+    assert len(json.loads(server.requests[-1].body)["tools"]) == 12
+    assert len([each for each in notices if "the other tools of the MCP server bad" in each]) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words", "later"),
+    [
+        (Message("user", (Text("see"), Image("image/png", PNG))), "Could not process image", 358),
+        (user("hi"), "this gateway counts nothing", None),
+    ],
+)
+async def test_count_refused_for_a_part_does_not_end_counting(
+    raw_server: Callable[..., AbstractAsyncContextManager[FakeProviderServer]],
+    prompt: Message,
+    words: str,
+    later: int | None,
+) -> None:
+    answers = [b'{"error": {"message": "%s"}}' % words.encode(), b'{"input_tokens": 100}']
+    lines = (b"400 Bad Request", b"200 OK")
+    sent = [
+        b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (line, len(body), body)
+        for line, body in zip(lines, answers, strict=True)
+    ]
+    async with raw_server(*([each] for each in sent)) as server:
+        provider = Anthropic.from_key("k" * 9, base_url=server.url)
+        model = provider.model("claude-sonnet-4-6")
+        assert await model.count_tokens(Request("c", [prompt])) is None
+        assert await model.count_tokens(Request("c", [user("again")])) == later
+        await provider.aclose()

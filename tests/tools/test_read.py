@@ -13,8 +13,9 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.image import image_type, measure_image
 from sagent.messages import Image
+from sagent.repl.project import fit_images
 from sagent.tools import Edit, Read, Write
-from sagent.tools.media import show_image
+from sagent.tools.media import read_media, show_image
 from sagent.tools.pdf import encode_png, parse_pages, show_pdf
 
 
@@ -155,7 +156,7 @@ async def test_images_come_as_images(call, root) -> None:
     output = await call(Read(), file_path="a.dat")
     assert images_of(output) == [Image("image/png", PNG)]
     assert "3x2" in text_of(output)
-    for data in (PNG[:-20], PNG[:45] + bytes([PNG[45] ^ 255]) + PNG[46:], PNG[:33] + PNG[-12:], PNG[:8]):
+    for data in (PNG[:-24], PNG[:45] + bytes([PNG[45] ^ 255]) + PNG[46:], PNG[:33] + PNG[-12:], PNG[:8]):
         (root / "b.png").write_bytes(data)
         with pytest.raises(ToolError, match="broken or incomplete"):
             await read(call, "b.png")
@@ -214,6 +215,37 @@ def test_truncated_image_is_refused(form: str) -> None:
     assert show_image(data, "x") is not None
     with pytest.raises(ToolError, match="broken or incomplete"):
         show_image(data[: len(data) - max(8, len(data) // 3)], "x")
+
+
+@pytest.mark.parametrize("form", ["JPEG", "GIF"])
+def test_image_with_more_behind_it_is_shown(form: str) -> None:
+    shown = show_image(image_file(form, (40, 30)) + b"ftyp" * 5_000, "x")  # as telephones write moving ones
+    assert shown is not None
+    assert shown.summary.endswith("what could be read is shown as 40x30")
+
+
+@pytest.mark.parametrize("door", ["read", "media", "message"])
+async def test_others_go_on_while_an_image_is_fitted(call, root, door) -> None:
+    wide = image_file("PNG", (2500, 8))
+    (root / "a.png").write_bytes(wide)
+    rounds = 0
+
+    async def others() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    if door == "read":
+        found = images_of(await call(Read(), file_path="a.png"))
+    elif door == "media":
+        found = [await read_media(wide, "a.png")]
+    else:
+        found, _ = await fit_images([Image("image/png", wide)])
+    beside.cancel()
+    assert [measure_image(image.data, "image/png") for image in found] == [(2000, 6)]
+    assert rounds > 50
 
 
 def test_image_kinds_are_told_from_their_bytes() -> None:

@@ -26,6 +26,7 @@ from sagent.errors import SagentError
 from sagent.events import Event, Result
 from sagent.messages import Message as Prompt
 from sagent.session.store import sessions
+from sagent.tools.offload import offload
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
 DIRECTORY = "a2a"
@@ -193,7 +194,8 @@ class Contexts:
     # -- messages
 
     async def _take(self, message: Message, digest: str) -> str:
-        prompt = read_message(message)
+        files = any(part.HasField("raw") for part in message.parts)
+        prompt = await offload(lambda _: read_message(message), small=not files)
         if self.closed:
             raise InternalError(_STOPPING)
         if message.task_id:

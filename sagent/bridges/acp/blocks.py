@@ -2,7 +2,8 @@
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -11,8 +12,15 @@ from sagent.lib.json import as_object, valid_text
 from sagent.messages import Message, Part, Text, user
 
 
-def read_prompt(blocks: Sequence[object]) -> Message:
-    """The message of a prompt. Raises RpcError for what is no prompt, or cannot be shown to a model."""
+def read_prompt(blocks: Sequence[object]) -> Message | Callable[[], Message]:
+    """The message of a prompt, or, where it has images or documents, what makes it and takes its time. Each raises
+    RpcError for what is no prompt, or cannot be shown to a model."""
+    fields = map(as_object, blocks)
+    slow = any(each.get("type") == "image" or "blob" in as_object(each.get("resource")) for each in fields)
+    return partial(_read, blocks) if slow else _read(blocks)
+
+
+def _read(blocks: Sequence[object]) -> Message:
     parts = [part for number, block in enumerate(blocks) for part in _parts(as_object(block), number)]
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise RpcError(INVALID_PARAMS, "The prompt is empty.")

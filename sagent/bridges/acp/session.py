@@ -226,8 +226,9 @@ class Session:
 
     # -- turns
 
-    def prompt(self, message: Message) -> Awaitable[str]:
-        """Answer a prompt after those before it: why the turn ended. Raises RpcError."""
+    def prompt(self, message: Message | Callable[[], Message]) -> Awaitable[str]:
+        """Answer a prompt after those before it: why the turn ended. It may be what makes one, in a thread. Raises
+        RpcError."""
         turn = object()
         self._turns.append(turn)
         return self._ended(turn, self._live.do(partial(self._take, turn, message)))
@@ -264,12 +265,12 @@ class Session:
         self._cancelled.update(self._turns)
         await self._live.aclose()
 
-    async def _take(self, turn: object, message: Message, agent: "Agent") -> str:
+    async def _take(self, turn: object, message: Message | Callable[[], Message], agent: "Agent") -> str:
         """A turn, from a prompt to the last word: what ended it."""
         self._current, before = turn, self.policy.mode
         self._send_early()
         try:
-            rest = await self._carried_out(message)
+            rest = await self._carried_out(await asyncio.to_thread(message) if callable(message) else message)
             if rest is None:
                 await self._advised(agent)
                 return "end"

@@ -10,7 +10,7 @@ from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.messages import Part, Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.media import media_in
+from sagent.tools.media import read_media
 from sagent.transcript.export_redaction import Redaction
 
 MOST_BYTES = 10_000_000  # of a file, in either direction
@@ -25,7 +25,7 @@ async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[l
     for file in files[:MOST_FILES]:
         try:
             data = await surface.download(file, MOST_BYTES)
-            shown = media_in(data, file.name)
+            shown = await read_media(data, file.name)
             if shown is None:
                 decoded = decode(data)
                 if isinstance(decoded, Binary):

@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent.bridges.mcp.link import Link, failure
-from sagent.bridges.mcp.output import parts_of, resource_part
+from sagent.bridges.mcp.output import is_small, parts_of, resource_part
 from sagent.bridges.mcp.tool import plain
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
 from sagent.tool import Media
+from sagent.tools.offload import offload
 
 if TYPE_CHECKING:
     from mcp.types import Prompt as McpPrompt
@@ -94,7 +95,9 @@ async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:
         got = await (await link.client()).get_prompt(prompt.own, given)
     except Exception as error:
         raise UsageError(f"/{prompt.name}: the MCP server {link.name} answered: {failure(error)}") from error
-    parts = [(message.role, part) for message in got.messages for part in parts_of(message.content)]
+    blocks = [message.content for message in got.messages]
+    shown = await offload(lambda _: [*map(parts_of, blocks)], small=is_small(blocks))
+    parts = [(message.role, part) for message, held in zip(got.messages, shown, strict=True) for part in held]
     texts = [part.text if role == "user" else f"{role}: {part.text}" for role, part in parts if isinstance(part, Text)]
     if len(texts) < len(parts):
         texts.append(f"({len(parts) - len(texts)} images or documents of this prompt were left out.)")
@@ -117,4 +120,4 @@ async def read_resource(link: Link, uri: str) -> Sequence[Media]:
         got = await (await link.client()).read_resource(uri)
     except Exception as error:
         raise UsageError(f"@{link.name}:{uri} could not be read: {failure(error)}") from error
-    return [resource_part(held, MOST_TEXT) for held in got.contents]
+    return await offload(lambda _: [resource_part(held, MOST_TEXT) for held in got.contents])

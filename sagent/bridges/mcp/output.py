@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import as_array, as_object, json_dump, json_freeze
+from sagent.lib.json import as_array, as_object, as_str, json_dump, json_freeze
 from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Text
 from sagent.tool import Media, ToolOutput
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 _MAX_STARTS = 20  # places in a text where JSON may begin that are tried
+_SMALL = 20_000  # characters
 _JSON = json.JSONDecoder()
 MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in all
 
@@ -29,6 +30,11 @@ def output_of(result: "CallToolResult", server: str) -> ToolOutput:
     content = _few([_bounded(part, server) for part in content], server)
     summary = " ".join(words_in(content).split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
+
+
+def is_small(blocks: Sequence[object]) -> bool:
+    """Whether blocks are texts that are read in a moment; others are looked at in a thread."""
+    return sum(len(as_str(getattr(block, "text", None))) or _SMALL + 1 for block in blocks) <= _SMALL
 
 
 def is_said(data: object, content: Sequence[Media]) -> bool:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.bridges.mcp.link import Link, failure, is_closed
-from sagent.bridges.mcp.output import output_of, words_in
+from sagent.bridges.mcp.output import is_small, output_of, words_in
 from sagent.bridges.mcp.pins import Pins
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_object, json_dump, json_freeze_object, json_thaw, sha256_hex, wire_bytes
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
 from sagent.tool import RunContext, ToolOutput
+from sagent.tools.offload import offload
 
 if TYPE_CHECKING:
     from mcp import Client, MCPError
@@ -105,7 +106,8 @@ class McpTool:
         finally:
             undone = finish()
         self._link.works()
-        output = output_of(result, self.server)
+        small = result.structured_content is None and is_small(result.content)
+        output = await offload(lambda _: output_of(result, self.server), small=small)
         output = replace(output, content=(*output.content, *(Text(f"({each})") for each in undone)))
         if output.is_error and (hint := self._link.hint(words_in(output.content))):
             return replace(output, content=(*output.content, Text(f"({hint})")))

@@ -30,7 +30,7 @@ _COUNTING = Timeouts(stall=5.0)
 _BY_NAME = Abilities()
 _IN_CONVERSATION = re.compile(r"\b(messages|contents|input)(\.\d|\[\d)")  # a place that a provider names
 _COMPACT = "If that is a part of the conversation, sagent sessions compact makes a summary that does without it."
-_TRIES = 6  # times that a call is made again without parts that were refused
+_TRIES = 8  # times that a call is made again without parts that were refused
 _OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in what a provider says
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
@@ -174,19 +174,23 @@ class WireModel(ABC, Generic[E_co]):
             return request, ()
         from sagent.providers.leftout import without
 
-        return without(request, refused, self._mended), tuple(map(str, refused.values()))
+        return without(request, refused, self._mended), [*dict.fromkeys(map(str, refused.values()))]
 
     def _leave_out(self, error: ModelError, request: Request) -> bool:
         """Whether an error is about a part of the request that can be left out, which it is from now on."""
+        found = self._find_refused(error, request)
+        self._provider.refused_parts[self.id].update(found)
+        return bool(found)
+
+    def _find_refused(self, error: ModelError, request: Request) -> Mapping[str, str]:
+        """The parts of the request that an error is about."""
         if error.kind != "invalid_request":
-            return False
+            return {}
         from sagent.providers.leftout import find_refused
 
-        refused, fitting = self._provider.refused_parts[self.id], self._fit(request)[0]
-        naming = self._conversation(fitting).naming
-        found = find_refused(error, self.prepare(request).body.data, fitting, naming)
-        refused.update(found)
-        return bool(found)
+        fitting = self._fit(request)[0]
+        naming, left = self._conversation(fitting).naming, self._provider.refused_parts[self.id]
+        return find_refused(error, self.prepare(request).body.data, fitting, naming, left)
 
     def _searching(self, request: Request) -> Request:
         """The request as it is where the provider finds deferred tools by itself: with its own search for them."""
@@ -261,7 +265,7 @@ class WireModel(ABC, Generic[E_co]):
                 elif tries and self._leave_out(error, request):
                     tries -= 1
                 else:
-                    if tries < _TRIES:  # it was something else
+                    if tries < _TRIES and (tries or not self._find_refused(error, request)):  # it was something else
                         refused.clear()
                         refused.update(before)
                     if error.kind == "invalid_request" and _IN_CONVERSATION.search(str(error.args[0])):
@@ -281,7 +285,8 @@ class WireModel(ABC, Generic[E_co]):
         try:
             found = count_of(as_object(await fetch(provider.transport, url, sent, origin, _COUNTING, body)).get(name))
         except ModelError as error:
-            provider.counts = error.kind in ("rate_limit", "overloaded", "server")
+            passing = error.kind in ("rate_limit", "overloaded", "server")
+            provider.counts = passing or bool(self._find_refused(error, request))
             return None
         provider.counts = found > 0
         return found + found // 50 + 256 if found else None

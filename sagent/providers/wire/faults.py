@@ -305,6 +305,8 @@ def _words(data: object) -> str:
     error = whole.get("error")
     inner = as_object(error)
     said = as_str(inner.get("message")) or as_str(error) or as_str(inner.get("msg")) or as_str(inner.get("detail"))
+    if told := _details(inner):
+        said = f"{said.rstrip('.')} ({told})" if said else told
     if raw := as_str(as_object(inner.get("metadata")).get("raw")):
         said = f"{said}: {raw}" if said else raw
     for name in ("message", "msg", "detail", "error_description", "error_message", "errors", "title"):
@@ -313,6 +315,16 @@ def _words(data: object) -> str:
     if not said and inner:
         said = ", ".join(f"{key}: {value}" for key, value in inner.items() if isinstance(value, str | int))
     return _shorten(said)
+
+
+def _details(error: Mapping[str, object]) -> str:
+    """Google's details that say more than its message: fields and what is wrong with them, and its own log."""
+    details = [as_object(detail) for detail in as_array(error.get("details"))]
+    fields = [as_object(each) for detail in details for each in as_array(detail.get("fieldViolations"))]
+    told = [f"{as_str(each.get('field'))}: {as_str(each.get('description'))}" for each in fields]
+    told += [as_str(detail.get("detail")) for detail in details]
+    said = as_str(error.get("message"))
+    return "; ".join(each for each in told if each and each not in said)
 
 
 def _said(value: object, deep: int = 4) -> str:

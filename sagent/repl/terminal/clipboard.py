@@ -52,8 +52,9 @@ async def image_from_clipboard() -> "Image | None":
         if not (program := await asyncio.to_thread(shutil.which, command[0], path=system_path())):
             continue
         data = _bytes_of(await _output((program, *command[1:])))
-        if image_type(data) and (shown := show_image(data, "The clipboard's image")) is not None:
-            return next(part for part in shown.content if isinstance(part, Image))
+        if image_type(data):
+            shown = await asyncio.to_thread(show_image, data, "The clipboard's image")
+            return next(part for part in shown.content if isinstance(part, Image)) if shown else None
     return None
 
 

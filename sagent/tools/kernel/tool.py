@@ -91,7 +91,7 @@ class Notebook:
                 notes += finish()
             if as_str(answer.get("state")) not in ("done", *_STATES):
                 await kernel.close()
-        return _output(answer, notes, limit)
+        return await asyncio.to_thread(_output, answer, notes, limit)
 
     async def aclose(self) -> None:
         """End all kernels. The tool can be used again afterwards."""
