@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from sagent.sandbox.places import known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
 _OWN_PLACES = ("/run", "/dev", "/proc", "/tmp", "/var/tmp")  # noqa: S108 -- each box has its own
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/System", "/Library", *_OWN_PLACES[:3])
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
@@ -44,6 +45,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
             for rule, pattern in denied:
                 if pattern(path):
                     (hidden if rule.tool == "Read" else protected).add(path)
+    hidden |= set(_led_to(filter(os.path.islink, hidden), judge.roots))
     protected |= {f"{top}/{name}" for top in tops for name in known.protected}
     obeyed = {path for top in tops for path in _obeyed_by_git(top)}
     protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
@@ -74,6 +76,14 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         partly_known=tuple(root for root, survey in surveys.items() if survey.is_cut),
         origin=(judge.mode, *map(str, rules.deny)),
     )
+
+
+def _led_to(links: Iterable[str], roots: Sequence[str]) -> Iterator[str]:
+    """Yield where hidden links lead, but for what all commands need: one of them may have made the link."""
+    needed = (*roots, *map(os.path.realpath, os.get_exec_path()), "/etc/hosts")
+    for real in map(os.path.realpath, links):
+        if not is_below(real, _SYSTEM) and not any(is_below(each, [real]) for each in needed):
+            yield real
 
 
 def _sockets(judge: PathJudge) -> Iterator[str]:

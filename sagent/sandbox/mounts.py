@@ -217,10 +217,11 @@ def _needed(places: Collection[str]) -> list[str]:
 
 
 def _really(hidden: Iterable[str], writable: Collection[str]) -> set[str]:
-    """Return where hidden places really lie: nothing can be mounted below a link. What commands can make a link is left
-    as it is named, unless it leads to what is hidden anyway."""
+    """Return where hidden places really lie: nothing can be mounted on or below a link. What commands can make a link
+    is not followed, unless it leads to what is hidden anyway."""
     places = {place: os.path.realpath(place) for place in hidden}
-    return {place if is_below(place, writable) and real not in places else real for place, real in places.items()}
+    found = {real for place, real in places.items() if real in places or not is_below(place, writable)}
+    return {real for real in found if not os.path.islink(real)}  # noqa: PTH114 -- in a circle
 
 
 def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:

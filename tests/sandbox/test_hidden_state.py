@@ -250,6 +250,42 @@ async def test_keys_of_the_account_are_not_read(base: Path, wall: str, monkeypat
     assert "KEY" not in said
 
 
+LEADS = {
+    "outside": "{base}/out/.env",
+    "other name": "{base}/out/settings",
+    "inside": "{base}/work/sub/settings",
+    "relative": "sub/settings",
+    "directory": "{base}/out",
+    "circle": ".env",
+    "nowhere": "{base}/none",
+}
+
+
+@pytest.mark.parametrize("target", LEADS.values(), ids=LEADS)
+@pytest.mark.parametrize("wall", WALLS)
+async def test_linked_env_file_is_hidden(base: Path, wall: str, target: str) -> None:
+    if wall == "landlock" and "sub" in target:
+        pytest.skip("Landlock hides nothing in what can be written")
+    rig = Rig(base, wall)
+    for name in ("out/.env", "out/settings", "work/sub/settings"):
+        (base / name).parent.mkdir(exist_ok=True)
+        (base / name).write_text("KEY")
+    (base / "work/.env").symlink_to(target.format(base=base))
+    try:
+        said = await rig.bash("cat .env .env/*; echo ran")
+    finally:
+        await rig.aclose()
+    assert said.rstrip().endswith("ran")
+    assert "KEY" not in said
+
+
+@pytest.mark.parametrize("target", ["/usr", "/", "/etc", "/bin/sh", "{base}", "{base}/work", "/proc"])
+async def test_links_of_commands_stop_no_commands(rig: Rig, target: str) -> None:
+    await rig.bash(f"ln -s {target.format(base=rig.base)} .env; mkdir sub; ln -s / sub/.env.local; echo plain > file")
+    said = await rig.bash("cat file && ls -d .env && head -c 0 /etc/passwd && echo ran")
+    assert said.split() == ["plain", ".env", "ran"]
+
+
 LINKED = {"home": "", "keys": ".ssh", "settings": ".config", "one file": ".netrc", "state": ".local"}
 
 
