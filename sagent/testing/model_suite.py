@@ -27,7 +27,19 @@ import pytest
 
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.lib.json import EMPTY, as_array, as_object, json_freeze_object, sha256_hex
-from sagent.messages import Image, Message, Part, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.messages import (
+    WITHDRAWN,
+    Image,
+    Message,
+    Part,
+    Private,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.testing.script import Call, Cut, ErrorEvent, Fail, Raw, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
@@ -167,8 +179,18 @@ class ModelSuite:
             _, reply = await collect(model, ask())
         calls = reply.message.calls
         assert [call.arguments for call in calls] == [_FIRST, EMPTY, EMPTY]
-        assert [(call.name, call.malformed) for call in calls] == [("Read", None)] * 3
+        assert [(call.name, call.malformed, call.whole) for call in calls] == [("Read", None, True)] * 3
         assert (reply.message.content, reply.message.stop) == ("Reading.", "tool_use")
+
+    @pytest.mark.parametrize("arguments", ["", "{}", '{"path": "b'])
+    @pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
+    async def test_cut_calls_are_not_whole(self, make_model: MakeModel, stop: str, arguments: str) -> None:
+        """The agent never makes them. Of a reply at its limit the calls before the last one came whole."""
+        calls = (Call("Read", _FIRST), Call("Read", arguments, cut=True))
+        async with make_model([Turn("Reading.", calls=calls, stop=stop)]) as model:
+            _, reply = await collect(model, ask())
+        assert reply.message.stop == stop or reply.message.stop in WITHDRAWN
+        assert [call.whole for call in reply.message.calls] == [stop == "max_tokens", False]
 
     @pytest.mark.parametrize("arguments", ['{"path": "a', "[1]", "path=a.py", '{"path": NaN}'])
     async def test_arguments_that_are_no_object_are_kept_as_they_came(

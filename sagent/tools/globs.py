@@ -8,6 +8,7 @@ from sagent.errors import ToolError
 from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 
 _MOST, _DEEPEST, _MOST_CLASSES = 1_000, 50, 4
+_RANGES = re.compile(r"(.)-(.)|.", re.DOTALL)
 _PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
 
 
@@ -76,13 +77,19 @@ def _tokens(pieces: Sequence[str]) -> Sequence[str]:
 def _choice(piece: str) -> str:
     """`[...]`."""
     negated = piece[1] in "!^"
-    inside = re.sub(r"([\\\[^&~|])", r"\\\1", piece[1 + negated : -1])
+    inside = _RANGES.sub(_escaped, piece[1 + negated : -1])
     choice = f"(?!/)[{'^' if negated else ''}{inside}]"
     try:
         re.compile(choice)
     except re.error:  # a range that runs backwards matches nothing
         return "(?!)"
     return choice
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character or a range within `[...]`; the signs that may come to mean sets of characters mean themselves."""
+    first, last = found.groups()
+    return re.escape(found[0]) if last is None else f"{re.escape(first)}-{re.escape(last)}"
 
 
 def _balanced(pieces: Sequence[str]) -> bool:

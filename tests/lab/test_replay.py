@@ -628,3 +628,24 @@ async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert (late.code, late.said) == (None, "it did not end within 0.05 s")
     assert (await run_check("echo a; exit 3", tmp_path)).code == 3
     assert (await run_check("true", tmp_path / "gone")).code is None
+
+
+CUT = Turn(calls=[Call("Read", {"file_path": "a.txt"}), Call("Write", '{"file_path": "b', cut=True)], stop="max_tokens")
+LONE = Turn(calls=[Call("Write", "", cut=True)], stop="max_tokens")
+WITHDRAWN = Turn(calls=[Call("Read", {"file_path": "a.txt"})], stop="refusal")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[CUT, Turn("ok")], [LONE, Turn("ok")], [LONE, LONE, LONE], [WITHDRAWN]],
+    ids=["after a whole one", "alone", "three times", "withdrawn"],
+)
+async def test_session_with_cut_calls_is_replayed(steps: list[Step], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("hello")
+    session = await recorded(tmp_path / "state", work, *steps, Turn("Hi again."), prompts=["Hello.", "And?"])
+    done = await replay(session)
+    (root,) = done.agents
+    assert (why(root), done.is_exact) == ("", True)
+    assert not (work / "b").exists()

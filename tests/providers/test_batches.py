@@ -101,6 +101,17 @@ async def test_a_batch_may_fail_in_part(name: str, server: BatchServer) -> None:
         assert "cancelled" in str(gone)
 
 
+@EACH
+@pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
+async def test_cut_calls_of_batch_are_not_whole(name: str, stop: str, server: BatchServer) -> None:
+    calls = (Call("Read", {"path": "a"}), Call("Read", "", cut=True))
+    stop = "refusal" if name == "anthropic" and stop == "content_filter" else stop
+    server.script = lambda given: Turn("", calls=calls, stop=stop)
+    async with collected() as batches:
+        reply = await ask(model_of(name, server, batches))
+    assert (reply.message.stop, [call.whole for call in reply.message.calls]) == (stop, [stop == "max_tokens", False])
+
+
 @pytest.mark.parametrize(
     ("name", "state", "kind"),
     [

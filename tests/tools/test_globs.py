@@ -97,3 +97,17 @@ def test_braces_that_stand_for_too_much_are_refused():
         glob_regex("{a,b}" * 30)
     with pytest.raises(ToolError, match="1000 globs"):
         glob_regex("{" * 500 + "}" * 500)
+
+
+@pytest.mark.parametrize("glob", ["[:--]", "[a&&b]", "[a||b]", "[a~~b]", "[[:a]", "[--0]", "[a-\\]x]"])
+def test_sets_of_characters_are_not_meant_by_any_class(glob: str) -> None:
+    """Python warns of what may come to mean sets; a test fails where it warns."""
+    assert found(glob_regex(glob), glob)
+
+
+@pytest.mark.parametrize(
+    ("glob", "ok", "no"), [("[--0]", "./0", ",1"), ("[a-c&&]", "ab&", "d-"), ("[!a-c-]", "d", "-a")]
+)
+def test_ranges_of_classes(glob: str, ok: str, no: str) -> None:
+    assert all(found(glob_regex(glob), each) for each in ok if each != "/")
+    assert not any(found(glob_regex(glob), each) for each in no)
