@@ -14,6 +14,8 @@ _MAX_SAMPLE_BYTES = 3_000
 _MIN_LOOK = 0.45  # below it no text is believed
 _NEAR = 0.8  # of the best score, from which another reading is likely too
 _DOUBT = 0.015  # of confidence, that the commonest encoding is given before
+_DOUBT_OF_ONE = 0.1  # where there is one byte to judge by
+_HIGH = bytes(range(128, 256))
 _ENOUGH_LETTERS = 3  # for a guess that is called probable
 
 _ENCODINGS = {
@@ -111,7 +113,8 @@ def _trust(sample: bytes, codecs: Collection[str]) -> dict[str, float]:
     among = {*codecs, "cp1252"}  # what chardet says where nothing fits; it warns where that is not among them
     found = chardet.detect_all(sample, ignore_threshold=True, include_encodings=among, compat_names=False)
     trusts = {one["encoding"]: one["confidence"] for one in found}
-    return {codec: trusts[codec] + (_DOUBT if codec == "cp1252" else 0) for codec in codecs if codec in trusts}
+    doubt = _DOUBT if len(sample) - len(sample.translate(None, _HIGH)) > 1 else _DOUBT_OF_ONE
+    return {codec: trusts[codec] + (doubt if codec == "cp1252" else 0) for codec in codecs if codec in trusts}
 
 
 def _declared(data: bytes) -> str:

@@ -103,9 +103,9 @@ class Output:
     sure: bool = True
 
 
-def decode_output(data: bytes) -> Output:
-    """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. The
-    data may be cut within a character at both ends."""
+def decode_output(data: bytes, *, cut: bool = False) -> Output:
+    """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. With
+    `cut` the data may be cut within a character at both ends."""
     head = data[:_MAX_LOOKED_AT]
     if b"\0" in head or any(data.startswith(bom) for bom, _ in _BOMS):
         decoded = decode(data if len(data) < _MAX_LOOKED_AT else data[: len(data) // 4 * 4])
@@ -116,7 +116,7 @@ def decode_output(data: bytes) -> Output:
         return Output(data.decode())
     except UnicodeDecodeError:
         pass
-    lines = _trim(data).split(b"\n")
+    lines = (_trim(data) if cut else data).split(b"\n")
     places = [place for place, line in enumerate(lines) if not line.isascii() and _is_broken(line)]
     codecs = _codecs_of(lines, places)
     texts = [line.decode("utf-8", "replace") if line.isascii() or place not in codecs else

@@ -68,12 +68,15 @@ class _Kept:
         from sagent.tools.capture import legible_in_colour
 
         self.add(b"", slack=0)
-        middle = f"\n[... {self._left_out} bytes left out ...]\n" if self._left_out else ""
-        head, tail = self._data[:MOST_HEAD], self._data[MOST_HEAD:]
-        return legible_in_colour(bytes(head)) + middle + legible_in_colour(bytes(tail))
+        if not self._left_out:
+            return legible_in_colour(bytes(self._data))
+        head, tail = (
+            legible_in_colour(bytes(part), cut=True) for part in (self._data[:MOST_HEAD], self._data[MOST_HEAD:])
+        )
+        return f"{head}\n[... {self._left_out} bytes left out ...]\n{tail}"
 
     def end(self) -> str:
         """The last lines so far."""
         from sagent.tools.capture import legible
 
-        return legible(bytes(self._data[-MOST_SHOWN:]))
+        return legible(bytes(self._data[-MOST_SHOWN:]), cut=True)

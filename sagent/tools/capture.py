@@ -78,7 +78,7 @@ class Capture:
 
     def recent(self, most: int = 2000) -> str:
         """The last lines so far, at most `most` characters of them: by default as many as a screen has use for."""
-        return cut_tail(legible(self._tail(4 * most)), most)
+        return cut_tail(legible(self._tail(4 * most), cut=True), most)
 
     def whereabouts(self) -> str:
         """Where all that has come so far can be read, "" as long as it is in memory only."""
@@ -116,13 +116,13 @@ class Capture:
             whereabouts = await self._whereabouts("use a command on it")
             return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
         complete = self.size == len(head)
-        decoded = decode_output(head if complete else head[:_EDGE])
+        decoded = decode_output(head if complete else head[:_EDGE], cut=not complete)
         text, guesses = _as_left(decoded.text, _ESCAPE), decoded.guesses
         if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
             return text + _read_as(text, guesses)
         first = cut_head(text, HEAD_CHARS)
         if not complete:
-            decoded = decode_output(tail)
+            decoded = decode_output(tail, cut=True)
             text, guesses = _as_left(decoded.text, _ESCAPE), (*guesses, *decoded.guesses)
         last = cut_tail(text, TAIL_CHARS)
         last += _read_as(last, guesses)
@@ -249,23 +249,24 @@ def without_colours(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text) if "\x1b" in text else text
 
 
-def legible(data: bytes) -> str:
+def legible(data: bytes, *, cut: bool = False) -> str:
     """Text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return collapsed.
 
-    Lines that are not UTF-8 are decoded as what they seem to be; what cannot be read becomes U+FFFD.
+    Lines that are not UTF-8 are decoded as what they seem to be; what cannot be read becomes U+FFFD. With `cut` the
+    data may begin or end within a character.
     """
-    return _as_left(_decoded(data), _ESCAPE)
+    return _as_left(_decoded(data, cut=cut), _ESCAPE)
 
 
-def legible_in_colour(data: bytes) -> str:
+def legible_in_colour(data: bytes, *, cut: bool = False) -> str:
     """The same with the sequences that set colours, where nothing was struck over."""
-    return _as_left(_decoded(data), _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
+    return _as_left(_decoded(data, cut=cut), _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
 
 
-def _decoded(data: bytes) -> str:
+def _decoded(data: bytes, *, cut: bool) -> str:
     from sagent.lib.encoding import decode_output
 
-    return decode_output(data).text
+    return decode_output(data, cut=cut).text
 
 
 def _read_as(text: str, guesses: tuple[str, ...]) -> str:
@@ -327,7 +328,7 @@ def _binary_kind(sample: bytes) -> str:
         return ""
     from sagent.lib.encoding import decode_output
 
-    decoded = decode_output(sample)
+    decoded = decode_output(sample, cut=True)
     is_text = decoded.sure and decoded.guesses and controls * 50 <= len(sample) and decoded.text.count("\0") < 2
     return "" if is_text else "binary data"
 

@@ -164,8 +164,15 @@ def test_lines_of_several_encodings_are_each_read() -> None:
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_output_cut_within_a_character(cut: int) -> None:
     data = "日本語\nplain\n日本語".encode()
-    assert decode_output(data[cut:-cut]).guesses == ()
-    assert "plain" in decode_output(data[cut:-cut]).text
+    assert decode_output(data[cut:-cut], cut=True).guesses == ()
+    assert "plain" in decode_output(data[cut:-cut], cut=True).text
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "\u00a9 2024", "plain\n\u00dc", "\u00fcber\nplain"])
+def test_output_that_ends_with_a_letter_keeps_it(text: str) -> None:
+    output = decode_output(text.encode("latin-1"))
+    assert output.text == text
+    assert output.guesses
 
 
 def test_one_strange_byte_in_ascii_is_kept() -> None:

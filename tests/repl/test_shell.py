@@ -1,0 +1,15 @@
+"""What a command after `!` printed."""
+
+import sys
+from pathlib import Path
+
+from sagent.repl.shell import run_shell
+
+
+async def test_letters_at_the_seam_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x" + "é" * 40_000)
+    assert await run_shell("cat f", tmp_path) == (0, "x" + "é" * 40_000)
+
+
+async def test_last_letter_of_an_older_encoding_is_kept(tmp_path: Path) -> None:
+    assert (await run_shell(f"{sys.executable} -c \"import os; os.write(1, b'caf\\xe9')\"", tmp_path))[1] == "café"
