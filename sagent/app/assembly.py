@@ -357,20 +357,26 @@ def _system_prompt(builder: AgentBuilder) -> str:
     if past.system is not None and system is None and not append:
         return past.system
     found = _instructions(settings, notices) if settings.instructions else ""
-    if any(places("agents", settings.cwd, settings.config_dir)):
-        from sagent.context.agents import find_agents
-
-        find_agents(settings.cwd, settings.config_dir, notices)  # what could not be read of them
+    _check_definitions(settings, notices)
     added = "\n\n".join(filter(None, (found, *(describe() for describe in builder.sections))))
     if settings.output_style:
         from sagent.context.styles import find_style
 
-        style = find_style(settings.output_style, settings.cwd, settings.config_dir)
+        style = find_style(settings.output_style, settings.cwd, settings.config_dir, notices)
         if style.replaces and system is None:
             system = style.text
         else:
             append = "\n\n".join(filter(None, (append, style.text)))
     return compose(builder.workspace, date.today(), added, system, append)  # noqa: DTZ011 -- the person's day
+
+
+def _check_definitions(settings: Settings, notices: list[str]) -> None:
+    """Say what is left out of the agents and commands that there are."""
+    from sagent.context.agents import find_agents
+    from sagent.context.commands import find_commands
+
+    find_agents(settings.cwd, settings.config_dir, notices)
+    find_commands(settings.cwd, settings.config_dir, notices)
 
 
 def _instructions(settings: Settings, notices: list[str]) -> str:

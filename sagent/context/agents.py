@@ -1,20 +1,26 @@
 """Agents that a person or a project has described: each a file with what it is for, its tools, and its prompt."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sagent.context.frontmatter import read_document
+from sagent.context.definitions import DefinitionReader, Form, leave_out_rest, say_twice
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import readable
-from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
+from sagent.model import EFFORTS
 
 MOST = 32
 _MOST_BYTES = 100_000
 _LENGTH = 200  # characters of a description that the model is shown
-_IGNORED = ("permissionMode", "mcpServers", "hooks", "memory", "isolation", "skills", "background")
+FORM = Form(
+    "agent",
+    {
+        **dict.fromkeys(("name", "description", "tools", "disallowedTools", "model", "effort"), "text"),
+        **dict.fromkeys(("maxTurns", "max_turns"), "number"),
+    },
+    _MOST_BYTES,
+)
 _TOOLS: Mapping[str, tuple[str, ...]] = {
     "MultiEdit": ("Edit",),
     "LS": ("List",),
@@ -40,17 +46,20 @@ class AgentKind:
     model: str = ""
     effort: str = ""
     max_turns: int | None = None
-    ignored: tuple[str, ...] = ()  # members of its file that mean nothing here
 
 
 def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[AgentKind, ...]:
-    """The person's own, those of plugins, and the project's, by name. The notices say what could not be read."""
+    """The person's own, those of plugins, and the project's, by name. The notices say what was left out."""
     notices = [] if notices is None else notices
     found: dict[str, AgentKind] = {}
-    for place in places("agents", cwd, user_dir):
-        for kind in _agents_in(place, notices):
-            found.setdefault(kind.name, kind)
-    return tuple(found[name] for name in sorted(found))[:MOST]
+    reader = DefinitionReader(FORM, notices)
+    for place in places("agents", cwd, user_dir, notices):
+        for kind in agents_in(place, reader):
+            if (first := found.setdefault(kind.name, kind)) is not kind:
+                say_twice("agent", kind.name, kind.path, first.path, place, notices)
+    reader.finish()
+    leave_out_rest("agent", sorted(found), MOST, notices)
+    return tuple(found[name] for name in sorted(found)[:MOST])
 
 
 def tools_named(names: Sequence[str]) -> tuple[str, ...]:
@@ -59,39 +68,26 @@ def tools_named(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(own for name in plain for own in _TOOLS.get(name, (name,))))
 
 
-def _agents_in(place: Place, notices: list[str]) -> Sequence[AgentKind]:
-    found: list[AgentKind] = []
-    try:
-        files = sorted(place.path.glob("*.md"))
-    except OSError:
-        return ()
-    for file in files:
-        try:
-            text = readable(read_regular(file, place.border, most=_MOST_BYTES))
-        except OSError as error:
-            notices.append(f"{file} could not be read: {error.strerror}.")
+def agents_in(place: Place, reader: DefinitionReader) -> Iterator[AgentKind]:
+    for file in reader.files(place.path):
+        if (document := reader.read(file, place)) is None:
             continue
-        document = read_document(text)
         fields, name = document.fields, document.fields.get("name") or file.stem
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name) or not fields.get("description"):
-            notices.append(
-                f"{file} does not describe an agent: it needs a name of letters and digits, and a description."
-            )
+            reader.say(file, "it does not describe an agent: it needs a name of letters and digits, and a description")
             continue
         tools, turns = document.words("tools"), fields.get("maxTurns", fields.get("max_turns", ""))
-        model = fields.get("model", "")
-        found.append(
-            AgentKind(
-                f"{place.plugin}:{name}" if place.plugin else name,
-                one_line(printable(fields["description"].replace("\\n", " ")), _LENGTH),
-                document.body.strip(),
-                file,
-                None if tools is None or tools == ("*",) else tools_named(tools),
-                tools_named(document.words("disallowedTools") or ()),
-                "" if model == "inherit" else model,
-                fields.get("effort", ""),
-                int(turns) or None if turns.isdecimal() and len(turns) < 10 else None,
-                tuple(member for member in _IGNORED if member in fields),
-            )
+        model, effort = fields.get("model", ""), fields.get("effort", "")
+        if effort and effort not in EFFORTS:
+            reader.say(file, f"effort is {effort!r:.40}: give {', '.join(EFFORTS)}")
+        yield AgentKind(
+            f"{place.plugin}:{name}" if place.plugin else name,
+            one_line(printable(fields["description"].replace("\\n", " ")), _LENGTH),
+            document.body.strip(),
+            file,
+            None if tools is None or tools == ("*",) else tools_named(tools),
+            tools_named(document.words("disallowedTools") or ()),
+            "" if model == "inherit" else model,
+            effort,
+            int(turns) or None if turns.isdecimal() and len(turns) < 10 else None,
         )
-    return found

@@ -8,10 +8,12 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?$")
 
 
 class Document(NamedTuple):
-    """A file's head and what follows it. A list is its items, one a line."""
+    """A file's head and what follows it. A list is its items, one a line. `fault`: what of the head was not understood,
+    in words."""
 
     fields: Mapping[str, str]
     body: str
+    fault: str = ""
 
     def flag(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- what it is where it is not there
         """A field that is true or false."""
@@ -33,10 +35,13 @@ def read_document(text: str) -> Document:
         return Document({}, "\n".join(lines))
     end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
     if end is None:
-        return Document({}, "\n".join(lines))
+        fault = "its head has no end, a line of ---" if len(lines) > 1 and _KEY.match(lines[1]) else ""
+        return Document({}, "\n".join(lines), fault)
     found: dict[str, str] = {}
+    faults: list[str] = []
+    folded: set[str] = set()
     key = fold = ""
-    for line in lines[1:end]:
+    for number, line in enumerate(lines[1:end], 2):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if (line[:1].isspace() or line.startswith("- ")) and key:
@@ -47,9 +52,21 @@ def read_document(text: str) -> Document:
                 found[key] = f"{found[key]}{chr(10) if fold == '|' else ' '}{item}".strip()
         elif match := _KEY.match(line):
             key, value = match[1], (match[2] or "").strip()
+            if key in found:
+                faults.append(f"line {number} gives {key} again, and counts")
             fold = value[:1] if re.fullmatch(r"[|>][+-]?\d?", value) else ""
             found[key] = "" if fold else _plain(value)
-    return Document(found, "\n".join(lines[end + 1 :]))
+            folded |= {key} if fold else set()
+        else:
+            faults.append(f"line {number} is ignored, {line.strip()!r:.60}: it is not `key: value`")
+    for key, value in (
+        (key, found[key]) for key in found if key not in folded
+    ):  # a text in quotes that goes on over several lines
+        if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
+            found[key] = _plain(value)
+        elif value.startswith('"'):
+            faults.append(f"the quotes of {key} are not closed")
+    return Document(found, "\n".join(lines[end + 1 :]), "; ".join(faults[:3]))
 
 
 def _plain(value: str) -> str:

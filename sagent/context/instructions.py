@@ -23,6 +23,8 @@ FILE_LIMIT = 32_000  # bytes read of one file
 TOTAL_LIMIT = 64_000  # bytes of all texts together
 DEPTH = 5  # of includes inside includes
 MOST_RULES = 64  # directories, and files of one
+MAX_NAMES = 1_000  # of a directory, among which misnamed files are looked for
+_MISNAMED = re.compile(r"(?i:agents?|claude|gemini)(?i:\.md|\.txt|\.markdown|\.mdx)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,38 @@ class _Reader:
         for name in (*names[:1], LOCAL):
             if os.path.lexists(place / name):
                 yield from self._read(place / name, border, 0, "")
+        for name in names[1:]:
+            self._pass_over(place / name, place / names[0])
+        if not names:
+            self._look_for_misnamed(place)
         rules = Path(os.path.realpath(place / RULES))
         if border is None or rules.is_relative_to(border):
             for at, _, found in islice(os.walk(rules), MOST_RULES):
                 for name in sorted(each for each in found if each.endswith(".md"))[:MOST_RULES]:
                     yield from self._read(Path(at, name), border, 0, "")
+        else:
+            self.notices.append(f"{place / RULES} is not read: it leads out of {border}.")
+
+    def _pass_over(self, path: Path, first: Path) -> None:
+        """Say that a file does not count, unless what it says is there: included, or the same."""
+        try:
+            if Path(os.path.realpath(path)) in self._seen:
+                return
+            texts = [_own_words(read_regular(each, most=FILE_LIMIT, cut=True)) for each in (path, first)]
+        except OSError:
+            return  # it would not be read in any case
+        if texts[0] and texts[0] != texts[1]:
+            self.notices.append(f"{path} is not used: {first} counts. Write @{path.name} there to add it.")
+
+    def _look_for_misnamed(self, place: Path) -> None:
+        try:
+            found = sorted(each.name for each in islice(place.iterdir(), MAX_NAMES))
+        except OSError:
+            return
+        for name in found:
+            if _MISNAMED.fullmatch(name):
+                right = "CLAUDE.md" if name.lower().startswith("claude") else "AGENTS.md"
+                self.notices.append(f"{place / name} is not used: name it {right}.")
 
     def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
         """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""
@@ -122,9 +151,13 @@ class _Reader:
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
         end = text.rfind("-->") + len("-->\n")  # what follows is searched for no end of a note that begins there
         text = (re.sub(r"(?ms)^<!--.*?-->\n?", "", text[:end]) + text[end:]).strip()
-        if RULES in path.as_posix() and text.startswith("---\n"):
+        if not text:
+            self.notices.append(f"{path} is empty.")
+        elif RULES in path.as_posix() and text.startswith("---\n"):
             head, _, rest = text[4:].partition("\n---")
             text = "" if re.search(r"(?m)^paths\s*:", head) else rest.strip()
+            if not text:
+                self.notices.append(f"{path} is not used: rules for some paths only are not read here.")
         return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
@@ -149,6 +182,12 @@ class _Reader:
             chosen[path] = section
             room -= size
         return chosen
+
+
+def _own_words(data: bytes) -> bytes:
+    """What a file says itself: without its includes, comments and blanks."""
+    text = re.sub(rb"(?s)<!--.*?-->|(?m:^\s*[-*]?\s*@\S+\s*$)|\xef\xbb\xbf", b"", data)
+    return b" ".join(text.split())
 
 
 def _may_hold_keys(path: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from sagent.context.instructions import repository_root
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import why_unread
 
 Kind: TypeAlias = Literal["skills", "agents", "commands", "output-styles"]
 FOLDERS = (".sagent", ".agents", ".claude")
@@ -38,10 +39,35 @@ def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
     return home / (".config" if kind == "config" else ".local/state") / "sagent"
 
 
-def places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
+def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Iterator[Place]:
     """Those of one kind that there are. Of two things by one name the first counts: the person's before a project's, a
-    nearer directory's before one further up."""
-    yield from (place for place in _places(kind, cwd, user_dir) if place.path.is_dir() and _is_inside(place))
+    nearer directory's before one further up. The notices say what is there and cannot be one."""
+    for place in _places(kind, cwd, user_dir):
+        if why := _why_not(place):
+            if notices is not None:
+                notices.append(f"{place.path} is not read: {why}.")
+        elif place.path.is_dir():
+            yield place
+
+
+def is_any(kind: Kind, cwd: Path, user_dir: Path) -> bool:
+    """Return True if something lies at one of the places, whatever it is."""
+    return any(os.path.lexists(place.path) for place in _places(kind, cwd, user_dir))
+
+
+def _why_not(place: Place) -> str:
+    """Why what lies at a place is none; "" where it is one, or there is nothing."""
+    try:
+        place.path.lstat()
+        if not _is_inside(place):
+            return f"it leads out of {place.border}"
+        if place.path.is_dir():
+            return ""
+        return "it is not a directory" if place.path.exists() else "it is a link that leads nowhere"
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        return why_unread(error)
 
 
 def plugin_folders(user_dir: Path) -> list[Path]:

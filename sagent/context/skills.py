@@ -6,20 +6,23 @@ dashes (agentskills.io). Only these two are in the prompt; scripts and further f
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sagent.context.places import Place, places
+from sagent.context.places import Place, is_any, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
+if TYPE_CHECKING:
+    from sagent.context.definitions import DefinitionReader
+
 MOST = 64
-_HEAD = 4_000  # bytes of a file in which its beginning must end
 _NAME = 64  # characters of a name that are shown
 _LENGTH = 300  # and of a description
-_MOST_FOLDERS = 256  # that are looked into, of one
 _DEPTH = 3  # directories in which a skill may lie below `skills`
+FILE = "SKILL.md"
+_MISNAMED = frozenset(("SKILL.MD", "SKILLS.MD", "SKILL.TXT", "SKILL.MARKDOWN", "SKILL", "SKILL.MDX"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +44,25 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     A project cannot replace a skill of the person's: of two with one name theirs counts. Nor may its skills lie outside
     of it. The notices say what was left out.
     """
+    if not is_any("skills", cwd, user_dir):
+        return ()
+    from sagent.context.definitions import SKILL, DefinitionReader, leave_out_rest, say_twice
+
     notices = [] if notices is None else notices
-    found: dict[str, tuple[Skill, str]] = {}
+    found: dict[str, Skill] = {}
     seen: set[str] = set()  # one that is linked to from several places is one
-    for place in places("skills", cwd, user_dir):
-        for skill in _skills_in(place, notices):
+    reader = DefinitionReader(SKILL, notices)
+    for place in places("skills", cwd, user_dir, notices):
+        for skill in skills_in(place, reader):
             real = os.path.realpath(skill.path)
             if real in seen:
                 continue
             seen.add(real)
-            if skill.name not in found:
-                found[skill.name] = skill, place.source
-            elif place.source == "project" and found[skill.name][1] == "person":
-                notices.append(
-                    f"The project's skill {skill.name} ({skill.path}) is not used: you have one with the same name."
-                )
-            else:
-                first = found[skill.name][0].path
-                notices.append(f"The skill {skill.name} ({skill.path}) is not used: {first} has the same name.")
-    ordered = sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name)
-    if left := [skill.name for skill in ordered[MOST:]]:
-        notices.append(f"Only {MOST} skills are used. Left out: {', '.join(left)}.")
-    return tuple(ordered[:MOST])
+            if (first := found.setdefault(skill.name, skill)) is not skill:
+                say_twice("skill", skill.name, skill.path, first.path, place, notices)
+    reader.finish()
+    leave_out_rest("skill", sorted(found), MOST, notices)
+    return tuple(found[name] for name in sorted(found)[:MOST])
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
@@ -81,32 +81,14 @@ def skill_text(skill: Skill) -> str:
     return f"Skill {skill.name}; its files are in {skill.path.parent}.\n\n{body}"
 
 
-def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
-    for file in _files(place.path, _DEPTH):
-        try:
-            data = read_regular(file, place.border, most=_HEAD, cut=True)
-        except OSError as error:
-            notices.append(f"{file} could not be read: {error.strerror}.")
+def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
+    for file in _files(place.path, reader, _DEPTH):
+        if (document := reader.read(file, place)) is None:
             continue
-        from sagent.context.frontmatter import read_document  # few have a skill
-        from sagent.lib.encoding import readable
-
-        head = readable(data)
-        document = read_document(head)
         fields = document.fields
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)
         name = f"{place.plugin}:{name}" if place.plugin else name
         when = f"{fields.get('description', '')} {fields.get('when_to_use', '')}"
-        if not when.strip():
-            why = "its head has no end in the first 4,000 bytes" if head.startswith("---") and not fields else ""
-            why = why or "it has no description, in lines between two lines of ---"
-            notices.append(f"The skill {file} is left out: {why}.")
-            continue
-        notices += (
-            f"{file}: {flag} is {fields[flag]!r:.40}, which is ignored: give true or false."
-            for flag in ("disable-model-invocation", "user-invocable")
-            if fields.get(flag, "true").lower() not in ("true", "false")
-        )
         if description := one_line(printable(when), _LENGTH):
             yield Skill(
                 name,
@@ -117,17 +99,24 @@ def _skills_in(place: Place, notices: list[str]) -> Iterator[Skill]:
                 place.border,
                 one_line(printable(fields.get("argument-hint", "")), _NAME),
             )
+        else:
+            reader.leave_out(file, "it has no description, in lines between two lines of ---")
 
 
-def _files(place: Path, depth: int) -> Iterator[Path]:
+def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path]:
     """The `SKILL.md` of each directory; one that has it holds no other skill."""
-    try:
-        folders = sorted(each for each in islice(place.iterdir(), _MOST_FOLDERS) if each.is_dir())
-    except OSError:
-        return
-    for folder in folders:
-        file = folder / "SKILL.md"
+    for entry in reader.entries(place):
+        file = entry / FILE
         if os.path.lexists(file):
             yield file
-        elif depth > 1 and not folder.is_symlink():
-            yield from _files(folder, depth - 1)
+        elif entry.is_symlink() and not entry.exists():
+            reader.leave_out(entry, "it is a link that leads nowhere")
+        elif not entry.is_dir():
+            if entry.suffix.lower() == ".md" and depth == _DEPTH and entry.stem.upper() != "README":
+                reader.leave_out(entry, f"a skill is a folder: name the file {entry.with_suffix('') / FILE}")
+        elif named := [each for each in reader.entries(entry) if each.name.upper() in _MISNAMED]:
+            reader.leave_out(named[0], f"it must be called {FILE}")
+        elif depth > 1 and not entry.is_symlink():
+            yield from _files(entry, reader, depth - 1)
+        elif depth == 1 and any(os.path.lexists(each / FILE) for each in reader.entries(entry)):
+            reader.leave_out(entry, f"a {FILE} in it lies too deep")

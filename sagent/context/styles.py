@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from sagent.context.frontmatter import read_document
+from sagent.context.definitions import DefinitionReader, Form, say_twice
 from sagent.context.places import places
 from sagent.errors import UsageError
-from sagent.lib.encoding import readable
-from sagent.lib.regular import read_regular
 
-_MOST_BYTES = 100_000
+_FORM = Form("output style", {"name": "text", "description": "text", "keep-coding-instructions": "flag"}, much=100_000)
 
 
 class Style(NamedTuple):
@@ -19,20 +17,32 @@ class Style(NamedTuple):
     replaces: bool
 
 
-def find_style(name: str, cwd: Path, user_dir: Path) -> Style:
-    """A style by its name or its file's. Raises UsageError, with the names that there are."""
+def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Style:
+    """A style by its name or its file's. Raises UsageError, with the names that there are and what was left out."""
+    notices = [] if notices is None else notices
+    found: dict[str, tuple[Style, Path]] = {}
     known: list[str] = []
-    for place in places("output-styles", cwd, user_dir):
-        for file in sorted(place.path.glob("*.md")):
-            try:
-                document = read_document(readable(read_regular(file, place.border, most=_MOST_BYTES)))
-            except OSError as error:
-                if file.stem == name:
-                    raise UsageError(f"The output style {file} could not be read: {error.strerror}.") from error
+    reader = DefinitionReader(_FORM, notices)
+    for place in places("output-styles", cwd, user_dir, notices):
+        for file in reader.files(place.path):
+            if (document := reader.read(file, place)) is None:
                 continue
-            own = document.fields.get("name", file.stem)
-            if name.lower() in (own.lower(), file.stem.lower()):
-                return Style(document.body.strip(), not document.flag("keep-coding-instructions", default=False))
-            known.append(own)
-    found = f"there are {', '.join(known)}" if known else "none was found"
-    raise UsageError(f"There is no output style {name!r}; {found}. A style is a file: .sagent/output-styles/NAME.md.")
+            if not (text := document.body.strip()):
+                reader.leave_out(file, "it says nothing after its head")
+                continue
+            own = document.fields.get("name") or file.stem
+            style = Style(text, not document.flag("keep-coding-instructions", default=False))
+            if own.lower() in found:
+                say_twice("output style", own, file, found[own.lower()][1], place, notices)
+            else:
+                known.append(own)
+            for each in (own.lower(), file.stem.lower()):
+                found.setdefault(each, (style, file))
+    reader.finish()
+    if name.lower() in found:
+        return found[name.lower()][0]
+    there = f"there are {', '.join(known)}" if known else "none was found"
+    left = "".join(f" {notice}" for notice in notices if name.lower() in notice.lower())
+    raise UsageError(
+        f"There is no output style {name!r}; {there}. A style is a file: .sagent/output-styles/NAME.md.{left}"
+    )

@@ -49,6 +49,8 @@ def take_claude(plan: Plan) -> None:
                 take_settings(plan, found, place / name)
     if (found := plan.json(plan.project / ".mcp.json")) is not None:
         take_servers(plan, found.get("mcpServers"), plan.project / ".mcp.json")
+        for name in (each for each in found if each != "mcpServers"):
+            plan.leave_out("setting", name, plan.project / ".mcp.json", "servers are read from mcpServers")
     state = plan.home / ".claude.json"
     if (found := plan.json(state)) is not None:
         take_servers(plan, found.get("mcpServers"), state)

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Text, decode, readable
 from sagent.lib.json import as_object, json_parse, wire_bytes
 from sagent.lib.regular import read_regular
 from sagent.lib.toml import toml_members
@@ -96,12 +97,16 @@ class Plan:
     def text(self, file: Path) -> str | None:
         """What a file says; None where there is none, or it cannot be read, which is one more item."""
         try:
-            return read_regular(file, self.border(file), most=MOST_BYTES).decode("utf-8-sig", "replace")
+            data = read_regular(file, self.border(file), most=MOST_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             self.leave_out("file", file.name, file, f"it could not be read: {error.strerror}")
             return None
+        if b"\0" in data and not isinstance(decode(data), Text):
+            self.leave_out("file", file.name, file, "it is not text")
+            return None
+        return readable(data).removeprefix("\ufeff")
 
     def json(self, file: Path) -> Mapping[str, object] | None:
         """A file's object, its comments left out."""
@@ -111,6 +116,9 @@ class Plan:
             found = read_json(text)
         except (ValueError, RecursionError) as error:
             self.leave_out("file", file.name, file, f"it is not JSON: {error}")
+            return None
+        if not isinstance(found, Mapping):
+            self.leave_out("file", file.name, file, "it is not a JSON object")
             return None
         return as_object(found)
 
@@ -129,9 +137,13 @@ class Plan:
     def listed(self, directory: Path, pattern: str) -> list[Path]:
         """The files of a directory."""
         try:
-            return sorted(directory.glob(pattern))[:MOST_FILES]
-        except OSError:
+            found = sorted(directory.glob(pattern))
+        except OSError as error:
+            self.leave_out("files", pattern, directory, f"it could not be read: {error.strerror}")
             return []
+        for file in found[MOST_FILES:]:
+            self.leave_out("file", file.name, file, f"there are more than {MOST_FILES} beside it")
+        return found[:MOST_FILES]
 
     def write(self, kind: str, name: str, source: Path, place: str, text: str) -> None:
         """Have a file made in the person's directory, or in the project's, where none is."""

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.config.hooks import plugin_hooks
-from sagent.context.places import PLUGINS
+from sagent.context.definitions import DefinitionReader
+from sagent.context.places import PLUGINS, Place
 from sagent.errors import ConfigError, UsageError
 from sagent.imports.plan import Plan, read_json
 from sagent.imports.servers import take_servers
@@ -101,10 +102,28 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
         left_out.append(".lsp.json: a plugin brings no language servers here")
     if (folder / SERVERS).exists():
         left_out.append(f"{SERVERS}: servers are read from .mcp.json")
+    left_out += _faults(folder, name)
     if not parts:
         raise UsageError(f"{folder.name} is not a plugin: it has no skills, agents, commands, hooks or MCP servers.")
     servers = plan.own.tables
     return Plugin(name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers)
+
+
+def _faults(folder: Path, name: str) -> Sequence[str]:
+    """What of a plugin's skills, agents, commands and styles would be left out, or not understood."""
+    from sagent.context import agents, commands, skills
+
+    faults: list[str] = []
+    for kind, form, read in (
+        ("skills", skills.FORM, skills.skills_in),
+        ("agents", agents.FORM, agents.agents_in),
+        ("commands", commands.FORM, commands.commands_in),
+    ):
+        if (folder / kind).is_dir():
+            reader = DefinitionReader(form, faults)
+            list(read(Place(folder / kind, folder, "plugin", name), reader))
+            reader.finish()
+    return [fault.replace(f"{folder}/", "").rstrip(".") for fault in faults]
 
 
 def install(plugin: Plugin, folder: Path, config_dir: Path, record: Mapping[str, str]) -> Path:

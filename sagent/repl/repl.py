@@ -149,7 +149,10 @@ class Repl(CommandContext):
             self._tasks.report(error)
         self._status.use(settings.status_line, settings.cwd, self._tasks)
         self._around.look_soon()
-        self.commands = await asyncio.to_thread(all_commands, settings)
+        notices: list[str] = []
+        self.commands = await asyncio.to_thread(all_commands, settings, notices)
+        for text in notices:
+            self.say(text)
         if self._choosing and not await self._choose():
             return
         self.input.ready.set()

@@ -122,7 +122,10 @@ class Teletype(CommandContext):
     async def _converse(self) -> None:
         from sagent.repl.commands.registry import all_commands, prompt_commands
 
-        own = await asyncio.to_thread(all_commands, self.settings)
+        notices: list[str] = []
+        own = await asyncio.to_thread(all_commands, self.settings, notices)
+        for text in notices:
+            self.say(text)
         self.commands = {**await prompt_commands(self.opened), **own}
         while self._next is None and self._code is None:
             text = self.prompts.pop(0) if self.prompts else await self._read(_PROMPT)

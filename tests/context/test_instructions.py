@@ -43,7 +43,9 @@ def test_from_the_general_to_the_particular_each_under_its_name(tree, user):
     assert found.text == "\n\n".join(
         f"# Instructions from {path}\n\n{text}" for path, text in zip(expected, texts, strict=True)
     )
-    assert found.notices == ()
+    assert found.notices == (
+        f"{tree / 'CLAUDE.md'} is not used: {tree / 'AGENTS.md'} counts. Write @CLAUDE.md there to add it.",
+    )
 
 
 def test_without_a_repository_only_the_directory_itself_counts(tmp_path, user):

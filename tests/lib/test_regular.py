@@ -17,11 +17,11 @@ READ = """
 import sys
 from pathlib import Path
 from sagent.config.files import read_file
+from sagent.context.commands import commands_in
 from sagent.context.instructions import gather
 from sagent.context.places import Place
 from sagent.context.skills import find_skills
 from sagent.errors import ConfigError
-from sagent.repl.commands.registry import own_commands
 from sagent.repl.project import branch_of
 from sagent.tools.walk import walk
 
@@ -30,7 +30,7 @@ said = []
 found = gather(root, root.parent / "user")
 print(found.text, *found.notices, sep="\\n")
 print(find_skills(root, root.parent / "user", said), *said, sep="\\n")
-print(list(own_commands(Place(root / ".sagent/commands", root))), list(walk(str(root), lambda: False)), branch_of(root))
+print(list(commands_in(Place(root / ".sagent/commands", root))), list(walk(str(root), lambda: False)), branch_of(root))
 try:
     read_file(root / ".sagent/config.toml", root)
 except ConfigError as error:

@@ -16,6 +16,7 @@ from sagent.agent import Agent, Resources
 from sagent.app.parts.memory import find_note, folders
 from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
+from sagent.context.frontmatter import read_document
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
@@ -590,8 +591,8 @@ def test_place_holders(body: str, arguments: str, text: str) -> None:
 
 
 def test_a_command_of_ones_own_has_a_description() -> None:
-    assert own_command("x", "---\ndescription: does it\n---\nText").help == "does it"
-    assert own_command("x", "Text\nmore").help == "Text"
+    assert own_command("x", read_document("---\ndescription: does it\n---\nText")).help == "does it"
+    assert own_command("x", read_document("Text\nmore")).help == "Text"
 
 
 async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
     except OSError as error:
         notices.append(f"Memory is off: {error.strerror or error} ({error.filename or settings.state_dir}).")
         return ()
+    notices.extend(note for folder in found for note in _strangers(folder))
     return found
 
 
@@ -126,6 +127,16 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
         for entry in islice(entries, _LOOKED_AT):
             if is_note_name(entry.name) and entry.is_file(follow_symlinks=False):
                 yield entry.stat(follow_symlinks=False).st_mtime_ns, Path(entry.path)
+
+
+def _strangers(folder: Path) -> Iterator[str]:
+    """What lies in a folder and is no note, in words."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in islice(entries, _LOOKED_AT):
+            if entry.name.startswith(".") or (is_note_name(entry.name) and entry.is_file(follow_symlinks=False)):
+                continue
+            why = "not a file" if is_note_name(entry.name) else "not called NAME.md"
+            yield f"{entry.path} is no note of the memory, and left out: it is {why}."
 
 
 def _first_line(path: Path) -> str:

@@ -1,0 +1,164 @@
+"""Definitions: the Markdown files of skills, agents, commands and output styles, and in words what of them is left out
+or not understood."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sagent.context.frontmatter import Document, read_document
+from sagent.context.places import Place
+from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Text, decode
+from sagent.lib.json import valid_text
+from sagent.lib.regular import read_regular
+from sagent.lib.text import nearest, why_unread
+
+ValueKind: TypeAlias = Literal["text", "flag", "number"]
+MAX_ENTRIES = 256  # of a folder that are looked at
+_MAX_NAMED = 3  # files that one notice names
+_TEXTS = ("", ".txt", ".text", ".markdown", ".mdx", ".mdc", ".md", ".yaml", ".yml", ".toml", ".json")
+"""What people's definitions end in; other files may lie beside them."""
+_ABOUT = frozenset(
+    ("license", "compatibility", "metadata", "version", "author", "authors", "tags", "color", "homepage", "category")
+)
+"""Keys that describe a file and are not meant to do anything."""
+_ELSEWHERE = frozenset(("arguments", "allowed-tools", "disallowed-tools", "tools", "model", "mode", "skills", "memory"))
+"""Keys that other programs know, so that none of ours is meant by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the files of one kind hold. `much`: the bytes that are read; `head`: only its head, which may be followed by
+    any amount of text."""
+
+    what: str
+    keys: Mapping[str, ValueKind]
+    much: int
+    head: bool = False
+
+
+SKILL = Form(
+    "skill",
+    {
+        **dict.fromkeys(("name", "description", "when_to_use", "argument-hint"), "text"),
+        **dict.fromkeys(("disable-model-invocation", "user-invocable"), "flag"),
+    },
+    4_000,
+    head=True,
+)
+
+
+class DefinitionReader:
+    """Reads files of one form and adds to `notices` what was left out of them, each once."""
+
+    def __init__(self, form: Form, notices: list[str]) -> None:
+        self._form, self._notices = form, notices
+        self._idle: dict[str, list[Path]] = {}  # files by the keys that have no effect
+
+    def leave_out(self, file: Path, why: str) -> None:
+        self._notices.append(f"The {self._form.what} {file} is left out: {why}.")
+
+    def say(self, file: Path, what: str) -> None:
+        self._notices.append(f"{file}: {what}.")
+
+    def files(self, folder: Path, depth: int = 1) -> Iterator[Path]:
+        """Return the `.md` files of a folder by name, then those of its folders; `depth` counts the folders."""
+        folders: list[Path] = []
+        for entry in self.entries(folder):
+            if entry.is_dir() and entry.suffix != ".md":
+                folders.append(entry)
+            elif entry.suffix == ".md":
+                yield entry
+            elif entry.suffix.lower() in _TEXTS:
+                self.leave_out(entry, f"its name must end in .md, as in {entry.stem or 'NAME'}.md")
+        for below in folders:
+            if depth > 1:
+                yield from self.files(below, depth - 1)
+            elif stray := sorted(each for each in self.entries(below) if each.suffix == ".md"):
+                self.leave_out(stray[0], f"it lies too deep: move it into {folder}")
+
+    def entries(self, folder: Path) -> Sequence[Path]:
+        """Return what is in a folder, without what is hidden."""
+        try:
+            found = sorted(islice(folder.iterdir(), MAX_ENTRIES + 1))
+        except OSError as error:
+            self._notices.append(f"{folder} could not be read: {why_unread(error)}.")
+            return ()
+        if len(found) > MAX_ENTRIES:
+            self._notices.append(f"{folder} has more than {MAX_ENTRIES} entries: the others are left out.")
+        return [each for each in found[:MAX_ENTRIES] if not each.name.startswith(".")]
+
+    def read(self, file: Path, place: Place) -> Document | None:
+        """Return a file's head and body; None, with a notice, where it is left out."""
+        form = self._form
+        try:
+            data = read_regular(file, place.border, most=form.much, cut=form.head)
+        except OSError as error:
+            is_dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
+            why = "it is a link that leads nowhere" if is_dangling else why_unread(error)
+            self._notices.append(f"{file} could not be read: {why}.")
+            return None
+        text = _text(_whole_lines(data) if len(data) == form.much else data)
+        if text is None or not text.strip():
+            self.leave_out(file, "it is not text" if text is None else "it is empty")
+            return None
+        document = read_document(text)
+        if document.fault and form.head and len(data) == form.much:
+            self.leave_out(file, f"its head has no end in the first {form.much:,} bytes")
+            return None
+        if document.fault:
+            self.say(file, document.fault)
+        self._check(file, document)
+        return document
+
+    def _check(self, file: Path, document: Document) -> None:
+        for key, value in document.fields.items():
+            kind = self._form.keys.get(key)
+            if kind is None and key not in _ELSEWHERE and (near := nearest(key, self._form.keys)):
+                self.say(file, f"there is no key {key}{near} It has no effect")
+            elif kind is None and key not in _ABOUT:
+                self._idle.setdefault(key, []).append(file)
+            elif kind == "flag" and value.lower() not in ("true", "false"):
+                self.say(file, f"{key} is {value!r:.40}, which is ignored: give true or false")
+            elif kind == "number" and not (value.isdecimal() and len(value) < 10 and int(value)):
+                self.say(file, f"{key} is {value!r:.40}, which is ignored: give a whole number above 0")
+
+    def finish(self) -> None:
+        """Name the keys that have no effect, and files that have them, in one line."""
+        if self._idle:
+            files = sorted({file for found in self._idle.values() for file in found})
+            named = ", ".join(map(str, files[:_MAX_NAMED]))
+            more = f" and {len(files) - _MAX_NAMED} more" if len(files) > _MAX_NAMED else ""
+            keys = ", ".join(sorted(self._idle))
+            self._notices.append(f"Keys of {self._form.what}s that have no effect here: {keys} (in {named}{more}).")
+            self._idle.clear()
+
+
+def leave_out_rest(what: str, names: Iterable[str], limit: int, notices: list[str]) -> None:
+    """Name those above a limit."""
+    if left := list(islice(names, limit, None)):
+        notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(left)}.")
+
+
+def say_twice(what: str, name: str, file: Path, first: Path, place: Place, notices: list[str]) -> None:
+    """Say which of two files with one name counts."""
+    if os.path.realpath(file) == os.path.realpath(first):
+        return
+    if place.source == "project":
+        notices.append(f"The project's {what} {name} ({file}) is not used: {first} has the same name.")
+    else:
+        notices.append(f"The {what} {name} ({file}) is not used: {first} has the same name.")
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """What was cut, without a letter that was cut."""
+    return data[: len(data) // 4 * 4] if b"\0" in data else data[: data.rfind(b"\n") + 1] or data
+
+
+def _text(data: bytes) -> str | None:
+    decoded = decode(data)
+    if isinstance(decoded, Text):
+        return valid_text(decoded.text)
+    return None if b"\0" in data else data.decode("utf-8", "replace")

@@ -1,0 +1,196 @@
+"""What is left out of the files that a person brings, or not understood, is said once, with file and reason."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sagent.context.agents import find_agents
+from sagent.context.commands import find_commands
+from sagent.context.frontmatter import read_document
+from sagent.context.instructions import gather
+from sagent.context.skills import find_skills
+from sagent.context.styles import find_style
+from sagent.errors import UsageError
+from sagent.imports.claude import take_claude
+from sagent.imports.others import take_codex
+from sagent.imports.plan import Plan
+from sagent.imports.plugin import read_plugin
+
+HEAD = "---\nname: {0}\ndescription: it works\n---\nText.\n"
+
+
+def said(kind: str, project: Path) -> list[str]:
+    notices: list[str] = []
+    nobody = project / "nobody"
+    match kind:
+        case "skills":
+            find_skills(project, nobody, notices)
+        case "agents":
+            find_agents(project, nobody, notices)
+        case "commands":
+            find_commands(project, nobody, notices)
+        case _:
+            with pytest.raises(UsageError):
+                find_style("missing", project, nobody, notices)
+    return notices
+
+
+def put(folder: Path, kind: str, name: str, data: bytes) -> Path:
+    """Write a definition where files of its kind lie."""
+    path = folder / name / "SKILL.md" if kind == "skills" else folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is left out: it is empty"),
+        (b"\x00\x01\x02\xff" * 40, "is left out: it is not text"),
+        (b"---\nname: x\ndescription: a\ndescripton: b\n---\nText", "Did you mean description?"),
+        (b"---\nname: x\ndescription: a\nzebra: b\n---\nText", "have no effect here: zebra"),
+        (b"---\nname: x\ndescription:a\n---\nText", "line 3 is ignored, 'description:a'"),
+        (b"---\nname: x\ndescription: a\nname: y\n---\nText", "line 4 gives name again"),
+        (b'---\nname: x\ndescription: "a\n---\nText', "the quotes of description are not closed"),
+    ],
+)
+def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path) -> None:
+    path = put(tmp_path / ".sagent" / kind, kind, "broken", data)
+    found = [text for text in said(kind, tmp_path) if str(path) in text and words in text]
+    assert len(found) == 1, said(kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
+def test_good_files_are_silent(kind: str, tmp_path: Path) -> None:
+    put(tmp_path / ".sagent" / kind, kind, "good", HEAD.format("good").encode())
+    latin = HEAD.format("latin").replace("it works", "déjà vu, où ça?").encode("latin-1")
+    put(tmp_path / ".sagent" / kind, kind, "latin", latin)
+    put(tmp_path / ".sagent" / kind, kind, "long", HEAD.format("long").encode() + "é".encode() * 9_000)
+    licensed = HEAD.format("licensed").replace("\nname", "\nlicense: MIT\nmetadata:\n  author: me\nname")
+    put(tmp_path / ".sagent" / kind, kind, "licensed", licensed.encode())
+    (tmp_path / ".sagent" / kind / ".hidden.txt").write_text("x")
+    (tmp_path / ".sagent" / kind / "script.py").write_text("x")
+    assert said(kind, tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["agents", "commands", "output-styles"])
+def test_wrong_places_and_kinds_are_named(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".sagent" / kind
+    for name in ("deep/deeper/deepest/x.md", "plain.txt", "upper.MD", "bare"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(HEAD.format("x"))
+    (folder / "folder.md").mkdir()
+    (folder / "gone.md").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "secret").mkdir()
+    notices = said(kind, tmp_path)
+    for words in (
+        "plain.txt is left out: its name must end in .md",
+        "upper.MD is left out: its name must end in .md",
+        "bare is left out: its name must end in .md",
+        "folder.md could not be read: it is a directory",
+        "gone.md could not be read: it is a link that leads nowhere",
+    ):
+        assert len([text for text in notices if words in text]) == 1, (words, notices)
+
+
+def test_misplaced_skills_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude/skills"
+    for name in ("deploy.md", "lower/skill.md", "a/b/c/d/SKILL.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(HEAD.format("x"))
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    notices = said("skills", tmp_path)
+    for words in (
+        f"deploy.md is left out: a skill is a folder: name the file {folder}/deploy/SKILL.md",
+        "skill.md is left out: it must be called SKILL.md",
+        "a/b/c is left out: a SKILL.md in it lies too deep",
+        "gone is left out: it is a link that leads nowhere",
+    ):
+        assert len([text for text in notices if words in text]) == 1, (words, notices)
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
+def test_what_is_no_folder_and_names_used_twice_are_named(kind: str, tmp_path: Path) -> None:
+    (tmp_path / ".sagent").mkdir()
+    (tmp_path / ".sagent" / kind).write_text("a file")
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents" / kind).symlink_to(tmp_path / "nowhere")
+    home = Path(os.environ["HOME"]) / ".claude" / kind
+    first = put(home, kind, "same", HEAD.format("same").encode())
+    second = put(tmp_path / ".claude" / kind, kind, "same", HEAD.format("same").encode())
+    notices = said(kind, tmp_path)
+    assert f"{tmp_path}/.sagent/{kind} is not read: it is not a directory." in notices
+    assert f"{tmp_path}/.agents/{kind} is not read: it is a link that leads nowhere." in notices
+    assert len([text for text in notices if f"({second}) is not used: {first} has" in text]) == 1, notices
+    assert len(notices) == 3, notices
+
+
+def test_names_too_many_and_wrong_types_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / ".sagent"
+    for number in range(34):
+        put(folder / "agents", "agents", f"a{number:02}", HEAD.format(f"a{number:02}").encode())
+    put(folder / "agents", "agents", "odd", b"---\ndescription: x\nmaxTurns: many\neffort: hgih\n---\n")
+    put(folder / "commands", "commands", "two words", b"Do it.")
+    put(folder / "commands", "commands", "hollow", b"---\ndescription: x\n---\n")
+    put(folder / "output-styles", "output-styles", "flag", b"---\nkeep-coding-instructions: often\n---\nx")
+    agents, commands = said("agents", tmp_path), said("commands", tmp_path)
+    assert "Only 32 agents are used. Left out: a32, a33, odd." in agents
+    assert any("maxTurns is 'many', which is ignored" in text for text in agents)
+    assert any("effort is 'hgih': give " in text for text in agents)
+    assert any("two words.md is left out: a command's name is" in text for text in commands)
+    assert any("hollow.md is left out: it says nothing" in text for text in commands)
+    assert any("keep-coding-instructions is 'often'" in text for text in said("output-styles", tmp_path))
+
+
+def test_instructions_that_do_not_count_are_named(tmp_path: Path) -> None:
+    (tmp_path / "Agents.md").write_text("Be kind.")
+    assert gather(tmp_path, tmp_path / "none").notices == (f"{tmp_path}/Agents.md is not used: name it AGENTS.md.",)
+    (tmp_path / "Agents.md").rename(tmp_path / "AGENTS.md")
+    (tmp_path / "CLAUDE.md").write_text("<!-- note -->\n@AGENTS.md\n")
+    assert gather(tmp_path, tmp_path / "none").notices == ()  # it says no more
+    (tmp_path / "CLAUDE.md").write_text("@AGENTS.md\nBe quick.")
+    (said,) = gather(tmp_path, tmp_path / "none").notices
+    assert said.startswith(f"{tmp_path}/CLAUDE.md is not used: {tmp_path}/AGENTS.md counts.")
+    (tmp_path / "AGENTS.md").write_text("Be kind.\n@CLAUDE.md")
+    assert gather(tmp_path, tmp_path / "none").notices == ()
+    (tmp_path / "AGENTS.md").write_text("\n")
+    assert f"{tmp_path}/AGENTS.md is empty." in gather(tmp_path, tmp_path / "none").notices
+
+
+def test_text_in_quotes_over_lines_is_one() -> None:
+    document = read_document('---\ndescription: "one\n  two"\nother: >\n  "a" b\n---\nbody')
+    assert (document.fields["description"], document.fault) == ("one two", "")
+
+
+def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None:
+    put(tmp_path / "skills", "skills", "good", HEAD.format("good").encode())
+    put(tmp_path / "skills", "skills", "bare", b"no head")
+    put(tmp_path / "agents", "agents", "typo", b"---\ndescripton: x\n---\n")
+    put(tmp_path / "commands", "commands", "empty", b"")
+    left = "\n".join(read_plugin(tmp_path, "demo").left_out)
+    for words in (
+        "skills/bare/SKILL.md is left out",
+        "no key descripton",
+        "agents/typo.md: it does",
+        "commands/empty.md",
+    ):
+        assert words in left
+
+
+def test_files_of_other_programs_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text('{"servers": {}, "mcpServers": ["x"]}')
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_text("[1]")
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex/config.toml").write_bytes(b"\0\1\2\xff" * 30)
+    plan = Plan(tmp_path, tmp_path / "home", tmp_path / "config")
+    take_claude(plan)
+    take_codex(plan)
+    notes = {(item.file.name, item.note) for item in plan.items if item.status == "left out"}
+    assert ("settings.json", "it is not a JSON object") in notes
+    assert ("config.toml", "it is not text") in notes
+    assert (".mcp.json", "servers are read from mcpServers") in notes
+    assert (".mcp.json", "they are ['x'], not an object of servers by name") in notes
