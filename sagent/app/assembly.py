@@ -26,6 +26,7 @@ from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
+from sagent.lib.text import nearest
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
@@ -375,7 +376,12 @@ def _check_definitions(settings: Settings, notices: list[str]) -> None:
     from sagent.context.agents import find_agents
     from sagent.context.commands import find_commands
 
-    find_agents(settings.cwd, settings.config_dir, notices)
+    every = (*tools.EVERY, "AskUser")
+    for kind in find_agents(settings.cwd, settings.config_dir, notices):
+        named = (*(kind.tools or ()), *kind.without)
+        if strange := [name for name in named if name not in every and not name.startswith("mcp__")]:
+            hint = nearest(strange[0], every)
+            notices.append(f"{kind.path} names tools that there are not, {', '.join(strange)}{hint or '.'}")
     find_commands(settings.cwd, settings.config_dir, notices)
 
 

@@ -117,10 +117,10 @@ class Plan:
         except (ValueError, RecursionError) as error:
             self.leave_out("file", file.name, file, f"it is not JSON: {error}")
             return None
-        if not isinstance(found, Mapping):
+        if (table := as_object(found)) != found:
             self.leave_out("file", file.name, file, "it is not a JSON object")
             return None
-        return as_object(found)
+        return table
 
     def toml(self, file: Path) -> Mapping[str, object] | None:
         """A file's tables."""

@@ -25,7 +25,7 @@ _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_header
 
 def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
     """Servers by their names. `expands`: `${NAME}` in their values is a variable there, as it is here."""
-    if found is not None and not isinstance(found, Mapping):
+    if found is not None and as_object(found) != found:
         plan.leave_out("mcp", "servers", file, f"they are {found!r:.40}, not an object of servers by name")
     for name, given in as_object(found).items():
         own = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:32]

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
+    from sagent.model import Provider
+    from sagent.providers.rows import Row
 
 MAX_ANSWER_SECONDS = 10.0
 _KEY_PAGES = {"openrouter": "/key"}
@@ -73,10 +75,9 @@ async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding 
     at = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
     try:
         async with asyncio.timeout(MAX_ANSWER_SECONDS):
-            page = _KEY_PAGES.get(name)
-            await (provider.models() if page is None else endpoint.fetch(address.rstrip("/") + page))
+            proved = await prove_key(name, endpoint)
             took = f"{at} answers in {1000 * (time.monotonic() - started):.0f} ms"
-            if page is None and endpoint.access.key and await _is_public(name, address):
+            if not proved:
                 return Finding("poor", name, f"{took}; its list of models needs no key, so the key could not be tested")
             return Finding("good", name, f"{took}, and takes the key")
     except ModelError as error:
@@ -97,12 +98,28 @@ async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding 
         await provider.aclose()
 
 
-async def _is_public(name: str, address: str) -> bool:
+async def prove_key(name: str, provider: "Provider", rows: "Mapping[str, Row] | None" = None) -> bool:
+    """Ask a provider for something that its key opens; False where it answers any key. Raises ModelError."""
+    from sagent.providers.families.endpoint import Endpoint
+
+    if not isinstance(provider, Endpoint):
+        await provider.models()
+        return True
+    endpoint: Endpoint = provider
+    address = endpoint.access.base_url
+    if page := _KEY_PAGES.get(name):
+        await endpoint.fetch(address.rstrip("/") + page)
+        return True
+    await endpoint.models()
+    return not (endpoint.access.key and await _is_public(name, address, rows))
+
+
+async def _is_public(name: str, address: str, rows: "Mapping[str, Row] | None") -> bool:
     """Return True if the list of models is given for a wrong key as well."""
     from sagent.errors import ModelError
     from sagent.providers.registry import provider_named
 
-    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address)
+    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address or None, rows=rows or {})
     try:
         await stranger.models()
     except ModelError:

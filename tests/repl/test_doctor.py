@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sagent.config import load
+from sagent.errors import UsageError
+from sagent.repl.commands.model import test_key as try_key
 from sagent.repl.doctor import Finding, examine
 
 LISTED = b'{"data":[{"id":"m"}],"models":[{"name":"models/m"}]}'
@@ -85,3 +87,16 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     found = await ask(monkeypatch, tmp_path, "groq", "http://127.0.0.1:1", GOOD)
     assert found.state == "bad"
     assert "127.0.0.1:1 cannot be reached" in found.detail
+
+
+async def test_a_login_says_what_it_could_not_test(tmp_path: Path) -> None:
+    async with serving({"/models": 200}, []) as url:
+        assert not await try_key("groq", GOOD, url, {})
+    async with serving({}, []) as url:
+        assert await try_key("groq", GOOD, url, {})
+        with pytest.raises(UsageError, match="The key was not saved"):
+            await try_key("mistral", "bad-key-bad-key-bad", url, {})
+    pages: list[str] = []
+    async with serving({"/models": 200}, pages) as url:
+        with pytest.raises(UsageError, match="The key was not saved"):
+            await try_key("openrouter", "bad-key-bad-key-bad", url, {})

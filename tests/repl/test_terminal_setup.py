@@ -122,7 +122,7 @@ def test_login_goes_on_with_the_conversation(console: Console) -> None:
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("new")
-    console.until("The key works; it was saved in")
+    console.until("so the key could not be tested", "saved in")
     console.type("and this")
     console.until("Second.")
     sent = json.dumps(server.requests[-1].json["messages"])

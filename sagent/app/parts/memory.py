@@ -106,8 +106,9 @@ def find_note(settings: Settings, name: str) -> Note:
     names = {name, f"{name}.md"}
     found = [one for one in notes if names & {one.name, one.path.name}]
     if not found:
-        known = nearest(name, [one.name for one in notes]) if notes else ""
-        raise UsageError(f"The memory has no note {name!r}{known or '. /memory lists them.'}")
+        there = [one.name for one in notes]
+        known = nearest(name, there) or f"; there {'are ' + ', '.join(there[:MOST]) if there else 'is none'}."
+        raise UsageError(f"The memory has no note {name!r}{known}")
     if len(found) > 1:
         raise UsageError(f"{name!r} could be {' or '.join(one.name for one in found)}: give the folder too.")
     return found[0]

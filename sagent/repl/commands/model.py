@@ -230,12 +230,13 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     context.say(f"Testing the key with {row.name} …")
     own = context.settings.providers
     address = await asyncio.to_thread(own_address, row.name, own, os.environ)
-    await test_key(row.name, key, address.base_url, own)
+    proved = await test_key(row.name, key, address.base_url, own)
+    works = "The key works" if proved else f"{row.name} answers any key, so the key could not be tested"
     path, kept = context.settings.user_file, key
     if await asyncio.to_thread(has_keyring):
         in_file = Option(key, f"in {path}, which only you can read")
         options = [Option(IN_KEYRING, "in the keyring of this computer"), in_file]
-        kept = await context.pick("The key works. Where should it be saved?", options)
+        kept = await context.pick(f"{works}. Where should it be saved?", options)
         if kept is None:
             return
     if kept == IN_KEYRING:
@@ -245,7 +246,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     base_url = "" if address.base_url in known else address.base_url
     await asyncio.to_thread(store_key, path, row.name, kept, base_url)
     where, only = f"in {path}" if kept != IN_KEYRING else IN_KEYRING, f", for {base_url} only" if base_url else ""
-    context.say(f"The key works; it was saved {where}{only}")
+    context.say(f"{works}; it was saved {where}{only}")
     if kept != IN_KEYRING and repository_root(path.resolve().parent) is not None:
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
     fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd, file=path)
@@ -264,16 +265,18 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
     context.reopen(settings, Choices.of(opened), "The session continues.")
 
 
-async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> None:
-    """Ask the provider for its models with the key, at that address ("" for the default one).
+async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> bool:
+    """Ask the provider with the key, at that address ("" for the default one); False where it answers any key.
 
     Raises UsageError with its answer.
     """
+    from sagent.repl.doctor import prove_key
+
     rows = {name: one.row for name, one in own.items()}
     opened = provider_named(provider, key=key, base_url=base_url or None, rows=rows)
     try:
         async with asyncio.timeout(PATIENCE):
-            await opened.models()
+            return await prove_key(provider, opened, rows)
     except ModelError as error:
         raise UsageError(f"The key was not saved: {error}") from error
     except TimeoutError:
