@@ -19,7 +19,7 @@ from sagent.app.past import Keeper, Past, open_log
 from sagent.config import Settings
 from sagent.config.values import option
 from sagent.context.instructions import gather
-from sagent.context.places import places
+from sagent.context.places import is_any, places
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
@@ -373,16 +373,20 @@ def _system_prompt(builder: AgentBuilder) -> str:
 
 def _check_definitions(settings: Settings, notices: list[str]) -> None:
     """Say what is left out of the agents and commands that there are."""
-    from sagent.context.agents import find_agents
-    from sagent.context.commands import find_commands
+    cwd, config_dir = settings.cwd, settings.config_dir
+    if is_any("agents", cwd, config_dir):
+        from sagent.context.agents import find_agents
 
-    every = (*tools.EVERY, "AskUser")
-    for kind in find_agents(settings.cwd, settings.config_dir, notices):
-        named = (*(kind.tools or ()), *kind.without)
-        if strange := [name for name in named if name not in every and not name.startswith("mcp__")]:
-            hint = nearest(strange[0], every)
-            notices.append(f"{kind.path} names tools that there are not, {', '.join(strange)}{hint or '.'}")
-    find_commands(settings.cwd, settings.config_dir, notices)
+        every = (*tools.EVERY, "AskUser")
+        for kind in find_agents(cwd, config_dir, notices):
+            named = (*(kind.tools or ()), *kind.without)
+            if strange := [name for name in named if name not in every and not name.startswith("mcp__")]:
+                hint = nearest(strange[0], every) or "."
+                notices.append(f"{kind.path} names tools that there are not, {', '.join(strange)}{hint}")
+    if is_any("commands", cwd, config_dir):
+        from sagent.context.commands import find_commands
+
+        find_commands(cwd, config_dir, notices)
 
 
 def _instructions(settings: Settings, notices: list[str]) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.config.hooks import plugin_hooks
-from sagent.context.definitions import DefinitionReader
+from sagent.context.definitions import SKILL, DefinitionReader
 from sagent.context.places import PLUGINS, Place
 from sagent.errors import ConfigError, UsageError
 from sagent.imports.plan import Plan, read_json
@@ -115,7 +115,7 @@ def _faults(folder: Path, name: str) -> Sequence[str]:
 
     faults: list[str] = []
     for kind, form, read in (
-        ("skills", skills.FORM, skills.skills_in),
+        ("skills", SKILL, skills.skills_in),
         ("agents", agents.FORM, agents.agents_in),
         ("commands", commands.FORM, commands.commands_in),
     ):
