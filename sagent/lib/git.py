@@ -40,6 +40,7 @@ _NAMED = (
 )
 _SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
+MAX_NAMES = 5  # of settings that are told
 MAX_GIT_DIRECTORIES = 2_000  # of one repository that are looked at
 _WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
@@ -149,12 +150,15 @@ def _has(place: str | os.PathLike[str], name: str) -> bool:
 
 _HARMLESS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|worktree|autocrlf"
-    r"|eol|safecrlf|quotepath|compression|sharedrepository|untrackedcache|splitindex|commitgraph|multipackindex|abbrev"
+    r"|eol|safecrlf|quotepath|bigfilethreshold|commentchar|excludesfile|fscache|checkstat|trustctime|compression|sharedrepository|untrackedcache|splitindex|commitgraph|multipackindex|abbrev"
     r"|sparsecheckout|sparsecheckoutcone|longpaths|protectntfs|protecthfs|whitespace|preloadindex)"
     r"|extensions\.(objectformat|compatobjectformat|refstorage|partialclone|noop|preciousobjects|worktreeconfig"
     r"|relativeworktrees)"
     r"|remote\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipfetchall|promisor|partialclonefilter)"
-    r"|branch\.(remote|merge|rebase|pushremote|description)|(user|author|committer)\.(name|email)|init\.defaultbranch"
+    r"|remote\.(gh-resolved|pushdefault)|branch\.(remote|merge|rebase|pushremote|description|autosetupmerge|autosetuprebase)"
+    r"|branch\.(gh-merge-base|vscode-merge-base|github-pr-owner-number)|(user|author|committer)\.(name|email|useconfigonly)"
+    r"|(commit|tag|push|log|user)\.(gpgsign|signingkey|showsignature)|commit\.(verbose|cleanup|status|template)"
+    r"|init\.defaultbranch|credential\.username|rerere\.[a-z]+|log\.(date|decorate|follow)|http\.postbuffer"
     r"|submodule\.(url|active|branch|ignore|update|shallow|path|recurse|fetchrecursesubmodules|fetchjobs)"
     r"|(advice|color|column|status|index|feature|pack)\.[a-z]+|pull\.(rebase|ff)|push\.(default|autosetupremote|followtags)"
     r"|fetch\.(prune|prunetags|parallel|writecommitgraph)|merge\.(ff|conflictstyle|renames|log)|gc\.(auto|autodetach|pruneexpire)"
@@ -181,6 +185,18 @@ def harmless_config(text: bytes, path: str) -> bytes:
         elif (found := _SETTING.fullmatch(bare)) and _is_harmless(section, found[1].lower(), found[2] or "", path):
             kept.append(line)
     return os.fsencode("".join(kept))
+
+
+def lost_settings(text: bytes, kept: bytes) -> str:
+    """Return the names of settings that `harmless_config` left out, the first of them."""
+    section, left, found = "", kept.splitlines(), dict[str, None]()
+    for line in text.splitlines():
+        header, name = re.match(rb"\s*\[\s*([\w.-]+)", line), re.match(rb"\s*(?:\[[^\]]*\]\s*)?([\w-]+)", line)
+        section = header[1].decode().lower() if header else section
+        if line not in left and name:
+            found[f"{section}.{name[1].decode()}"] = None
+    names = [*found]
+    return ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 def foreign_settings(directory: str, known: Iterable[str] = ()) -> list[str]:

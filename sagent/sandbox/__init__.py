@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
     from sagent.sandbox.network import Network
-    from sagent.sandbox.plants import Plants
+    from sagent.sandbox.plants import Kept, Plants
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
     from sagent.sandbox.scratch import Scratch
@@ -34,6 +34,9 @@ _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPAT
 
 _REGISTER = "before"  # a directory of the cache
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
+_AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
+_BREATH = 0.05  # seconds between two looks at further directories
+_LAST_SECONDS = 2.0  # for directories that are left when a session ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,10 @@ def _surveyed(profile: "Profile") -> Sequence[str]:
 
     caches = really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
     return [place for place in profile.writable if place not in caches]
+
+
+def _is_done(plants: "Plants | None") -> bool:
+    return plants is None or plants.is_done
 
 
 def _reached(profile: "Profile") -> tuple[str, ...]:
@@ -228,7 +235,8 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        granted, held = {*guarded} - {*profile.protected}, view.held if view else frozenset[str]()
+        granted = {*guarded} - {*profile.protected} | {need.target for need in needs if need.kind == "write"}
+        held = view.held if view else frozenset[str]()
         roots = _surveyed(profile)
         watch = self._watch(() if lasting else profile.protected, held, granted, roots)
         finish = partial(self._finish, watch, token, view, program)
@@ -308,7 +316,7 @@ class Sandbox:
             self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside)
         protected = tuple(protected)
         plants = self._plants if protected else None
-        if plants is not None and (planted := plants.begin(roots, self._excluded, protected)):
+        if plants is not None and (planted := plants.begin(roots, self._kept, protected)):
             self.warn(self._disarmed(planted))
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
@@ -321,32 +329,38 @@ class Sandbox:
         return contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path))
 
     @property
-    def _excluded(self) -> frozenset[str]:
-        """The paths that commands cannot change, or were granted."""
-        watches = (*self._running, *self._outlived.values())
-        return frozenset(path for watch in watches for path in (*watch.paths, *watch.granted))
+    def _kept(self) -> "Kept":
+        from sagent.sandbox.plants import Kept
+
+        granted = (path for watch in (*self._running, *self._outlived.values()) for path in watch.granted)
+        return Kept(self._guard.kept if self._guard is not None else frozenset(), frozenset(granted))
 
     def _disarmed(self, planted: Sequence[str]) -> str:
         return (
-            f"git would run what a command wrote to {', '.join(dict.fromkeys(planted))}: hooks, and lines that name "
-            f"programs, were taken out; what was written is in {self._aside}, or near the file with `.undone` in its "
-            "name"
+            f"git would run or obey what a command wrote to {', '.join(dict.fromkeys(planted))}: that was taken out,"
+            f" and what was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
         )
 
     async def _look(self, guard: "Guard") -> None:
         """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in
         between would run."""
-        while (runs := any(watch.paths for watch in self._running)) or self._outlived:
+        plants = self._plants
+        while (runs := any(watch.paths for watch in self._running)) or self._outlived or not _is_done(plants):
+            if plants is not None and not plants.is_done and not runs and not self._outlived:
+                await asyncio.sleep(_BREATH)
+                if planted := plants.go_on(self._kept):
+                    self.warn(self._disarmed(planted))
+                continue
             await asyncio.sleep(_PAUSE)
             lives = runs or self._lives()
             with contextlib.suppress(OSError):
                 if changed := guard.put_back():
                     self.warn(self._undone(changed))
-                if self._plants is not None and (planted := self._plants.look(self._excluded, every=False)):
+                if self._plants is not None and (planted := self._plants.look(self._kept)):
                     self.warn(self._disarmed(planted))
                 self._warn_of_loose(guard)
             if not lives:
-                if self._plants is not None and (planted := self._plants.end(self._excluded, goes_on=False)):
+                if self._plants is not None and (planted := self._plants.end(self._kept, goes_on=False)):
                     self.warn(self._disarmed(planted))
                 for watch in self._outlived.values():
                     guard.leave(watch)
@@ -370,7 +384,7 @@ class Sandbox:
             wall.close()
         if watch not in self._running:
             return ()
-        excluded = self._excluded
+        kept = self._kept
         self._running.remove(watch)
         said: list[str] = []
         if view is not None and not view.box.stands:
@@ -378,7 +392,7 @@ class Sandbox:
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))
         goes_on = any(each.paths for each in self._running) or bool(self._outlived)
-        if watch.paths and self._plants is not None and (planted := self._plants.end(excluded, goes_on=goes_on)):
+        if watch.paths and self._plants is not None and (planted := self._plants.end(kept, goes_on=goes_on)):
             said.append(self._disarmed(planted))
         if self._network is not None and token and (refused := self._network.proxy.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
@@ -393,7 +407,7 @@ class Sandbox:
     def _undone(self, changed: Sequence[str]) -> str:
         return (
             f"the sandbox undid the changes to {', '.join(changed)}, because such files run automatically; what "
-            f"was written is in {self._aside}, or next to the file with `.undone` in its name"
+            f"was written is in {self._aside}, or next to the file with `.undone` in its name. {_AGAIN}"
         )
 
     def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
@@ -411,6 +425,18 @@ class Sandbox:
                 "check its content, because such files run automatically"
             )
 
+    async def _leave_plants(self, plants: "Plants", kept: "Kept") -> None:
+        planted = plants.end(kept, goes_on=False)
+        if not plants.is_done:
+            planted += await asyncio.to_thread(plants.go_on, kept, _LAST_SECONDS)
+        if planted:
+            self.warn(self._disarmed(planted))
+        for root in plants.partly_known:
+            self.warn(
+                f"{root} has more directories than could be searched for repositories that commands made: look at what"
+                " is new there before you run git in it"
+            )
+
     async def aclose(self) -> None:
         """End what still runs inside, except detached commands, and remove the temporary files of commands."""
         if self._network is not None:
@@ -423,10 +449,11 @@ class Sandbox:
             self._looking.cancel()
             self._looking = None
         if self._guard is not None:
+            kept = self._kept
             with contextlib.suppress(OSError):
                 self._guard.close()
-            if self._plants is not None and (planted := self._plants.end(self._excluded, goes_on=False)):
-                self.warn(self._disarmed(planted))
+            if self._plants is not None:
+                await self._leave_plants(self._plants, kept)
             self._guard = self._plants = None
         self._running.clear()
         self._outlived.clear()

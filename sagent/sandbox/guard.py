@@ -84,6 +84,12 @@ class Guard:
                     noted[path] = adopted
         return watch
 
+    @property
+    def kept(self) -> frozenset[str]:
+        """What is as it was, for it is held by a mount or put back: not what had no place to be in before a command."""
+        noted = (real for each in self._before.values() for real in each)
+        return frozenset((*noted, *(real for real, _ in self._held.values())))
+
     def put_back(self) -> list[str]:
         """The paths that had changed; by now they are as they were."""
         self._loosen()

@@ -13,23 +13,52 @@ import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import NamedTuple
 
-from sagent.lib.git import git_directories, git_places, harmless_config, is_git_directory, read_config
+from sagent.lib.git import (
+    files_named,
+    git_directories,
+    git_places,
+    harmless_config,
+    is_git_directory,
+    lost_settings,
+    read_config,
+)
 from sagent.sandbox.anchored import anchored
 from sagent.sandbox.survey import Survey
 
-MAX_WINDOWS = 100  # times in which commands ran that are told apart
+MAX_DIRECTORIES = 200_000  # below one directory that commands can write
+MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
+_SLICE_SECONDS = 0.01  # in which directories are looked at before others have their turn
+_UNSURE = 1_000_000_000  # ns since a change, within which another may have the same time
 _SLACK = 10_000_000  # ns by which a file system's clock may be behind
 _CONFIGURATIONS = ("config", "config.worktree")
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
+_HOOKS = frozenset(
+    {"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"}
+    | {"commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"}
+    | {"proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"}
+    | {"post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change", "p4-changelist"}
+    | {"p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit"}
+)  # githooks(5)
 _EXEC = re.compile(rb"(?m)^[ \t]*(?:exec|x)[ \t][^\n]*(?:\n|\Z)")
+
+
+class Kept(NamedTuple):
+    """Paths whose changes by commands are undone or impossible, and those that commands were granted."""
+
+    kept: AbstractSet[str] = frozenset()
+    granted: AbstractSet[str] = frozenset()
 
 
 class Plants:
     """Looks for repositories below the directories that commands can write.
 
-    What changed while no command ran is the person's and stays, and so does what is `excluded`: protected in another
-    way, or granted. What is taken out is kept in the directory `aside`.
+    What changed while no command ran is the person's and stays, and so does what was `granted`, or is `kept` as it is
+    in another way: but for what a command could write before, which something that it left may still have open. What
+    is taken out is kept in the directory `aside`.
+
+    In a large tree the nearest directories are looked at for each command, the others by and by.
     """
 
     def __init__(self, aside: Path) -> None:
@@ -37,60 +66,84 @@ class Plants:
         self._surveys: dict[str, Survey] = {}
         self._windows: list[tuple[int, int]] = []
         self._since: int | None = None
+        self._open: set[str] = set()  # what was written by what may still run
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
 
-    def begin(self, roots: Iterable[str], excluded: AbstractSet[str], protected: Iterable[str] = ()) -> list[str]:
+    def begin(self, roots: Iterable[str], places: Kept, protected: Iterable[str] = ()) -> list[str]:
         """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
-            self._surveys.setdefault(root, Survey(root, _is_sign, passed_over=frozenset({".git"})))
+            if root not in self._surveys:
+                self._surveys[root] = Survey(root, _is_sign, frozenset({".git"}), MAX_DIRECTORIES)
         for path in protected:
             if path.endswith("/commondir"):  # of each repository that was there
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
-        found = self.look(excluded, every=False) if self._since else []
+        found = self.look(places) if self._since else []
         self._since = self._since or time.time_ns() - _SLACK
         return found
 
-    def end(self, excluded: AbstractSet[str], *, goes_on: bool) -> list[str]:
+    def end(self, places: Kept, *, goes_on: bool) -> list[str]:
         """Return what commands have planted, by now taken out; `goes_on` where something still runs."""
-        found = self.look(excluded)
-        if not goes_on and self._since is not None:
-            self._windows = [*self._windows, (self._since, time.time_ns())][-MAX_WINDOWS:]
-            self._since = None
-        return found
-
-    def look(self, excluded: AbstractSet[str], *, every: bool = True) -> list[str]:
-        """Take out what git would obey, and return where it was."""
-        found: list[str] = []
-        for place in dict.fromkeys(self._repositories(every=every)):
-            with contextlib.suppress(OSError):
-                found += self._disarm(place, excluded)
-        return found
-
-    def _repositories(self, *, every: bool) -> Iterator[str]:
         for survey in self._surveys.values():
-            for path in survey.look(every=every):
-                above, _, name = path.rpartition("/")
-                if name.lower() == ".git":
-                    starts = {os.path.realpath(place) for place in git_places(Path(above))}
-                    yield from (str(place) for start in starts for place in git_directories(Path(start)))
-                elif is_git_directory(above):
-                    yield from map(str, git_directories(Path(above)))
+            survey.renew()
+        found = self.look(places)
+        if not goes_on and self._since is not None:
+            self._windows.append((self._since, time.time_ns()))
+            self._since = None
+            self._open.clear()
+        while len(self._windows) > MAX_WINDOWS:  # what lies between two is looked at too
+            (start, _), (_, end) = self._windows[:2]
+            self._windows[:2] = [(start, end)]
+        return found
 
-    def _disarm(self, place: str, excluded: AbstractSet[str]) -> Iterator[str]:
+    def look(self, places: Kept) -> list[str]:
+        """Take out what git would obey, near or where something was planted before, and return where it was."""
+        signs = [path for survey in self._surveys.values() for path in survey.look(_SLICE_SECONDS)]
+        return [*self._disarmed(signs, places), *self.go_on(places)]
+
+    def go_on(self, places: Kept, seconds: float | None = None) -> list[str]:
+        """Take it out of directories that were not looked at since a command, for so long at most."""
+        end = time.monotonic() + (_SLICE_SECONDS if seconds is None else seconds)
+        signs = [path for survey in self._surveys.values() for path in survey.go_on(end)]
+        return self._disarmed(signs, places)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all directories were looked at since the last command."""
+        return all(survey.is_done for survey in self._surveys.values())
+
+    @property
+    def partly_known(self) -> list[str]:
+        """The directories below which not all were looked at since the last command."""
+        return [root for root, survey in self._surveys.items() if survey.is_cut or not survey.is_done]
+
+    def _disarmed(self, signs: Iterable[str], places: Kept) -> list[str]:
+        found, signs = list[str](), list(signs)
+        for place in dict.fromkeys(_repositories(signs)):
+            with contextlib.suppress(OSError):
+                found += self._disarm(place, places)
+        for path in dict.fromkeys(_named_files(signs, self._surveys.keys())):
+            with contextlib.suppress(OSError):
+                if self._is_new(path, places) and (_is_hook(path) or self._clean(path)):
+                    found.append(path)
+                    if _is_hook(path):
+                        self._take(path)
+        return found
+
+    def _disarm(self, place: str, places: Kept) -> Iterator[str]:
         for name in _CONFIGURATIONS:
-            if self._is_new(path := f"{place}/{name}", excluded) and self._clean(path):
-                yield path
+            if self._is_new(path := f"{place}/{name}", places) and (lost := self._clean(path)):
+                yield f"{path} ({lost})"
         for path in self._hooks(place):
-            if self._is_new(path, excluded):
+            if self._is_new(path, places):
                 self._take(path)
                 yield path
-        if self._is_new(path := f"{place}/commondir", excluded) and not _is_linked(place):
+        if self._is_new(path := f"{place}/commondir", places) and not _is_linked(place):
             self._take(path)
             yield path
         for name in _TODO_LISTS:
-            if self._is_new(path := f"{place}/{name}", excluded) and self._unplan(path):
+            if self._is_new(path := f"{place}/{name}", places) and self._unplan(path):
                 yield path
 
     def _hooks(self, place: str) -> Iterator[str]:
@@ -101,7 +154,7 @@ class Plants:
         with contextlib.suppress(OSError):
             yield from (f"{hooks}/{name}" for name in os.listdir(hooks) if not name.endswith(".sample"))  # noqa: PTH208
 
-    def _is_new(self, path: str, excluded: AbstractSet[str]) -> bool:
+    def _is_new(self, path: str, places: Kept) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""
         try:
             found = os.lstat(path)
@@ -110,8 +163,14 @@ class Plants:
         state = found.st_ino, found.st_ctime_ns
         if self._settled.get(path) == state:
             return False
-        self._settled[path] = state
-        return self._is_of_command(found.st_ctime_ns) and not _lies_in(path, excluded)
+        if time.time_ns() - found.st_ctime_ns > _UNSURE:
+            self._settled[path] = state
+        if _lies_in(path, places.granted) or (path not in self._open and _lies_in(path, places.kept)):
+            self._settled[path] = state
+            return False
+        if is_new := self._is_of_command(found.st_ctime_ns):
+            self._open.add(path)
+        return is_new
 
     def _is_of_command(self, changed: int) -> bool:
         windows = [*self._windows, *([(self._since, time.time_ns())] if self._since else ())]
@@ -127,11 +186,20 @@ class Plants:
                 self._settled[path] = found.st_ino, found.st_ctime_ns
                 self._planned[path] = frozenset(_EXEC.findall(read_config(path) or b""))
 
-    def _clean(self, path: str) -> bool:
-        """Leave of a configuration what names no program; return whether there was more."""
+    def _clean(self, path: str) -> str:
+        """Leave of a configuration what names no program; return what else there was."""
         text = None if os.path.islink(path) else read_config(path)  # noqa: PTH114 -- as above
         kept = b"" if text is None else harmless_config(text, path)
-        return kept != text and self._replace(path, kept)
+        if kept == text:
+            self._detach(path, kept)
+            return ""
+        self._replace(path, kept)
+        return lost_settings(text or b"", kept) or "all of it"
+
+    def _detach(self, path: str, text: bytes) -> None:
+        """Have a file no other names, by which commands could change it later."""
+        if os.lstat(path).st_nlink > 1:
+            self._replace(path, text)
 
     def _unplan(self, path: str) -> bool:
         """Leave out of a todo list what it would have git run, but for what was to be run before."""
@@ -146,9 +214,6 @@ class Plants:
             descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
             with open(descriptor, "wb") as file:  # noqa: PTH123 -- a descriptor
                 file.write(text)
-        with contextlib.suppress(OSError):
-            found = os.lstat(path)
-            self._settled[path] = found.st_ino, found.st_ctime_ns
         return True
 
     def _take(self, path: str) -> None:
@@ -160,6 +225,33 @@ class Plants:
             except OSError:  # another disk
                 place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)
                 place.rename(place.parent.parent / name if place.parent.name == "hooks" else place.with_name(name))
+
+
+def _repositories(signs: Iterable[str]) -> Iterator[str]:
+    for path in signs:
+        above, _, name = path.rpartition("/")
+        if name.lower() == ".git":
+            starts = {os.path.realpath(place) for place in git_places(Path(above))}
+            yield from (str(place) for start in starts for place in git_directories(Path(start)))
+        elif is_git_directory(above):
+            yield from map(str, git_directories(Path(above)))
+
+
+def _named_files(signs: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
+    """Yield what the configurations of work trees name below `roots`: files that they include, and their hooks."""
+    for path in signs:
+        above, _, name = path.rpartition("/")
+        for named in files_named(above) if name.lower() == ".git" else ():
+            if not _lies_in(named, roots):
+                continue
+            if os.path.isdir(named):  # noqa: PTH112 -- a text path
+                yield from (f"{named}/{hook}" for hook in _HOOKS if os.path.lexists(f"{named}/{hook}"))
+            else:
+                yield named
+
+
+def _is_hook(path: str) -> bool:
+    return path.rpartition("/")[2] in _HOOKS
 
 
 def _is_sign(path: str) -> bool:

@@ -88,14 +88,16 @@ class Profile:
             kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")
         }
         paths = (*given["write"], *given["read"])
-        return replace(
+        freed = replace(
             self,
-            writable=(*self.writable, *given["write"]),
             protected=tuple(path for path in self.protected if path not in given["write"]),
             hidden=tuple(path for path in self.hidden if path not in paths),
-            exposed=(*self.exposed, *paths),
             domains=(*self.domains, *given["network"]),
         )
+        # What is mounted by itself cannot be replaced: git and editors do that to a file that they write.
+        mounted = tuple(path for path in given["write"] if not (freed.can_read(path) and freed.can_write(path)))
+        seen = tuple(path for path in given["read"] if not freed.can_read(path))
+        return replace(freed, writable=(*freed.writable, *mounted), exposed=(*freed.exposed, *mounted, *seen))
 
     def _has(self, need: Need) -> bool:
         if need.kind not in ("write", "read") or not self.can_read(need.target):

@@ -38,5 +38,6 @@ def within(
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
     own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
     written = ", ".join((*own, temporary))
-    limits = f"it ran in a sandbox: {reached}, and only {written} can be written"
+    aside = "without what programs run or obey by themselves there (`.git/config`, `.git/hooks`, `.envrc`, ...)"
+    limits = f"it ran in a sandbox: {reached}, and only {written} can be written, {aside}"
     return limits + (_SET_ID if _REFUSED.search(said) else "")

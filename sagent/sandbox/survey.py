@@ -11,7 +11,6 @@ from sagent.lib.dataclass import dataclass
 MOST = 50_000  # directories of one workspace
 _NEAR = 300  # directories that are looked at every time, the first that were found
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
-_EVERY = 10_000  # of those where all count
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
 _UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
 _PASSED_OVER = frozenset(
@@ -35,28 +34,70 @@ class Survey:
     directories, after several looks in those of a large tree.
     """
 
-    def __init__(self, root: str, counts: Callable[[str], bool], passed_over: frozenset[str] = _PASSED_OVER) -> None:
-        self._counts, self._passed_over = counts, passed_over
+    def __init__(
+        self,
+        root: str,
+        counts: Callable[[str], bool],
+        passed_over: frozenset[str] = _PASSED_OVER,
+        limit: int | None = None,
+    ) -> None:
+        self._counts, self._passed_over, self._limit = counts, passed_over, limit or MOST
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
         self._new = deque([root])
         self._at = 0
+        self._ring = deque[str]()  # all that are known, the next to be looked at first
+        self._left = 0  # how many of them are yet to be looked at
 
     @property
     def is_cut(self) -> bool:
         """Whether there are more directories than are looked into."""
-        return len(self._known) >= MOST and bool(self._new)
+        return len(self._known) >= self._limit and bool(self._new)
 
-    def look(self, *, every: bool = False) -> Iterator[str]:
-        """What is there now, as far as it is known; with `every`, of directories that are far too, up to a limit."""
+    @property
+    def is_done(self) -> bool:
+        """Whether all directories were looked at since `renew`."""
+        return not self._left and not self._goes_deeper
+
+    @property
+    def _goes_deeper(self) -> bool:
+        return bool(self._new) and len(self._known) < self._limit
+
+    def renew(self) -> None:
+        """Have all directories looked at again by `go_on`."""
+        if len(self._ring) > 2 * len(self._known):  # of those that are gone
+            self._ring = deque(self._known)
+        self._left = len(self._ring)
+
+    def go_on(self, until: float) -> list[str]:
+        """Look at directories until a time of `monotonic`; return what counts in those that are new or have changed."""
+        found: list[str] = []
+        while time.monotonic() < until:
+            if self._goes_deeper:
+                path = self._new.popleft()
+            elif self._left:
+                path, self._left = self._ring.popleft(), self._left - 1
+                if path not in self._known:
+                    continue
+                self._ring.append(path)
+                if self._known[path].state == _state(path):
+                    continue
+            else:
+                break
+            self._visit(path)
+            found += self._found.get(path, ())
+        return found
+
+    def look(self, seconds: float = _LONGEST) -> Iterator[str]:
+        """What is there now, as far as it is known."""
         size = len(self._known)
-        far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + (_EVERY if every else _FAR))
+        far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + _FAR)
         self._at = self._at + _FAR if self._at + _FAR < size else _NEAR
         for path in [*islice(self._known, _NEAR), *far]:
             if path in self._known and self._known[path].state != _state(path):
                 self._visit(path)
-        end = time.monotonic() + _LONGEST
-        while self._new and len(self._known) < MOST and time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while self._goes_deeper and time.monotonic() < end:
             self._visit(self._new.popleft())
         return chain.from_iterable([*self._found.values()])
 
@@ -79,7 +120,12 @@ class Survey:
         if found:
             self._found[path] = found
         were = frozenset(before.below if before else ())
-        self._new += (each for each in below if each not in were)
+        new = [each for each in below if each not in were]
+        if before is None:
+            self._ring.append(path)
+            self._new += new
+        else:
+            self._new.extendleft(new)  # what was made meanwhile is looked into first
         for gone in were.difference(below):
             self._forget(gone)
 

@@ -12,6 +12,7 @@ from sagent.lib.git import harmless_config
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Means
+from sagent.sandbox.profile import Need
 from sagent.tool import Workspace
 
 GIT = {
@@ -21,6 +22,8 @@ GIT = {
 SET_UP = """
 git init -q repo; cd repo; git commit -q --allow-empty -m one; echo x > f; git add f; git commit -qm two
 git config extensions.worktreeConfig true
+cd ..; git init -q hooked; cd hooked; git commit -q --allow-empty -m one
+git config core.hooksPath tools/hooks; git config include.path ../c/more
 """
 EVIL = "printf '#!/bin/sh\\n: > \"%s/made\"\\n' $PWD > evil; chmod +x evil; E=$PWD/evil"
 BARE = "mkdir -p {0}/objects {0}/refs; echo ref: refs/heads/main > {0}/HEAD"
@@ -93,10 +96,35 @@ PLANTS = {
     ),
     "rebase": ("repo", f'{EDIT}; echo "exec $E" >> {TODO}', "git rebase --continue"),
     "rebase, short": ("repo", f"{EDIT}; printf '\\t x\\t%s' $E >> {TODO}", "git rebase --continue"),
+    "hooks that the person named": (
+        "hooked",
+        "mkdir -p tools/hooks; cp evil tools/hooks/post-checkout",
+        "git checkout -q -b x",
+    ),
+    "file that the person includes": ("hooked", 'mkdir c; echo "[core] fsmonitor=$E" > c/more', "git status"),
     "submodule": (
         "repo",
         "git -c protocol.file.allow=always submodule -q add $PWD s; git -C s config core.fsmonitor $E",
         "git status; git -C s status",
+    ),
+}
+IN_TWO = {
+    # name: two commands, and what somebody does later
+    "other name of a file": ("git init -q s; ln s/.git/config c", f"{MONITOR} > c", "git -C s status"),
+    "what a gitfile led to": (
+        "mkdir s; echo 'gitdir: ../n/x' > s/.git",
+        f"{BARE.format('n/x')}; {MONITOR} > n/x/config",
+        "git -C s status",
+    ),
+    "what runs on": (
+        f"git init -q s; (sleep 1; {MONITOR} > s/.git/config) & sleep 0.2",
+        "sleep 1.5",
+        "git -C s status",
+    ),
+    "made whole later": (
+        f"mkdir -p s/o s/refs; {MONITOR} > s/config; echo ref: refs/heads/m > s/HEAD",
+        "mv s/o s/objects",
+        "cd s; git status",
     ),
 }
 
@@ -105,8 +133,9 @@ def shell(line: str, cwd: Path) -> None:
     subprocess.run(["bash", "-c", line], cwd=cwd, env={**os.environ, **GIT}, capture_output=True, check=False)
 
 
-async def confined(sandbox: Sandbox, line: str, cwd: Path) -> list[str]:
-    confined = await sandbox.confine(["bash", "-c", line], PermissionPolicy("edit").profile(Workspace(cwd)), cwd)
+async def confined(sandbox: Sandbox, line: str, cwd: Path, *needs: Need) -> list[str]:
+    profile = PermissionPolicy("edit").profile(Workspace(cwd))
+    confined = await sandbox.confine(["bash", "-c", line], profile, cwd, needs)
     argv, environment = confined.launched({**os.environ, **GIT})
     subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, check=False)
     return list(confined.finish())
@@ -140,6 +169,76 @@ async def test_plant_runs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, 
     shell(fire, place / where)
     assert not (place / where / "made").exists()
     assert any("git would run" in each for each in said)
+
+
+@pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("name", IN_TWO)
+async def test_plant_of_two_commands_runs_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str, means: str
+) -> None:
+    first, second, fire = IN_TWO[name]
+    sandbox = made(means, monkeypatch)
+    work = place / "plain"
+    try:
+        await confined(sandbox, f"{EVIL}; ({first}) >/dev/null 2>&1", work)
+        await confined(sandbox, f"{EVIL}; {second}", work)
+    finally:
+        await sandbox.aclose()
+    shell(fire, work)
+    assert not (work / "made").exists()
+
+
+@pytest.mark.parametrize("name", IN_TWO)
+def test_same_two_commands_run_it_without_sandbox(place: Path, name: str) -> None:
+    first, second, fire = IN_TWO[name]
+    shell(f"{EVIL}; {first}; {second}; {fire}", place / "plain")
+    assert (place / "plain/made").exists()
+
+
+@pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("line", ["git config user.name me", "git config core.hooksPath .husky", "git remote add o /x"])
+async def test_granted_configuration_is_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch, line: str, means: str
+) -> None:
+    sandbox, work = made(means, monkeypatch), place / "repo"
+    config = work / ".git/config"
+    before = config.read_bytes()
+    try:
+        await confined(sandbox, line, work)
+        assert config.read_bytes() == before
+        await confined(sandbox, line, work, Need("write", str(config)))
+        after = config.read_bytes()
+        assert await confined(sandbox, "ls", work) == []
+    finally:
+        await sandbox.aclose()
+    assert after != before
+    assert config.read_bytes() == after
+
+
+async def test_large_tree_is_searched_by_and_by(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
+    work = place / "plain"
+    sandbox = made("bubblewrap", monkeypatch)
+    warned: list[str] = []
+    sandbox.warn = warned.append
+    try:
+        assert await confined(sandbox, f"{EVIL}; git init -q a/b/c; git -C a/b/c config alias.up '!true'", work) == []
+    finally:
+        await sandbox.aclose()
+    assert "!true" not in (work / "a/b/c/.git/config").read_text()
+    assert f"{work}/a/b/c/.git/config (alias.up)" in warned[0]
+
+
+async def test_directories_that_are_too_many_are_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.sandbox.plants.MAX_DIRECTORIES", 2)
+    work = place / "plain"
+    (work / "a/b/c").mkdir(parents=True)
+    sandbox = made("bubblewrap", monkeypatch)
+    warned: list[str] = []
+    sandbox.warn = warned.append
+    await confined(sandbox, "ls", work)
+    await sandbox.aclose()
+    assert f"{work} has more directories" in warned[0]
 
 
 @pytest.mark.parametrize("name", PLANTS)
