@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _OPTION = re.compile(
     r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|unbuffered|null-data|posix|debug|sandbox)|-?-"
 )
+_IN_PLACE = re.compile(r"-[nErsuz]*i[.~\w]*|--in-place(?:=[.~\w]*)?")
 _EXPRESSION = re.compile(r"(?:-[nErsuz]*e|--expression(?:=|\Z))(.*)", re.DOTALL)
 
 
@@ -42,8 +43,9 @@ def edits_text(script: str) -> bool:
     return _SCRIPT.fullmatch(script) is not None
 
 
-def sed_acts(arguments: "Sequence[Word]", start: int = 0) -> bool:
-    """Return whether one of the words from `start` on may make sed do more than show what it reads."""
+def sed_acts(arguments: "Sequence[Word]", start: int = 0, *, edits: bool = False) -> bool:
+    """Return whether one of the words from `start` on may make sed do more than show what it reads, or, if it `edits`,
+    than change the files that are named."""
     has_script = waits = ends = False
     for at, word in enumerate(arguments):
         text, harmless = word.text, word.kind == "literal"
@@ -53,7 +55,8 @@ def sed_acts(arguments: "Sequence[Word]", start: int = 0) -> bool:
             has_script, waits = True, not found[1]
             harmless = harmless and (waits or edits_text(found[1]))
         elif not ends and text.startswith("-"):
-            harmless, ends = harmless and _OPTION.fullmatch(text) is not None, text == "--"
+            known = _OPTION.fullmatch(text) or (edits and _IN_PLACE.fullmatch(text))
+            harmless, ends = harmless and bool(known), text == "--"
         elif not has_script:
             has_script, harmless = True, harmless and edits_text(text)
         else:

@@ -94,7 +94,7 @@ def brings_code(words: tuple[Word, ...]) -> bool:
     """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
     name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
     if name in ("sed", "gsed"):
-        return sed_acts(words[1:])
+        return sed_acts(words[1:], edits=True)
     if name not in INTERPRETERS - {"tar", "rsync", "source", "."}:
         return False
     return name.endswith("awk") or not arguments or (arguments[0][:1] == "-" and arguments[0] not in _NO_CODE)

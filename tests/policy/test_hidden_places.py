@@ -215,6 +215,8 @@ def test_commands_that_read_whole_directories_are_a_question_where_something_is_
         "npm test && make -j4 all",
         "python3 -m pytest -q && python3 src/a.py",
         "sed -i s/a/b/g src/a.py",
+        "sed -i.bak -E 's/(a)/b/' src/a.py",
+        "sed -Ei -e s/a/b/ -e 1d src/a.py && sed --in-place=.old '$d' src/a.py",
         "sed -n 1,5p src/a.py",
         "git add -A && git commit -m x && git push",
         'echo $?; for f in a b; do echo "$f" > src/x; done',

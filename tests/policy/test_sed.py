@@ -12,6 +12,8 @@ from sagent.policy import Allow, Ask, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.policy.sed import edits_text
+from sagent.policy.shell import split
+from sagent.policy.wrappers import brings_code
 from sagent.tool import Effect, Workspace
 
 COVERED = [
@@ -78,3 +80,11 @@ def test_accepted_scripts_do_nothing_else_in_a_real_sed(script: str, tmp_path: P
     for file in made:
         file.unlink()
     assert made == []
+
+
+@pytest.mark.parametrize("brings", ["-ie '1e id' f", "-i 's/a/b/e' f", "-i -f x f", "-ni '1w k' f", "'-i/k/*' p f", ""])
+def test_changes_in_place_bring_no_code(brings: str) -> None:
+    harmless = ["sed -i s/a/b/ f", "sed -i.bak -e 1d f", "gsed --in-place=.old -E 's/(a)/b/' f"]
+    for command in [f"sed {brings}"] if brings else harmless:
+        (part,) = split(command).parts
+        assert brings_code(part.words) == bool(brings), command
