@@ -1,5 +1,6 @@
 """From words to a command, from errors to an exit code."""
 
+import errno
 import os
 import signal
 import sys
@@ -51,7 +52,11 @@ def _output_failed(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 128 + signal.SIGPIPE
-    sys.stderr.write(f"sagent: {error.filename or 'the output could not be written'}: {error.strerror or error}\n")
+    where = error.filename or "the output could not be written"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        where = error.filename or "a file could not be opened"
+        error.strerror = f"{error.strerror}. Raise the limit of open files, as with ulimit -n 1024"
+    sys.stderr.write(f"sagent: {where}: {error.strerror or error}\n")
     return 1 if error.filename is None else 2
 
 

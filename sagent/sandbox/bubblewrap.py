@@ -7,6 +7,7 @@ before, there is another view of files in the same box.
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -213,6 +214,15 @@ def _explained(said: str) -> str:
     return said or "bubblewrap failed without a message"
 
 
+def _advise(said: str) -> str:
+    """Return what to do about a sandbox that could not be made: one without room is no reason to do without."""
+    if any(os.strerror(number) in said for number in (errno.EMFILE, errno.ENFILE)):
+        return "Too many files are open at once: the person may raise the limit (ulimit -n) and start again."
+    if any(os.strerror(number) in said for number in (errno.ENOSPC, errno.EDQUOT)):
+        return "The disk of its temporary files is full: the person may make room there, or set TMPDIR."
+    return "The person may set sandbox = 'off'."
+
+
 class Boxes:
     """The boxes of a session's commands, one for each set of permissions, and for who may see each other.
 
@@ -244,9 +254,7 @@ class Boxes:
                     return opened
             if key in self._views:
                 self._end(key, f"its view of the files could not be set up next to what runs there: {opened}")
-        raise ToolError(
-            f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
-        )
+        raise ToolError(f"The command was not run: its sandbox could not be made: {opened}. {_advise(opened)}")
 
     def _standing(self, key: tuple[object, ...]) -> Box | None:
         """The box that was made for this. Raises ToolError where one had no room, and was ended."""
