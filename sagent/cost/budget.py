@@ -51,13 +51,20 @@ def is_count(usage: Usage, received: int, max_input: int = 0) -> bool:
     return usage.total_input > max_input // MAX_TOKEN_BYTES and usage.output * MAX_TOKEN_CHARACTERS >= received
 
 
-def is_stated(charges: Iterable[Charge], received: int) -> bool:
-    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself."""
+MAX_DROP = 16
+"""Times that the count of an input is smaller at most than what counts of its beginning make likely: providers leave
+old thoughts out. Less is a part of the count, such as what was not cached."""
+
+
+def is_stated(charges: Iterable[Charge], received: int, likely: int = 0) -> bool:
+    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself. `likely` is
+    how many tokens its input has by an earlier count, 0 if there is none."""
     own = [charge for charge in charges if not charge.role]
     if any(charge.usd is not None for charge in own):
         return True
     counted = all(is_number(charge.usage) for charge in own)
-    return counted and is_count(sum((charge.usage for charge in own), Usage()), received)
+    told = sum((charge.usage for charge in own), Usage()) if counted else Usage()
+    return is_count(told, received) and told.total_input >= likely // MAX_DROP
 
 
 def counted_input(usage: Usage, charges: Iterable[Charge]) -> int:

@@ -96,8 +96,8 @@ class Attempt:
                         self.charges, self.thought = charges, self.thought + unshown
                         reservation.take_note(charges)
                     case Reply(message, _, charges):
-                        received = self.received or len(message.parts)
-                        if is_stated(charges, received):
+                        received, ask = self.received or len(message.parts), reservation.ask
+                        if is_stated(charges, received, ask.likely if ask.input_bound.source == "provider" else 0):
                             return delta
                         from sagent.cost.unfinished import lost  # for few calls
 

@@ -218,3 +218,27 @@ async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) 
     assert refused
     assert answered > 2
     assert true <= cap
+
+
+async def test_count_without_its_cached_part_bounds_nothing() -> None:
+    """A gateway that leaves the cache's members out says 100 tokens of a conversation that had 8,000."""
+    told = [Usage(input=8_000, output=9), Usage(input=100, output=9), Usage(input=9_000, output=9)]
+
+    def step(_: Received) -> Step:
+        usage = told.pop(0)
+        counts = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
+        body = {"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}], "usage": counts}
+        return Raw(body=json.dumps(body).encode(), headers=(("content-type", "application/json"),))
+
+    async with FakeProviderServer(step, strict=False, counts=False) as server:
+        model = model_of("chat", server.url)
+        ledger = Ledger(Decimal(1), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
+        limits = RunLimits(max_response_tokens=1_000)
+        async with Agent(model, limits=limits, resources=Resources(ledger=ledger, log=MemoryLog())) as agent:
+            await agent.run("(]{&" * 4_000)
+            assert ledger.cost().unbilled == 0
+            await agent.run("Go on.")
+            unsure = ledger.cost().unbilled
+            assert unsure > MICRO * 7_000  # what the whole conversation may cost
+            await agent.run("Go on.")
+            assert ledger.cost().unbilled == unsure

@@ -131,6 +131,19 @@ def kind_of(
         "Requested token count exceeds the model's maximum context length of 8192 tokens.",
         "This model's maximum sequence length is 8192 tokens",
         "The conversation is too long. Start a new one.",
+        "Input length 140000 exceeds the maximum length 131072",
+        "Requested 9000 tokens exceeds limit 8192",
+        "9000 tokens is above the allowed 8192",
+        "This model only supports up to 8192 input tokens, got 9000.",
+        "Prompt length (9000) exceeds max_input_len (8192).",
+        "The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)",
+        "max tokens of 8192 exceeded. total_tokens 9000",
+        "The input exceeds the session length 8192. Please decrease the input",
+        "Reached context length of 8192 tokens with model (arch: qwen2) that does not support overflow.",
+        "Input token length too long",
+        "Total tokens of image and text exceed max message tokens.",
+        "Invalid 'input[3].output': string too long. Expected a string with maximum length 10485760, but got more.",
+        "Invalid 'input[3].output[0].text': string too long. Expected a string with maximum length 10485760.",
         "Prompt \u8d85\u957f",
         "\u8f93\u5165\u5185\u5bb9\u8d85\u957f",
     ],
@@ -191,3 +204,17 @@ def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
     vague = "Token limit hit."
     assert kind_of(vague, window=8_192, most_input=30_000) == "context_overflow"
     assert kind_of(vague, window=8_192, most_input=3_000) == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("Prompt tokens limit exceeded: 9000 > 8192. To increase, upgrade to a paid account", 402),
+        ("Too many tokens, please wait before trying again.", 400),
+        ("Your account exceeded the maximum token quota for this month: 1000000 tokens", 400),
+        ("Your tokens exceed 4000 of 3000. Retry after 7 s.", 400),
+    ],
+)
+def test_money_and_time_are_no_overflow(words: str, status: int) -> None:
+    assert kind_of(words, status) != "context_overflow"
+    assert kind_of(words, status, window=8_192, most_input=30_000) != "context_overflow"

@@ -1,5 +1,7 @@
 """Usage that proves where its parts are counted, and that an error does not change, in every family."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def chat(usage: dict[str, object]) -> Usage:
 
 
 def responses(usage: dict[str, object]) -> Usage:
-    answer = {"id": "r", "object": "response", "status": "completed", "output": [], "usage": usage}
+    answer: dict[str, object] = {"id": "r", "object": "response", "status": "completed", "output": [], "usage": usage}
     return read(ResponsesReplyReader(ORIGIN, "f"), {"type": "response.completed", "response": answer})
 
 
@@ -154,3 +156,94 @@ def test_failed_generation_in_a_stream_has_its_own_kind(failed: dict[str, object
     with pytest.raises(ModelError) as raised:
         reader.feed({"x_groq": {"error": failed}}, [])
     assert raised.value.kind == "generation"
+
+
+PARTIAL: Mapping[str, Sequence[dict[str, object]]] = {  # events of a short reply whose counts are of a part of it
+    "anthropic, at the start": [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 900, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Yes."}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    ],
+    "anthropic, smaller at the end": [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 900, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Yes."}},
+        {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 90, "output_tokens": 40}},
+    ],
+    "anthropic, of the cache alone": [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Yes."}},
+        {"type": "message_delta", "delta": {}, "usage": {"cache_read_input_tokens": 90, "output_tokens": 40}},
+    ],
+    "chat, with the first piece": [
+        {"choices": [{"delta": {"content": "Y"}}], "usage": {"prompt_tokens": 900, "completion_tokens": 1}},
+        {"choices": [{"delta": {"content": "es."}, "finish_reason": "stop"}]},
+    ],
+    "chat, smaller at the end": [
+        {"choices": [{"delta": {"content": "Yes."}}], "usage": {"prompt_tokens": 900, "completion_tokens": 40}},
+        {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 1}},
+    ],
+    "chat, of the cache alone": [
+        {"choices": [{"delta": {"content": "Yes."}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 90}, "completion_tokens": 40}},
+    ],
+    "google, with the first piece": [
+        {
+            "candidates": [{"content": {"parts": [{"text": "Y"}]}}],
+            "usageMetadata": {"promptTokenCount": 900, "candidatesTokenCount": 1},
+        },
+        {"candidates": [{"content": {"parts": [{"text": "es."}]}, "finishReason": "STOP"}]},
+    ],
+    "responses, of the cache alone": [
+        {
+            "type": "response.completed",
+            "response": {
+                "status": "completed",
+                "output": [{"type": "message", "content": [{"type": "output_text", "text": "Yes."}]}],
+                "usage": {"input_tokens_details": {"cached_tokens": 90}, "output_tokens": 40},
+            },
+        },
+    ],
+    "converse, of the cache alone": [
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Yes."}}},
+        {"metadata": {"usage": {"cacheReadInputTokens": 90, "outputTokens": 40}}},
+    ],
+}
+READERS = {
+    "anthropic": MessagesReplyReader,
+    "chat": ChatReplyReader,
+    "responses": ResponsesReplyReader,
+    "google": GenerateReplyReader,
+    "converse": ConverseReplyReader,
+}
+
+
+@pytest.mark.parametrize("name", PARTIAL)
+def test_counts_of_a_part_are_no_count_of_the_reply(name: str) -> None:
+    family = name.partition(",")[0]
+    reader = READERS[family](ORIGIN, family)
+    for event in PARTIAL[name]:
+        reader.feed(event, [])
+    _, charges = reader.bill(3_000)
+    assert all(charge.estimated for charge in charges)
+
+
+def test_counts_that_come_with_the_last_piece_or_grow_are_of_the_whole_reply() -> None:
+    chat, google, whole = (
+        ChatReplyReader(ORIGIN, "f"),
+        GenerateReplyReader(ORIGIN, "f"),
+        MessagesReplyReader(ORIGIN, "f"),
+    )
+    for said in (1, 2):
+        usage = {"prompt_tokens": 900, "completion_tokens": said}
+        chat.feed({"choices": [{"delta": {"content": "Yes. "}}], "usage": usage}, [])
+        counts = {"promptTokenCount": 900, "candidatesTokenCount": said}
+        google.feed({"candidates": [{"content": {"parts": [{"text": "Yes. "}]}}], "usageMetadata": counts}, [])
+    content: list[object] = [{"type": "text", "text": "Yes."}]
+    whole.whole({"type": "message", "content": content, "usage": {"input_tokens": 900, "output_tokens": 2}}, [])
+    for reader in (chat, google, whole):
+        usage_told, (charge,) = reader.bill(3_000)
+        assert (usage_told.input, usage_told.output, charge.estimated) == (900, 2, False)
+
+
+def test_a_total_alone_is_no_output() -> None:
+    assert chat({"total_tokens": 9_000}).output == 0
+    assert responses({"total_tokens": 9_000}).output == 0

@@ -25,7 +25,7 @@ def disjoint(
 ) -> Usage:
     """Return disjoint buckets. Cached tokens are inside the prompt, reasoning is inside the completion, unless counts
     prove otherwise; `hour` of the written tokens are kept for an hour."""
-    apart = total - prompt - completion
+    apart = total - prompt - completion if prompt or completion else 0  # a total alone says of neither how much it is
     outside = cache_outside(prompt, apart, read, written, reasoning)
     prompt, apart = prompt + outside, apart - outside
     if apart > 0 and reasoning in (0, apart):  # xAI, Google's compatible endpoint

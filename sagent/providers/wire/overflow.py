@@ -84,7 +84,9 @@ _PHRASES = (
     r"|longer than the maximum model length|max_(?:completion_)?tokens must be at least 1, got -"
     r"|too many tokens: (?:size limit|total)|too many input tokens|token length (?:exceed|is too long)"
     r"|tokens in request more than max|expected maxlength: \d+, actual|(?:larger|more) than the max(?:imum)? context"
-    r"|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
+    r"|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds|reached context length"
+    r"|exceed(?:s|ed)? (?:the )?session length|token length too long|tokens of [\w ]+ exceed max"
+    r"|input (?:is )?too large to process"
     r"|(?:prompt|\u8f93\u5165|\u4e0a\u4e0b\u6587)[^.\u3002]{0,12}(?:\u8d85\u957f|\u8fc7\u957f|\u8d85\u8fc7|\u8d85\u51fa)"
 )
 # Parts of a request that are limited by themselves, and rates: neither is cured by a shorter conversation.
@@ -94,9 +96,17 @@ _MEMBER = (
     r"[^.]{0,40}\b(?:too (?:long|large|many|big)|exceeds?\b)"
     r"|(?:too many|maximum of \d+) (?:images|files|tools|pages|pdf|documents|stop)"
 )
-_TEXT = r"'(?:messages|input)(?:\[\d+\])?(?:\.content(?:\[\d+\])?(?:\.text)?)?': string too long\D+maximum length (\d+)"
+_TEXT = (
+    r"'(?:messages|input)(?:\[\d+\])?(?:\.(?:content|output)(?:\[\d+\])?(?:\.text)?)?'"
+    r": string too long\D+maximum length (\d+)"
+)
 _RATE = r"\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
+_SPENT = r"\bquotas?\b|credits|wait before|try again (?:in|later|after)|retry (?:in|after)|throttl"  # money, or time
 _LONG_TEXT = 100_000  # characters: who allows so many limits a conversation, and not a name
+_SIZE = rf"(?<![\w.-]){_N}(?:\.0)?(?![\w-])"
+_SIZED = r"\btokens?\b|\b(?:prompt|input|session|sequence|context) length"
+_ABOVE = r"exceed|(?:longer|larger|greater|more) than|above|only supports|too (?:long|large)|must be (?:less|at most)"
+_OF_OUTPUT = r"max_\w*tokens\b(?! \()|output tokens|completion|thinking|budget|\bcach|temperature|top_|\bper\b"
 _LIMITS = r"too (?:long|large|many|big)|exceed|maximum|longer|limit|\bmore than|less than"
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
 _MOST_OUTPUT = (
@@ -127,6 +137,8 @@ def is_overflow(
         return int(found[1]) >= _LONG_TEXT
     if status == 429 or re.search(_RATE, text):
         return "must be reduced" in text
+    if status == 402 or (re.search(_SPENT, text) and not re.search(r"context", text)):
+        return False
     if most_output_in(words) and not re.search(r"context|prompt|input", text):
         return False
     limit, sent = sizes_in(words)
@@ -134,11 +146,21 @@ def is_overflow(
         return True
     if re.search(_CODES, text) or (re.search(_PHRASES, text) and not is_of_part(text)):
         return True
+    if _compares(text) and not re.search(_MEMBER, text):
+        return True
     if status not in (400, 413, 422) or not window or re.search(_MEMBER, text) or most_output_in(words):
         return False
     numbers = [int(re.sub("[,_]", "", number)) for number in re.findall(_N, text) if len(number) < 12]
     named = window in numbers and any(number > window for number in numbers)
     return named or (most_input > window and "token" in text and bool(re.search(_LIMITS, text)))
+
+
+def _compares(text: str) -> bool:
+    """Return True if a text says of a prompt, an input or tokens that they are more than a limit, both as numbers."""
+    if not re.search(_SIZED, text) or re.search(_OF_OUTPUT, text):
+        return False
+    numbers = [int(re.sub("[,_]", "", number)) for number in re.findall(_SIZE, text)]
+    return len(numbers) > 1 and any(number != numbers[0] for number in numbers) and bool(re.search(_ABOVE, text))
 
 
 def is_of_part(words: str) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
 MOST_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
+_INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with cached ones or without
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
@@ -59,6 +60,8 @@ class ReplyReader(ABC):
         self._summary = _SUMMARY
         self._stop = ""  # why it ended, in the provider's words
         self._usage: dict[str, object] = {}  # what was reported so far
+        self._told_at = 0  # `received` when counts came last: what came later is in none of them
+        self._most_told = (0, 0)  # tokens of input and of output, of all reports
         self._tier = ""  # of service
         self._mends: dict[str, None] = {}
         self._cost: Decimal | None = None  # by the provider's own price
@@ -116,14 +119,20 @@ class ReplyReader(ABC):
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
         received = max(self.received, bool(self.message().parts))
-        if (is_count(stated, received, max_input) and _can_be(self._usage)) or any(
-            charge.usd is not None for charge in charges
-        ):
+        counted = is_count(stated, received, max_input) and _can_be(self._usage) and self._is_final(stated)
+        if counted or any(charge.usd is not None for charge in charges):
             return usage, charges
         output = max(0, self.received // 4 - stated.output)
         guess = Usage(input=0 if stated.total_input else max_input // 4, output=output)
         charges = (replace(charges[0], usage=charges[0].usage + guess), *charges[1:])
         return usage + guess, tuple(replace(charge, estimated=True) for charge in charges)
+
+    def _is_final(self, stated: Usage) -> bool:
+        """Return True if the last counts are of the whole reply: they came after all of it, name the input beside what
+        was cached of it, and are no smaller than earlier ones."""
+        named = any(name in self._usage for name in _INPUT_COUNTS)
+        shrunk = stated.total_input < self._most_told[0] or stated.output < self._most_told[1]
+        return named and not shrunk and self._told_at == self.received
 
     def notes(self) -> tuple[str, ...]:
         """What is worth showing to a person."""
@@ -198,6 +207,8 @@ class ReplyReader(ABC):
         reported = {name: value for name, value in as_object(usage).items() if value is not None}
         self._usage.update((name, value) for name, value in reported.items() if value or name not in self._usage)
         if reported and (charges := self.charges()):
+            told, most = sum((charge.usage for charge in charges), Usage()), self._most_told
+            self._told_at, self._most_told = self.received, (max(most[0], told.total_input), max(most[1], told.output))
             out.append(Billed(tuple(replace(charge, estimated=not self.counts_first) for charge in charges)))
 
     def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:

@@ -131,6 +131,7 @@ class MessagesReplyReader(ReplyReader):
             self._start(index, as_object(block), out)
             self.feed({"type": "content_block_stop", "index": index}, out)
         self._ended(body)
+        self._bill(body.get("usage"), [])
         self.complete = self.closed = True
 
     def message(self) -> Message:

@@ -85,6 +85,8 @@ class GenerateReplyReader(ReplyReader):
             else:  # only one was asked for
                 for part in as_array(as_object(candidate.get("content")).get("parts")):
                     self._count(as_str(as_object(part).get("text")))
+        if event.get("usageMetadata"):
+            self._told_at = self.received  # counts are of the chunk that they come with, too
         feedback = as_object(event.get("promptFeedback"))
         if reason := as_str(feedback.get("blockReason")):
             self._why = f"the provider blocked the prompt: {_reason(reason, feedback.get('blockReasonMessage'))}"
