@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -24,6 +25,7 @@ from sagent.version import __version__
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
+MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
 _BEGUN = 600  # seconds in which a copy surely has its lock
 
 
@@ -204,8 +206,21 @@ def _has_conversation(path: Path) -> bool:
 
 
 def has_lost_log(path: Path) -> bool:
-    """Return True for a session whose log has no whole entry although something was written in it."""
-    return (path / "root.jsonl").stat().st_size > 0 or (path / "root").is_dir() or any(path.glob("blobs/*"))
+    """Return True for a session whose log has no whole entry although something was written in it.
+
+    A log that nothing was written to was last changed when its session was made; an emptied one later."""
+    file = (path / "root.jsonl").stat()
+    is_later = file.st_mtime - min(path.stat().st_mtime, _made_at(path)) > MAX_BEGIN_SECONDS
+    return file.st_size > 0 or is_later or (path / "root").is_dir() or any(path.glob("blobs/*"))
+
+
+def _made_at(path: Path) -> float:
+    """When a session was made, by its name; infinity where its name does not say."""
+    try:
+        made = datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S")  # noqa: DTZ007 -- below
+    except ValueError:
+        return float("inf")
+    return made.replace(tzinfo=UTC).timestamp()
 
 
 def _written_at(path: Path) -> int:

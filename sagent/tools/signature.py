@@ -106,6 +106,8 @@ def parameters_of(function: Callable[..., object], name: str) -> "tuple[Paramete
         raise TypeError(f"{name} does not tell which arguments it takes: {_WRITE}") from None
     except NameError as error:  # annotations are evaluated late from Python 3.14 on
         raise TypeError(_unknown_name(name, error)) from None
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):  # singledispatch looks at what comes first
+        found = [each.replace(kind=each.POSITIONAL_ONLY) if not at else each for at, each in enumerate(found)]
     bound = function.keywords if isinstance(function, functools.partial) else {}
     return tuple(each for each in found if each.name not in bound)  # what the program has set is not the model's to see
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +43,17 @@ def drop_second_line(session: Path) -> None:
     (session / "root.jsonl").write_bytes(b"".join([lines[0], *lines[2:]]))
 
 
+def empty_all(session: Path) -> None:
+    """Empty the log of a session that has nothing else, a minute after it was made."""
+    shutil.rmtree(session / "blobs")
+    (session / "root.jsonl").write_bytes(b"")
+    later = time.time() + 60
+    os.utime(session / "root.jsonl", (later, later))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty log": lambda session: (session / "root.jsonl").write_bytes(b""),
+    "nothing but an emptied log": empty_all,
     "log missing": in_place_of_log(lambda path: None),
     "directory": in_place_of_log(Path.mkdir),
     "FIFO": in_place_of_log(os.mkfifo),

@@ -55,6 +55,12 @@ class Adder:
         return a + b
 
 
+@functools.singledispatch
+def dispatched(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
 class LateAdder:
     async def __call__(self, a: int, b: int = 2) -> int:
         """Add two numbers."""
@@ -151,6 +157,7 @@ SUMS: dict[str, Any] = {
     "@tool @staticmethod": Kit.tool_above_static,
     "@staticmethod @tool": Kit.tool_below_static,
     "by place alone": by_place,
+    "singledispatch": dispatched,
     "by name alone": keywords,
     "annotations as text": lazily_annotated.add,
     "annotations as text, locally": lazily_annotated.make(),
