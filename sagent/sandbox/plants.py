@@ -34,6 +34,8 @@ _UNSURE = 1_000_000_000  # ns since a change, within which another may have the 
 _SLACK = 10_000_000  # ns by which a file system's clock may be behind
 _CONFIGURATIONS = ("config", "config.worktree")
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
+_STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")  # git runs `git-merge-STRATEGY`, a path too
+_PROGRAM = re.compile(rb"(?i)(?:\A|\bstrategy[ \t]*=)[^\n\[]*(?:/|\\\n)")
 _HOOKS = frozenset(
     {"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"}
     | {"commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"}
@@ -74,7 +76,7 @@ class Plants:
         """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
             if root not in self._surveys:
-                self._surveys[root] = Survey(root, _is_sign, frozenset({".git"}), MAX_DIRECTORIES)
+                self._surveys[root] = Survey(root, _is_sign, frozenset({".git"}), MAX_DIRECTORIES, self._unlock)
         for path in protected:
             if path.endswith("/commondir"):  # of each repository that was there
                 for name in _TODO_LISTS:
@@ -145,14 +147,31 @@ class Plants:
         for name in _TODO_LISTS:
             if self._is_new(path := f"{place}/{name}", places) and self._unplan(path):
                 yield path
+        for name in _STRATEGIES:
+            if self._is_new(path := f"{place}/{name}", places) and _PROGRAM.search(read_config(path) or b"/"):
+                self._take(path)
+                yield path
 
     def _hooks(self, place: str) -> Iterator[str]:
         hooks = f"{place}/hooks"
         if os.path.islink(hooks):  # noqa: PTH114 -- a text path, as below
             yield hooks
             return
+        self._unlock(hooks)
         with contextlib.suppress(OSError):
             yield from (f"{hooks}/{name}" for name in os.listdir(hooks) if not name.endswith(".sample"))  # noqa: PTH208
+
+    def _unlock(self, path: str) -> None:
+        """Have a directory of a command's making be readable: git enters one that cannot be listed."""
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if (
+                stat.S_ISDIR(found.st_mode)
+                and not found.st_mode & stat.S_IRUSR
+                and self._is_of_command(found.st_ctime_ns)
+            ):
+                with anchored(path) as place:
+                    place.chmod(found.st_mode | stat.S_IRWXU, follow_symlinks=False)
 
     def _is_new(self, path: str, places: Kept) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""

@@ -40,8 +40,10 @@ class Survey:
         counts: Callable[[str], bool],
         passed_over: frozenset[str] = _PASSED_OVER,
         limit: int | None = None,
+        unlock: Callable[[str], None] = lambda path: None,
     ) -> None:
         self._counts, self._passed_over, self._limit = counts, passed_over, limit or MOST
+        self._unlock = unlock  # is given a directory that cannot be read
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
         self._new = deque([root])
@@ -106,6 +108,8 @@ class Survey:
         before, state = self._known.get(path), _state(path)
         found, below = list[str](), list[str]()
         try:
+            if not os.access(path, os.R_OK):
+                self._unlock(path)
             with os.scandir(path) as entries:
                 for entry in entries:
                     if self._counts(entry.path):

@@ -102,6 +102,26 @@ PLANTS = {
         "git checkout -q -b x",
     ),
     "file that the person includes": ("hooked", 'mkdir c; echo "[core] fsmonitor=$E" > c/more', "git status"),
+    "strategy": (
+        "repo",
+        (
+            "git checkout -q -b y HEAD~1; echo 1 > g; git add g; git commit -qm y; mkdir git-merge-.. .git/sequencer; "
+            "git rev-parse HEAD > .git/sequencer/head; "
+            "for a in 1 2; do echo pick $(git rev-parse @{-1}); done > .git/sequencer/todo; "
+            "printf '[options]\\n\\tstrategy = ../../evil\\n' > .git/sequencer/opts"
+        ),
+        "git cherry-pick --continue",
+    ),
+    "closed directories": (
+        "plain",
+        f"mkdir -p a/b; git init -q a/b/s; {MONITOR} > a/b/s/.git/config; chmod 111 a/b/s/.git a/b/s a/b",
+        "git -C a/b/s status",
+    ),
+    "closed hooks": (
+        "plain",
+        "git init -q sub; cp evil sub/.git/hooks/post-checkout; chmod 111 sub/.git/hooks",
+        CHECKOUT,
+    ),
     "submodule": (
         "repo",
         "git -c protocol.file.allow=always submodule -q add $PWD s; git -C s config core.fsmonitor $E",
