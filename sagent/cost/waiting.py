@@ -82,8 +82,9 @@ def describe(ask: Ask, cap: Decimal, room: Decimal, waited: float, holders: Iter
 
 
 def _held(call: Holder) -> str:
-    left = max(0.0, call.max_silence - call.silent)
+    left = call.max_silence - call.silent  # signs of life that are no word are not seen here
+    until = f"given up if it stays silent for {left:.0f} s more" if left > 0 else "its provider keeps it alive"
     return (
         f"{show(call.held)} by {call.ask.agent} ({call.ask.role}, for {call.seconds:.0f} s, silent for "
-        f"{call.silent:.0f} s; given up if it stays silent for {left:.0f} s more)"
+        f"{call.silent:.0f} s; {until})"
     )

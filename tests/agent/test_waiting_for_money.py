@@ -55,6 +55,18 @@ async def test_wait_names_need_room_and_holders() -> None:
     assert ledger.waits("root/c") == ""
 
 
+async def test_call_that_pings_keep_alive_is_not_said_to_end() -> None:
+    ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
+    first = await held(ledger, "root/a", 900)
+    first.max_silence = 0.0
+    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    words = await told(lines)
+    assert "its provider keeps it alive" in words
+    assert "given up" not in words
+    first.release()
+    (await waiting).release()
+
+
 async def test_wait_in_a_branch_is_its_own() -> None:
     ledger = Ledger(MICRO * 1_000, BOOK)
     one, two = ledger.branch("root"), ledger.branch("root")
