@@ -173,9 +173,11 @@ _SETTING = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 def harmless_config(text: bytes, path: str) -> bytes:
     """Return the lines of a repository's configuration that name no program, each understood by itself."""
     section, kept = "", list[str]()
-    for line in os.fsdecode(text).replace("\r\n", "\n").splitlines(keepends=True):
+    for line in re.sub("\r+\n", "\n", os.fsdecode(text)).splitlines(keepends=True):
         bare = line.removesuffix("\n")
-        if header := _HEADER.fullmatch(bare):
+        if bare.endswith("\r"):
+            section = ""  # no end of a line to git, which would read what comes next as a part of it
+        elif header := _HEADER.fullmatch(bare):
             section = header[1].lower()
             kept.append(line)
         elif not bare.strip() or bare.lstrip()[0] in "#;":

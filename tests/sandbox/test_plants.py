@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sagent.lib.git import harmless_config
@@ -318,6 +318,9 @@ def test_setting_is_kept_where_it_names_no_program(line: str, kept: bool) -> Non
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example("\r\r\n")
+@example("\r!x\n\n")
+@example("#\rfsmonitor=x\n\n")
 def test_kept_lines_are_understood(text: str) -> None:
     kept = harmless_config(text.encode(), "/x/config")
     assert harmless_config(kept, "/x/config") == kept
