@@ -5,7 +5,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from sagent.lib.adapted import Base64, Tagged
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import GIVEN_EMPTY, GivenJson, GivenObject
+from sagent.lib.json import (
+    GIVEN_EMPTY,
+    GivenJson,
+    GivenObject,
+    Json,  # noqa: F401  # pyright: ignore[reportUnusedImport] -- the type of a field names it
+    JsonObject,  # noqa: F401  # pyright: ignore[reportUnusedImport] -- and this
+)
 
 Role: TypeAlias = Literal["user", "assistant"]
 

@@ -265,7 +265,7 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
         return False
     text = (
         f"The context was full, at about {before:,} tokens: tool results or attached files and images were replaced by "
-        f"stubs in {stubbed} places, which leaves about {state.context.tokens():,}. The model can read them again."
+        f"stubs ({stubbed} in all), which leaves about {state.context.tokens():,}. The model can read them again."
     )
     state.journal.notify("info", text)
     return True

@@ -8,13 +8,12 @@ that this is the standard library's decorator. What all classes may have, type v
 
 import dataclasses
 import reprlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, Never, cast
-
-from sagent.lib.json import Json, JsonObject, json_freeze
 
 __all__ = ["Data_co", "Deps", "Deps_contra", "Hinting", "dataclass", "hinting", "refuse_keywords"]
 
@@ -38,7 +37,7 @@ class _Later:
             known[f"_set_{each.name}"] = getattr(owner, each.name).__set__
             known[f"_default_{each.name}"] = each.default
             known[f"_make_{each.name}"] = each.default_factory
-        known["_freeze"] = json_freeze
+        known["_freeze"] = _freeze
         exec(self._write(owner), known)  # noqa: S102 -- of the names of our own fields, as the standard library does
         method = known[name]
         assert isinstance(method, FunctionType)
@@ -51,8 +50,16 @@ def _fields(of: object) -> "tuple[Field[object], ...]":
     return dataclasses.fields(cast("type", of))
 
 
-_JSON = (JsonObject, JsonObject | None, Json)
-"""Types of fields that take JSON as a program has it, and freeze it."""
+def _freeze(value: object, at: str) -> object:
+    from sagent.lib.json import json_freeze  # which few of our first classes need
+
+    return json_freeze(value, at)
+
+
+def _takes_json(of: object) -> bool:
+    """Whether a field's type is JSON as a program has it, which is frozen."""
+    known = sys.modules.get("sagent.lib.json")  # where it is not imported, no field has a type of it
+    return known is not None and of in (known.JsonObject, known.JsonObject | None, known.Json)
 
 
 def _write_init(cls: type) -> str:
@@ -66,7 +73,7 @@ def _write_init(cls: type) -> str:
         elif each.default is not MISSING:
             default = f"_default_{name}"
             value = given or default
-        if each.type in _JSON:
+        if _takes_json(each.type):
             value = f"_freeze({value}, {name!r})" if value else value
         if given:
             (named if each.kw_only else parameters).append(f"{name}={default}" if default else name)

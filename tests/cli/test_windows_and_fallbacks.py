@@ -76,7 +76,7 @@ def test_stubs_are_told_to_whoever_watches(shell: Shell) -> None:
     told = [str(line["text"]) for line in lines if line["type"] == "notice"]
     assert all(re.search(r"about [\d,]+ tokens", text) for text in told)
     assert any(
-        re.search(r": tool results or attached files and images were replaced by stubs in \d+ places", text)
+        re.search(r": tool results or attached files and images were replaced by stubs \(\d+ in all\)", text)
         for text in told
     )
 
