@@ -195,7 +195,8 @@ class Team(Pattern):
             raise UsageError(f"unknown effort {role.effort!r}; one of {', '.join(EFFORTS)}")
         offered = {tool.name.lower(): tool.name for tool in self._lead.tools}
         if lost := [name for name in role.tools or () if name.lower() not in offered]:
-            raise UsageError(f"there is no tool {lost[0]!r} to use; there are {', '.join(offered.values()) or 'none'}")
+            there = ", ".join(offered.values()) or "none"
+            raise UsageError(f"there is no tool {lost[0]!r} to use; there are {there}. --tools chooses others")
         if role.model and role.model != full_name(self._lead.model):
             self._lead.check(Switch(model=role.model))
         if role.advisors and self._lead.advisory is not None:

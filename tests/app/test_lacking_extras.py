@@ -39,6 +39,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         ("notebook", "Notebook", "notebook", ("ipykernel",)),
         ("Notebook", "Notebook", "notebook", ("jupyter_client",)),
         ("code", "RepoMap", "code", ("tree_sitter",)),
+        ("web", "WebSearch", "web", ("ddgs",)),
     ],
 )
 async def test_a_flag_is_told(
@@ -72,4 +73,12 @@ async def test_a_variable_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 async def test_nothing_is_said_where_nothing_lacks(tmp_path: Path) -> None:
     names, notices = await opened(tmp_path, {"tools": ["default", "notebook", "code"]})
     assert {"Notebook", "RepoMap"} <= {*names}
+    assert not any("is left out" in text for text in notices)
+
+
+async def test_a_search_with_a_key_needs_no_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    without(monkeypatch, "ddgs", "html_to_markdown", "selectolax")
+    monkeypatch.setenv("BRAVE_API_KEY", "b" * 20)
+    names, notices = await opened(tmp_path, {"tools": ["web"]})
+    assert {"WebSearch", "WebFetch"} <= {*names}
     assert not any("is left out" in text for text in notices)

@@ -82,6 +82,17 @@ class WebSearch(WebTool):
             return ToolOutput.of(f"{text}{notes}", summary=f"{name}: {len(found)} results")
         raise ToolError(" ".join(failures))
 
+    def lacking(self) -> tuple[str, str]:
+        """Return the extra without which no search can be made, and the command that installs it, or empty strings."""
+        from importlib.util import find_spec
+
+        if self._services("") != (KEYLESS,) or find_spec("ddgs") is not None:
+            return "", ""
+        from sagent.lib.installed import install_command
+
+        keys = ", ".join(each.variables[0] for each in SEARCHES.values() if each.variables)
+        return "web", f"{install_command('web')} (or set one of {keys})"
+
     def _services(self, named: str) -> tuple[str, ...]:
         """Those to ask: the one that is named, else all that are set, else the one without a key."""
         if named:
