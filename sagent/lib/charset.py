@@ -35,6 +35,7 @@ _NAMES = {
 _SMALLER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp", "cp949": "euc_kr"}
 _ESCAPES = re.compile("[\udc80-\udcff\uf8f0-\uf8f3]")  # the last are those of cp932 for bytes without meaning
 _MIN_UNBROKEN = 7  # bytes that are not ASCII for each that has no meaning
+_CONTROLS = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS = frozenset("\xa0“”‘’„‚–—…•«»‹›€£§©®™·°¡¿±²³½¼×÷µ№¥ªº´¢")
 
 
@@ -137,7 +138,8 @@ def _sample(data: bytes) -> bytes:
     """The lines that say something about the encoding, as many as are looked at."""
     found = re.search(rb"[\x80-\xff]", data)
     start = max(0, found.start() - 200) if found else 0
-    lines = [line[:400] for line in data[start : start + 64 * 1024].split(b"\n") if not line.isascii()]
+    text = _CONTROLS.sub(b"", data[start : start + 64 * 1024])  # chardet takes what has ESC for another kind of data
+    lines = [line[:400] for line in text.split(b"\n") if not line.isascii()]
     return b"\n".join(dict.fromkeys(lines))[:_MAX_SAMPLE_BYTES]
 
 

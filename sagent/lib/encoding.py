@@ -27,6 +27,8 @@ _KINDS = (
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _MAX_LOOKED_AT = 4_096  # characters of a text that is to be told from noise
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_ESCAPED = re.compile("[\udc80-\udcff]+")
+_HIGH = bytes(range(128, 256))
 _NEAR_LINES = 3
 _MAX_RUNS = 20
 _MAX_CONTROLS = 0.05  # of the characters of a text
@@ -147,9 +149,18 @@ def _codecs_of(lines: Sequence[bytes], places: Sequence[int]) -> dict[int, tuple
 
 def _is_broken(line: bytes) -> bool:
     """Return True if a line is not UTF-8, nor mostly that."""
-    text = line.decode("utf-8", "surrogateescape")
-    broken = sum("\udc80" <= character <= "\udcff" for character in text)
-    return broken > 0 and broken >= sum(character > "\x7f" for character in text) - broken
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        broken, whole = _count(line, line.decode("utf-8", "surrogateescape"))
+        return broken >= whole
+    return False
+
+
+def _count(data: bytes, escaped: str) -> tuple[int, int]:
+    """Return how many bytes are not UTF-8, and how many characters that are not ASCII are."""
+    broken = sum(map(len, _ESCAPED.findall(escaped)))
+    return broken, len(escaped) - broken - len(data.translate(None, _HIGH))
 
 
 def _trim(data: bytes) -> bytes:
@@ -216,8 +227,7 @@ def _is_writing(text: str) -> bool:
 def _decode_older(data: bytes) -> Text | Binary:
     """Decode what is not UTF-8: mostly that with a few broken bytes, or an older encoding, or no text at all."""
     escaped = data.decode("utf-8", "surrogateescape")
-    broken = sum(1 for character in escaped if "\udc80" <= character <= "\udcff")
-    whole = sum(1 for character in escaped if character > "\x7f") - broken
+    broken, whole = _count(data, escaped)
     if _is_noise(escaped[:_MAX_LOOKED_AT]) or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
         return Binary(_kind(data))
     if whole > broken:

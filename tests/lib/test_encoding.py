@@ -19,6 +19,8 @@ SAMPLES = [
     ("cp1252", "it’s\n"),
     ("cp1252", "Preis: 5 €\n"),
     ("cp1252", "“quoted” — text"),
+    ("cp1252", "\x1b[31mréd\x1b[0m\n"),
+    ("koi8-r", "\x1b[1;33mпредупреждение\x1b[m\n"),
     ("cp1252", "© 2024 Acme"),
     ("latin-1", "20 °C, § 5\n"),
     ("cp1252", "• item one\n• item two"),
