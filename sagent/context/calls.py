@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, valid_text, whole_text
@@ -11,6 +12,7 @@ from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking
 from sagent.model import Delta, Model, Reply, Request, TextPart, ThinkingPart
 from sagent.tool import Tool
 
+AnyPart = TypeVar("AnyPart", bound=Part)
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
 _MAX_SHOWN = 500  # characters of arguments that cannot be used
 _WHY: Mapping[StopReason | None, str] = {
@@ -118,12 +120,15 @@ async def valid_stream(model: Model, request: Request) -> AsyncGenerator[Delta |
 def _valid(reply: Reply) -> Reply:
     """The same reply where its texts are valid, as nearly always."""
     message = reply.message
-    parts = tuple(map(_valid_part, message.parts))
+    parts = tuple(map(valid_part, message.parts))
     same = all(new is old for new, old in zip(parts, message.parts, strict=True))
     return reply if same else replace(reply, message=replace(message, parts=parts))
 
 
-def _valid_part(part: Part) -> Part:
+def valid_part(part: AnyPart) -> AnyPart:
+    """Return a part with the halves of surrogate pairs in its text joined, and lone ones replaced."""
     if isinstance(part, Text | Thinking) and not part.text.isascii() and (text := valid_text(part.text)) != part.text:
         return replace(part, text=text)
+    if isinstance(part, ToolCall) and not f"{part.id}{part.name}".isascii():
+        return replace(part, id=valid_text(part.id), name=valid_text(part.name))
     return part

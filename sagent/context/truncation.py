@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from sagent.context.calls import valid_part
 from sagent.errors import ToolError
-from sagent.lib.json import as_array
+from sagent.lib.json import as_array, valid_text
 from sagent.messages import Text
 from sagent.tool import Blobs, Media, ToolOutput
 
@@ -11,21 +12,30 @@ MOST_OUTPUT = 60_000  # characters of text one call may put into the context; to
 
 
 def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
-    """The output with its text held to MOST_OUTPUT characters; media pass. Raises ToolError for what is no output: not
-    every tool is checked for types."""
+    """Return the output as valid Unicode with its text held to MOST_OUTPUT characters; media pass. Raises ToolError for
+    what is no output: not every tool is checked for types."""
     if not _is_output(output):
         given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
         raise ToolError(
             f'the tool gave {given}: it may return a string, ToolOutput.of("text"), or a ToolOutput with a tuple of '
             "Text, Image and Document, whose data are bytes"
         )
+    output = _valid(output)
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
     if len(whole) <= MOST_OUTPUT:
         return output
-    path = blobs.show(blobs.put(whole.encode("utf-8", "replace")))
+    path = blobs.show(blobs.put(whole.encode()))
     media = tuple(part for part in output.content if not isinstance(part, Text))
     short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the full text is in {path}")), *media)
     return replace(output, content=short)
+
+
+def _valid(output: ToolOutput) -> ToolOutput:
+    """The same output where its texts are valid, as nearly always."""
+    parts = tuple(map(valid_part, output.content))
+    summary, diff = (text if not text or text.isascii() else valid_text(text) for text in (output.summary, output.diff))
+    same = (parts, summary, diff) == (tuple(output.content), output.summary, output.diff)
+    return output if same else replace(output, content=parts, summary=summary, diff=diff)
 
 
 def _is_output(output: object) -> bool:

@@ -314,4 +314,5 @@ def _answer(
 
 
 def _error(text: str) -> ToolOutput:
+    text = valid_text(text)
     return ToolOutput((Text(text),), is_error=True, summary=cut(text.split("\n", 1)[0], 200))

@@ -89,6 +89,17 @@ async def test_what_is_not_the_very_word_does_not_allow(place: Path, provider: l
         assert not (place / "a").exists()
 
 
+async def test_question_with_invalid_text_is_put(place: Path, provider: list) -> None:
+    """Protobuf takes no half of a surrogate pair, which a file's name or a model's arguments may have."""
+    wanted = {"file_path": str(place / "a"), "content": "x\ud800y\n"}
+    provider += [Turn("", calls=(Call("Write", wanted),)), Turn("Not done.")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        asked = await peer.send(said("Write a."))
+        assert (state(asked), asked.status.message.metadata["kind"]) == ("input_required", "approval")
+        done = await peer.send(said("no", task_id=asked.id))
+        assert (state(done), text_of(done)) == ("completed", "Not done.")
+
+
 async def test_a_task_that_works_is_canceled_and_one_that_has_ended_is_not(place: Path, provider: list) -> None:
     provider += [Stall(Turn("slow")), Turn("Here.")]
     async with a2a_served(place) as [peer]:

@@ -68,7 +68,7 @@ async def test_another_sagent_answers_and_its_cost_is_unknown(place: Path, monke
     monkeypatch.setenv("A2A_PEER_TOKEN", TOKEN)
     asked = Asked()
     async with a2a_served(place) as [peer]:
-        steps = [asks("What is 6 times 7?"), Turn("It is 42: é."), Turn("The peer says 42.")]
+        steps = [asks("What is 6 \ud800 times 7?"), Turn("It is 42: é."), Turn("The peer says 42.")]
         rules = {"permission_mode": "ask", "allow": ["a2a__peer"]}
         result = await asked.run(monkeypatch, steps, f"peer={peer.url}", **rules)
     assert result.content == "The peer says 42."

@@ -272,6 +272,18 @@ async def test_content_is_new_redacted_and_cut(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+async def test_content_is_valid_text(tmp_path: Path) -> None:
+    """An exporter drops an attribute that is none."""
+    seen = Seen("content")
+    agent = agent_of(ScriptedModel(call("1", "Read", file_path="\udcff"), "b \ud800"), tmp_path, seen)
+    seen.telemetry.watch(agent)
+    await agent.run("a \ud800")
+    await agent.aclose()
+    texts = [value for span in seen.spans for value in (span.name, *facts(span).values()) if isinstance(value, str)]
+    assert any("\ufffd" in text for text in texts)
+    assert "".join(texts).encode()
+
+
 async def test_the_global_provider_of_a_program_is_respected(tmp_path: Path) -> None:
     agent = agent_of(ScriptedModel("done"), tmp_path, Seen())
     telemetry = Telemetry()  # nobody has set one: nothing is recorded, and nothing fails

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.agent import Agent
-from sagent.events import Event, TextDelta, ThinkingDelta, ToolProgress
+from sagent.errors import ToolError
+from sagent.events import Event, TextDelta, ThinkingDelta, ToolFinished, ToolProgress
 from sagent.lib.json import join_pairs, valid_text, whole_text
 from sagent.messages import Text, Thinking, user
 from sagent.model import Billed, Delta, Reply, TextPart, ThinkingPart
@@ -22,7 +23,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.model_suite import collect
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
-from sagent.tool import RunContext
+from sagent.tool import RunContext, ToolOutput
 from sagent.tools import tool
 from tests.messages import call
 
@@ -166,3 +167,26 @@ def test_progress_of_a_tool_is_valid_text() -> None:
     agent.listen(events.append)
     agent.run_sync("x")
     assert [event.text for event in events if isinstance(event, ToolProgress)] == ["1 \ufffd"]
+
+
+@pytest.mark.parametrize("how", ["given", "raised", "refused"])
+def test_result_and_name_of_call_are_valid_text(how: str) -> None:
+    @tool(effect="none")
+    async def count() -> ToolOutput | str:
+        """Count."""
+        if how == "raised":
+            raise ValueError("2 \ud800 \ud83d\ude00")
+        if how == "refused":
+            raise ToolError("2 \ud800 \ud83d\ude00")
+        return ToolOutput.of("2 \ud800 \ud83d\ude00", summary="2 \ud800", diff="+\ud800")
+
+    events = list[Event]()
+    agent = Agent(ScriptedModel((call("1", "count"), call("\ud800", "no\ud800")), "done"), tools=[count])
+    agent.listen(events.append)
+    agent.run_sync("x")
+    ended = [event for event in events if isinstance(event, ToolFinished)]
+    assert len(ended) == 2
+    for event in ended:
+        words = (event.result.text, event.summary, event.diff, event.call.id, event.call.name, event.result.call_id)
+        assert "".join(words).encode()
+    assert any("2 \ufffd 😀" in event.result.text for event in ended)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from a2a.types.a2a_pb2 import Artifact, Message, Part, Role
 from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError
-from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
+from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
 from google.protobuf.struct_pb2 import Struct
 
 from sagent import messages
 from sagent.lib.encoding import Binary, decode
-from sagent.lib.json import as_object, json_dump, sha256_hex, valid_text
+from sagent.lib.json import as_object, json_dump, sha256_hex, valid_text, wire_bytes
 from sagent.lib.text import printable
 
 ANSWER = "answer"
@@ -110,4 +110,4 @@ def diff_artifact(diff: str, number: int) -> Artifact:
 
 def struct_of(members: Mapping[str, object]) -> Struct:
     """JSON as metadata has it."""
-    return ParseDict(dict(members), Struct())
+    return Parse(wire_bytes(members), Struct())

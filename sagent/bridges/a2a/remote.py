@@ -30,7 +30,7 @@ from a2a.utils.errors import A2AError
 
 from sagent.bridges.a2a.task import PAUSED
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str
+from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.lib.text import one_line, printable
 from sagent.lib.tls import system_context
 from sagent.messages import Text
@@ -112,7 +112,7 @@ class RemoteAgent:
         message = Message(
             message_id=uuid4().hex,
             role=Role.ROLE_USER,
-            parts=[Part(text=prompt)],
+            parts=[Part(text=valid_text(prompt))],
             context_id=conversation,
             task_id=self._asking.pop(conversation, ""),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sagent.bridges.otel import names
-from sagent.lib.json import Json, json_dump, json_thaw
+from sagent.lib.json import Json, json_dump, json_thaw, valid_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.transcript.export_redaction import Redaction
 
@@ -13,18 +13,18 @@ MOST_TEXT = 20_000  # characters of one text
 def messages_text(messages: Sequence[Message]) -> str:
     """Messages as the conventions have them: JSON, each with a role and parts."""
     found = [{"role": _role(each), "parts": list(map(_part, each.parts))} for each in messages]
-    return json_dump(Redaction().value(found))
+    return _json(Redaction().value(found))
 
 
 def reply_text(message: Message) -> str:
     """A reply, which also says why it ended."""
     parts = list(map(_part, message.parts))
     reply = {"role": "assistant", "parts": parts, "finish_reason": names.finish_reason(message.stop)}
-    return json_dump(Redaction().value([reply]))
+    return _json(Redaction().value([reply]))
 
 
 def system_text(text: str) -> str:
-    return json_dump([{"type": "text", "content": _cut(text)}])
+    return _json([{"type": "text", "content": _cut(text)}])
 
 
 def value_text(value: Json) -> str:
@@ -32,6 +32,11 @@ def value_text(value: Json) -> str:
     if isinstance(value, str):
         return _cut(value)
     return _cut(json_dump(Redaction().value(json_thaw(value))))
+
+
+def _json(value: object) -> str:
+    """JSON that is valid text: an exporter drops an attribute, or a span, that is none."""
+    return valid_text(json_dump(value))
 
 
 def _role(message: Message) -> str:
@@ -54,5 +59,5 @@ def _part(part: Part) -> dict[str, object]:
 
 
 def _cut(text: str) -> str:
-    clean = Redaction().text(text)
+    clean = valid_text(Redaction().text(text))
     return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}… ({len(clean) - MOST_TEXT} characters more)"
