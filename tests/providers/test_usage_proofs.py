@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import ModelError
-from sagent.model import Delta
+from sagent.model import Billed, Delta
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.converse.events import ConverseReplyReader
@@ -219,11 +219,13 @@ READERS = {
 @pytest.mark.parametrize("name", PARTIAL)
 def test_counts_of_a_part_are_no_count_of_the_reply(name: str) -> None:
     family = name.partition(",")[0]
-    reader = READERS[family](ORIGIN, family)
+    reader, out = READERS[family](ORIGIN, family), list[Delta]()
     for event in PARTIAL[name]:
-        reader.feed(event, [])
+        reader.feed(event, out)
     _, charges = reader.bill(3_000)
     assert all(charge.estimated for charge in charges)
+    freeing = [charge for delta in out if isinstance(delta, Billed) for charge in delta.charges if not charge.estimated]
+    assert all(charge.usage.total_input == 900 for charge in freeing)  # a count that is too small frees no money
 
 
 def test_counts_that_come_with_the_last_piece_or_grow_are_of_the_whole_reply() -> None:

@@ -209,7 +209,8 @@ class ReplyReader(ABC):
         if reported and (charges := self.charges()):
             told, most = sum((charge.usage for charge in charges), Usage()), self._most_told
             self._told_at, self._most_told = self.received, (max(most[0], told.total_input), max(most[1], told.output))
-            out.append(Billed(tuple(replace(charge, estimated=not self.counts_first) for charge in charges)))
+            sure = self.counts_first and self._is_final(told)
+            out.append(Billed(tuple(replace(charge, estimated=not sure) for charge in charges)))
 
     def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:
         """The message; a reply that ended with calls has ended for them."""
