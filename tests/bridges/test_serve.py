@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import os
+import time
 import tomllib
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ from served import TOKEN, Client, served
 from sagent.cli.opening import state_of
 from sagent.cli.settings import load_settings
 from sagent.repl.settings_file import add_rule
+from sagent.session.store import sessions
 from sagent.testing.script import Call, Stall, Turn
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -632,3 +635,19 @@ async def test_the_document_names_the_routes_that_there_are(place: Path) -> None
                 if answer.status_code != 200:
                     assert "not part of this API" not in answer.json()["detail"]
         assert json.dumps(document)
+
+
+async def test_an_emptied_session_is_not_gone_on_with(place: Path, provider: list) -> None:
+    provider += [Turn("fine")]
+    async with served(place) as client:
+        name = await client.begin("hello")
+        await client.done(name)
+        (path,) = (each for each in sessions(load_settings({}).state_dir) if each.name == name)
+        await client.http.delete(f"/v1/sessions/{name}")
+        (path / "root.jsonl").write_bytes(b"")
+        os.utime(path / "root.jsonl", (time.time() + 60,) * 2)
+        for way, body in ((f"/{name}/messages", {"text": "go on"}), (f"/{name}/open", {})):
+            refused = await client.post(way, body)
+            assert refused.status_code == 409
+            assert "its log has no whole entry" in refused.json()["detail"]
+        assert (path / "root.jsonl").read_bytes() == b""

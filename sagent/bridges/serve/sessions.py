@@ -22,7 +22,7 @@ from sagent.policy.asking import call_text
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
-from sagent.session.store import sessions
+from sagent.session.store import check_version, sessions
 from sagent.tools.ask import Question as Inquiry
 from sagent.transcript.event_json import encode_cost
 
@@ -217,6 +217,7 @@ class Sessions:
     async def resume(self, hosted: Hosted) -> None:
         """Open an earlier one, unless it is open. Raises SagentError and OSError."""
         if not hosted.is_open:
+            check_version(hosted.path, "go on with it")
             self.place.check(hosted.cwd)  # it may lead elsewhere by now
             await self._open(hosted, Wanted(session=str(hosted.path)))
 
