@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from sagent.cost.budget import Ask
 from sagent.errors import ModelError
@@ -14,14 +14,6 @@ NOTICE_SECONDS = 3.0
 """Seconds after which a wait is told for the first time."""
 REPEAT_SECONDS = 60.0
 """Seconds after which it is told again."""
-
-
-@runtime_checkable
-class Timed(Protocol):
-    """A Model that ends a silent call by itself, after `max_silence` seconds without a sign of life."""
-
-    @property
-    def max_silence(self) -> float: ...
 
 
 class Ending(Protocol):
@@ -51,10 +43,11 @@ class Holder(Protocol):
 
 
 async def within(reply: Awaitable[Reply], model: Model, call: Ending) -> Reply:
-    """Wait for a reply. If others wait for the money of a silent call whose model sets no limit, it is given up: then
-    ModelError is raised."""
-    if isinstance(model, Timed):
-        call.max_silence = model.max_silence
+    """Wait for a reply. A model may end silent calls itself, after its `max_silence` in seconds. If others wait for the
+    money of a silent call of another one, it is given up: then ModelError is raised."""
+    own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may have it from what it wraps
+    if isinstance(own_limit, int | float):
+        call.max_silence = own_limit
         return await reply
     limit = asyncio.timeout(None)
     try:
