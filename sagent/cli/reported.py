@@ -7,7 +7,7 @@ from itertools import pairwise
 from sagent.errors import SagentError
 
 REPORTED = "reported as JSON"
-"""Note of an error that stdout already has."""
+"""Note of an error that stdout already has, or that comes after the one object of its command."""
 
 
 def report_as_json(argv: list[str], error: SagentError) -> bool:

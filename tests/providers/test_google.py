@@ -427,6 +427,15 @@ def test_reply_without_a_word_says_nothing(parts: list[dict]) -> None:
     assert reader.usage() == Usage(input=7)
 
 
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY"])
+@pytest.mark.parametrize("before", [[], [{"text": "Hm.", "thought": True}]])
+def test_a_lone_signature_of_a_reply_that_did_not_end_by_itself_is_kept(before: list[dict], reason: str) -> None:
+    reader, _ = drafted(said(*before, {"text": "", "thoughtSignature": "AA=="}, finishReason=reason))
+    own = reader.message().parts[-1]
+    assert isinstance(own, Opaque) and own.private is not None
+    assert own.private.data == {"text": "", "thoughtSignature": "AA=="}
+
+
 @pytest.mark.parametrize(
     ("part", "reason"),
     [

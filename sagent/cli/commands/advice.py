@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
+from sagent.cli.reported import REPORTED
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, show, without_secrets
 from sagent.errors import SessionCorrupt, UsageError
@@ -48,6 +49,7 @@ def run_advice(argv: Sequence[str]) -> int:
     show(redaction.value(_as_json(path.name, found)) if given.json else None, lines, as_json=given.json)
     report_secrets(redaction)
     if damaged:
+        damaged[0].add_note(REPORTED)  # stdout has its one object; stderr says what it lacks
         raise damaged[0]
     return 0
 

@@ -99,10 +99,12 @@ class GenerateReplyReader(ReplyReader):
         self.closed = self.complete
 
     def message(self) -> Message:
-        pieces = [piece for piece in self._pieces if piece.kind != "own" or any(map(_says, self._pieces))]
+        stop, pieces = _STOPS.get(self._stop or "STOP", "error"), self._pieces
+        if stop == "end" and not any(map(_says, pieces)):  # it is asked for again: lone signatures would be content
+            pieces = [piece for piece in pieces if piece.kind != "own"]
         parts = [part for number, piece in enumerate(pieces) if (part := self._part(piece, number)) is not None]
         self._cite(parts)
-        return self._assembled(parts, _STOPS.get(self._stop or "STOP", "error"))
+        return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
