@@ -421,7 +421,7 @@ class Ledger:
         most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
         parts = SHARE if len(self._agents) > 1 else LONE_SHARE
         share = ask.ceiling.affordable(input_tokens, EXACT.divide(budget.room, parts), ask.wanted)
-        return min(most, max(share, ROOMY_OUTPUT * SHARE // parts))
+        return min(most, max(share, ROOMY_OUTPUT * SHARE // parts, ask.least))
 
     def waits(self, agent: str) -> str:
         """Return what a call of an agent waits for, and who holds the money; "" if none waits."""

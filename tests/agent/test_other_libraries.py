@@ -147,11 +147,21 @@ def test_what_a_function_may_return(given: object, content: tuple[object, ...]) 
     assert tuple(asked.messages[2].results[0].content) == content
 
 
+_WHAT_TO_RETURN = 'it may return a string, ToolOutput.of("text")'
+
+
 @pytest.mark.parametrize(
-    "given",
-    [None, 3, ["x"], ToolOutput("x"), ToolOutput(("x",)), ToolOutput((Image("image/png", "x"),)), ToolOutput(None)],
+    ("given", "words"),
+    [
+        ({"x"}, "not a JSON value: set"),
+        (b"x", "not a JSON value: bytes"),
+        (ToolOutput("x"), _WHAT_TO_RETURN),
+        (ToolOutput(("x",)), _WHAT_TO_RETURN),
+        (ToolOutput((Image("image/png", "x"),)), _WHAT_TO_RETURN),
+        (ToolOutput(None), _WHAT_TO_RETURN),
+    ],
 )
-def test_a_tool_that_gives_what_is_no_output_has_failed(given: object) -> None:
+def test_a_tool_that_gives_what_is_no_output_has_failed(given: object, words: str) -> None:
     """Which ends no run: the model reads it."""
 
     class Odd:
@@ -164,7 +174,7 @@ def test_a_tool_that_gives_what_is_no_output_has_failed(given: object) -> None:
     assert asked.run_sync("x").content == "ok"
     (result,) = asked.messages[2].results
     assert result.is_error
-    assert 'it may return a string, ToolOutput.of("text")' in result.text
+    assert words in result.text
 
 
 def test_a_model_of_ones_own_that_lacks_something() -> None:

@@ -79,6 +79,14 @@ async def test_wait_in_a_branch_is_its_own() -> None:
     (await waiting).release()
 
 
+async def test_least_output_above_a_share_is_granted_at_once() -> None:
+    ledger = Ledger(MICRO * 20_000, BOOK)
+    async with asyncio.timeout(20):
+        granted = await held(ledger, "root/a", 15_000)
+    assert granted.max_output == 15_000
+    granted.release()
+
+
 async def test_quick_grant_tells_nothing() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
     (await ledger.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append)).release()
@@ -93,17 +101,18 @@ def agent(model: ScriptedModel, ledger: Ledger, path: str, seen: list[Event]) ->
 
 
 async def test_hung_call_gives_its_money_up_when_others_wait() -> None:
-    ledger, seen = Ledger(MICRO * 14_000, BOOK), list[Event]()
+    ledger, seen = Ledger(MICRO * 8_000, BOOK), list[Event]()
     hung = agent(ScriptedModel(("Hm", math.inf)), ledger, "root/a", seen)
     other = agent(ScriptedModel("Done."), ledger, "root/b", seen)
     first = asyncio.create_task(hung.run("go"))
-    while not ledger.held:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while not ledger.held:
+            await asyncio.sleep(0.01)
     for call in ledger._calls:
         call.max_silence = 0.2
     second = asyncio.create_task(other.run("go"))
     with pytest.raises(ModelError, match=r"given up after .* others wait for the money") as raised:
-        await first
+        await asyncio.wait_for(first, 20)
     assert raised.value.kind == "stalled"
     await asyncio.wait([second])
     assert second.exception() is None or isinstance(second.exception(), BudgetExceeded)

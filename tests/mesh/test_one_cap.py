@@ -205,7 +205,7 @@ class Life:
             await mirror.settled()
             await self._world.rounds()
             part = chance.choice((0.5, 1, 1, 1))
-            usage = Usage(int(reservation.ask.input_bound * part), output=int(reservation.max_output * part))
+            usage = Usage(int(reservation.ask.input_bound.tokens * part), output=int(reservation.max_output * part))
             self._world.bill(PRICES.price(*MODEL, usage) or ZERO)
             await self._world.rounds()
             settle(state, reservation, (Charge(MODEL[1], usage),))
