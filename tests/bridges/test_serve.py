@@ -645,7 +645,8 @@ async def test_an_emptied_session_is_not_gone_on_with(place: Path, provider: lis
         (path,) = (each for each in sessions(load_settings({}).state_dir) if each.name == name)
         await client.http.delete(f"/v1/sessions/{name}")
         (path / "root.jsonl").write_bytes(b"")
-        os.utime(path / "root.jsonl", (time.time() + 60,) * 2)
+        later = time.time() + 60
+        os.utime(path / "root.jsonl", (later, later))
         for way, body in ((f"/{name}/messages", {"text": "go on"}), (f"/{name}/open", {})):
             refused = await client.post(way, body)
             assert refused.status_code == 409

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sagent.sandbox.bubblewrap import _advise  # pyright: ignore[reportPrivateUsage]
+from sagent.sandbox.bubblewrap import _advise
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT])
