@@ -231,7 +231,7 @@ class TestFiles:
     @pytest.mark.parametrize(("part", "name"), [(TALK, "talk.wav"), (MP3, "talk.mp3")])
     def test_a_mention_attaches_it(self, part: Document, name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(part.data)
-        assert attach(f"What is said in @{name}?", tmp_path) == ((part,), [])
+        assert attach(f"What is said in @{name}?", tmp_path) == ([part], [])
 
     def test_one_that_is_too_long_for_a_request_is_refused(self) -> None:
         with pytest.raises(ValueError, match="14 MB"):

@@ -61,7 +61,7 @@ def said(turn: Turn) -> tuple[Line, ...]:
 
 
 def stop(turn: Turn) -> StopReason | None:
-    return turn.stop if turn.stop in ("end", "max_tokens") else None
+    return turn.stop if turn.stop in ("end", "max_tokens", "content_filter") else None
 
 
 def call(number: int, item: Call) -> Part:

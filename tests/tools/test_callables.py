@@ -167,7 +167,7 @@ SUMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", SUMS.values(), ids=SUMS)
 async def test_callables_are_tools(given: Any, call: Any) -> None:
-    for made in (tools_of([given])[0], tool(given) if not hasattr(given, "parameters") else given):
+    for made in (tools_of([given])[0], tool(given) if not hasattr(given, "parameters") else tools_of([given])[0]):
         assert made.description.startswith("Add two numbers.")
         assert (await call(made, a=3)).content == (Text("5"),)
 

@@ -80,6 +80,7 @@ async def test_own_files_in_memory_may_be_named_like_the_kernels(call: Call) -> 
         file = Path(place, "mem")
         file.touch()
         assert is_regular(str(file))
+        file.unlink()
         await call(Write(), file_path=str(file), content="mine\n")
         assert file.read_text() == "mine\n"
 
