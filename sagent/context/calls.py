@@ -118,7 +118,7 @@ async def valid_stream(model: Model, request: Request) -> AsyncGenerator[Delta |
 
 
 def _valid(reply: Reply) -> Reply:
-    """The same reply where its texts are valid, as nearly always."""
+    """Return the same reply where its texts are valid, as nearly always."""
     message = reply.message
     parts = tuple(map(valid_part, message.parts))
     same = all(new is old for new, old in zip(parts, message.parts, strict=True))

@@ -31,7 +31,7 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
 
 
 def _valid(output: ToolOutput) -> ToolOutput:
-    """The same output where its texts are valid, as nearly always."""
+    """Return the same output where its texts are valid, as nearly always."""
     parts = tuple(map(valid_part, output.content))
     summary, diff = (text if not text or text.isascii() else valid_text(text) for text in (output.summary, output.diff))
     same = (parts, summary, diff) == (tuple(output.content), output.summary, output.diff)

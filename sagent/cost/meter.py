@@ -26,7 +26,7 @@ class Meter:
         return InputBound(min(max_input, self.counted + max_input - self.max_input), "provider")
 
     def estimate(self, max_input: int) -> int:
-        """How many tokens it likely has; text has three to four bytes to a token."""
+        """Return how many tokens it likely has; text has three to four bytes to a token."""
         if not self.counted:
             return max_input // 3
         if not self.parts or max_input < self.max_input:

@@ -57,7 +57,7 @@ def _freeze(value: object, at: str) -> object:
 
 
 def _takes_json(of: object) -> bool:
-    """Whether a field's type is JSON as a program has it, which is frozen."""
+    """Return True if a field's type is JSON as a program has it, which is frozen."""
     known = sys.modules.get("sagent.lib.json")  # where it is not imported, no field has a type of it
     return known is not None and of in (known.JsonObject, known.JsonObject | None, known.Json)
 

@@ -20,7 +20,7 @@ def image_type(data: bytes) -> str:
 
 
 def is_animated(data: bytes) -> bool:
-    """Whether an image has several frames, by a quick look: not every provider takes one."""
+    """Return True if an image has several frames, by a quick look: not every provider takes one."""
     kind = image_type(data)
     if kind == "image/gif":
         return data.count(b"\x21\xf9\x04") > 1

@@ -159,7 +159,7 @@ class Rule:
         return any(re.fullmatch(regex, path, re.DOTALL) for regex in regexes)
 
     def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
-        """Whether something below an absolute directory may be denied; in doubt it may."""
+        """Return True if something below an absolute directory may be denied; in doubt it may."""
         from sagent.policy.denial import fold
 
         for reading in self.readings:

@@ -98,7 +98,7 @@ class Fitted:
 
 
 def are_plain(tools: tuple[ToolSpec, ...], form: ToolForm) -> bool:
-    """Whether a provider takes the tools as they are, as far as a quick look says."""
+    """Return True if a provider takes the tools as they are, as far as a quick look says."""
     key = re.compile(form.keys)
     return len({tool.name for tool in tools}) == len(tools) and all(
         is_plain(tool, form, key.fullmatch) for tool in tools
@@ -106,7 +106,7 @@ def are_plain(tools: tuple[ToolSpec, ...], form: ToolForm) -> bool:
 
 
 def is_plain(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) -> bool:
-    """Whether a tool may go out as it is; `is_key` takes the names that properties may have."""
+    """Return True if a tool may go out as it is; `is_key` takes the names that properties may have."""
     schema = tool.parameters
     return (
         NAME.fullmatch(tool.name) is not None
@@ -119,7 +119,7 @@ def is_plain(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) ->
 
 
 def _is_plain(schema: JsonObject, is_key: Callable[[str], object], depth: int) -> bool:
-    """Whether a schema says only what every provider takes."""
+    """Return True if a schema says only what every provider takes."""
     if not _PLAIN.issuperset(schema):
         values = [schema[name] for name in schema if name not in _PLAIN]
         if not _VALUES.issuperset(name for name in schema if name not in _PLAIN):

@@ -58,7 +58,7 @@ class Survey:
 
     @property
     def is_done(self) -> bool:
-        """Whether all directories were looked at since `renew`."""
+        """Return True if all directories were looked at since `renew`."""
         return not self._left and not self._goes_deeper
 
     @property

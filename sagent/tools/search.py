@@ -184,7 +184,7 @@ class _Page:
 
     @property
     def found(self) -> bool:
-        """Whether the file has hits."""
+        """Return True if the file has hits."""
         return self._hits_here > 0
 
     def end(self) -> None:

@@ -115,7 +115,7 @@ def _resource(held: object, version: str) -> object:
 
 
 def _is_read(method: str, members: Mapping[str, object], version: str) -> bool:
-    """Whether the SDK takes an answer with these members."""
+    """Return True if the SDK takes an answer with these members."""
     from mcp_types.methods import parse_server_result
     from pydantic import ValidationError
 

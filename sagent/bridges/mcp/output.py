@@ -33,7 +33,7 @@ def output_of(result: "CallToolResult", server: str) -> ToolOutput:
 
 
 def is_small(blocks: Sequence[object]) -> bool:
-    """Whether blocks are texts that are read in a moment; others are looked at in a thread."""
+    """Return True if blocks are texts that are read in a moment; others are looked at in a thread."""
     return sum(len(as_str(getattr(block, "text", None))) or _SMALL + 1 for block in blocks) <= _SMALL
 
 
@@ -50,7 +50,7 @@ def is_said(data: object, content: Sequence[Media]) -> bool:
 
 
 def _holds(text: str, wanted: object) -> bool:
-    """Whether a text is a value, or has it somewhere."""
+    """Return True if a text is a value, or has it somewhere."""
     if isinstance(wanted, str):
         return text.strip() == wanted.strip() or _parsed(text.strip()) == [wanted]
     starts = (found.start() for found in re.finditer(r"[\[{]", text))
@@ -70,7 +70,7 @@ def _parsed(text: str) -> list[object]:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Whether two values are the same in JSON, which knows no difference of 1 and 1.0, and true is no number."""
+    """Return True if two values are the same in JSON, which knows no difference of 1 and 1.0, and true is no number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):

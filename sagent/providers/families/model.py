@@ -177,7 +177,7 @@ class WireModel(ABC, Generic[E_co]):
         return without(request, refused, self._mended), [*dict.fromkeys(map(str, refused.values()))]
 
     def _leave_out(self, error: ModelError, request: Request) -> bool:
-        """Whether an error is about a part of the request that can be left out, which it is from now on."""
+        """Return True if an error is about a part of the request that can be left out, which it is from now on."""
         found = self._find_refused(error, request)
         self._provider.refused_parts[self.id].update(found)
         return bool(found)

@@ -73,7 +73,7 @@ class _Block:
         return "".join(self.json) or as_str(self.start.get("input"))
 
     def has_input(self) -> bool:
-        """Whether arguments were sent, be they an empty object."""
+        """Return True if arguments were sent, be they an empty object."""
         return bool("".join(self.json).strip() or self.start.get("input"))
 
     def data(self) -> Mapping[str, object] | None:

@@ -401,7 +401,7 @@ class ChatReplyReader(ReplyReader):
         return ToolCall(pending.id, pending.name, arguments, malformed, private, whole=whole)
 
     def _ended(self) -> bool:
-        """Whether the reply is known to have ended by itself. Where nothing says so, only arguments that end by
+        """Return True if the reply is known to have ended by itself. Where nothing says so, only arguments that end by
         themselves are whole; of none it cannot be told."""
         reason = self._stop.lower()
         return reason in _ENDS or _STOPS.get(reason) == "tool_use"
