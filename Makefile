@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
+export LC_ALL := C.UTF-8
+
 .PHONY: demo demo-mesh test test-weights test-all attack check check-types check-tests check-rest bench prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
