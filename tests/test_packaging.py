@@ -44,7 +44,7 @@ def test_importing_does_no_work() -> None:
         "sys.addaudithook(lambda e, a: opened.append(a[0]) if e == 'open' and not code(a[0]) else None)\n"
         "import sagent; print(sorted(set(sys.modules) - before), opened)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-B", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['sagent', 'sagent.version'] []"
 
 
