@@ -1,7 +1,8 @@
 """Parts of a request that a provider refuses: which one an error is about, and requests without it.
 
-A part is a tool, or an image, document or recording of the conversation, known by its bytes. What a model was seen to
-refuse is an option of later requests and a parameter of what is logged of them: it stays out when a session goes on.
+A part is a tool, known by its definition, or an image, document or recording of the conversation, known by its bytes.
+An image is made smaller first if it is large. What a model was seen to refuse is an option of later requests and a
+parameter of what is logged of them: it stays out when a session goes on.
 """
 
 import re
@@ -11,8 +12,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from sagent.lib.image import measure_image
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze_object, json_load, sha256_hex
+from sagent.lib.image import is_animated, measure_image
+from sagent.lib.json import (
+    EMPTY,
+    JsonObject,
+    as_array,
+    as_object,
+    as_str,
+    json_dump,
+    json_freeze_object,
+    json_load,
+    sha256_hex,
+)
+from sagent.lib.pictures import shrink_image
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 from sagent.model import Request, ToolSpec
 from sagent.providers.toolforms import ANTHROPIC, LEFT_OUT, are_plain
@@ -21,13 +33,13 @@ if TYPE_CHECKING:
     from sagent.errors import ModelError
     from sagent.providers.toolforms import Naming
 
-_STATUSES = (None, 400, 413, 415, 422)
+_STATUSES = (None, 400, 413, 415, 422, 500)  # 500 where it is known to be about the request (`wire/faults.py`)
 _PATH = re.compile(
     r"\b(?:tools|messages|input|contents|tool_?config|function_?declarations)(?:\.\w+|\[\d+\]|\[['\"]\w+['\"]\])+",
     re.IGNORECASE,
 )
 _PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
-_MANY_MEDIA = re.compile(r"too many (images|documents|files|media)", re.IGNORECASE)
+_MANY_MEDIA = re.compile(r"(too many|at most \d+) (images?|documents?|files?|media|audios?)\b", re.IGNORECASE)
 _MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
 _FEW = 8  # tools: a smaller number is no limit of them
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -41,31 +53,80 @@ Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
 _NOTHING = re.compile(r"request contains an invalid argument|(invalid|illegal) base64|\bbad request\b", re.IGNORECASE)
 _MAX_OF_SERVER = 3  # tools of an MCP server that are refused one by one
 _WORDS = 300  # characters of what a provider says
+_MEDIA, _LARGE = "media ", "large "  # of keys: what is left out, and what is sent smaller
+_MAX_SIDE, _MAX_BYTES = 1_024, 1_000_000  # pixels and bytes of an image that is made smaller
 
 
-def without(request: Request, left: Mapping[str, object], known: Known) -> Request:
-    """The request without the parts that are left out. `known` keeps messages that were changed: the same each time."""
+def without(request: Request, left: Mapping[str, object], known: Known, smaller: dict[str, Image]) -> Request:
+    """Return the request without the parts that are left out, and with smaller images in place of large ones. `known`
+    keeps messages that were changed, and `smaller` images by their keys: the same each time."""
 
     def shown(message: Message) -> Message:
         place = id(message), len(left)
         if place not in known:
-            known[place] = message, _without(message, left)
+            known[place] = message, _without(message, left, smaller)
         return known[place][1]
 
     tools = tuple(tool for tool in request.tools if _tool_key(tool) not in left)
     return replace(request, tools=tools, messages=tuple(map(shown, request.messages)))
 
 
-def _without(message: Message, left: Mapping[str, object]) -> Message:
-    parts = tuple(_replaced(part, left) for part in message.parts)
+def _without(message: Message, left: Mapping[str, object], smaller: dict[str, Image]) -> Message:
+    parts = tuple(_replaced(part, left, smaller) for part in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
 
 
-def _replaced(part: Part, left: Mapping[str, object]) -> Part:
+def _replaced(part: Part, left: Mapping[str, object], smaller: dict[str, Image]) -> Part:
     if isinstance(part, ToolResult):
-        content = tuple(_stand_in(each) if _key(each) in left else each for each in part.content)
+        content = tuple(_shown(each, left, smaller) for each in part.content)
         return part if content == part.content else replace(part, content=content)
-    return _stand_in(part) if isinstance(part, Image | Document) and _key(part) in left else part
+    return _shown(part, left, smaller) if isinstance(part, Image | Document) else part
+
+
+def _shown(
+    part: Text | Image | Document, left: Mapping[str, object], smaller: dict[str, Image]
+) -> Text | Image | Document:
+    """Return what goes out in the place of a part."""
+    key = _key(part).replace(_MEDIA, _LARGE)
+    if isinstance(part, Image) and key in left:
+        if key not in smaller:  # another process found that it is too large
+            smaller[key] = _shrunk(part) or part
+        part = smaller[key]
+    return _stand_in(part) if _key(part) in left else part
+
+
+def shrink_refused(
+    found: Mapping[str, str], messages: Iterable[Message]
+) -> tuple[Mapping[str, str], Mapping[str, Image]]:
+    """Return what was refused with other keys for the large images among it, and these images made smaller. It takes
+    0.1 s and more for each. Where there are too many images, none is too large."""
+    parts = {_key(part): part for part in _media(messages)}
+    large = {key: part for key in found if isinstance(part := parts.get(key), Image) and _is_large(part)}
+    if not large or any(_MANY_MEDIA.search(said) for said in found.values()):
+        return found, {}
+    made = {key: image for key, part in large.items() if (image := _shrunk(part)) is not None}
+    refused = {key.replace(_MEDIA, _LARGE) if key in made else key: said for key, said in found.items()}
+    return refused, {key.replace(_MEDIA, _LARGE): image for key, image in made.items()}
+
+
+def _is_large(image: Image) -> bool:
+    """Return True if an image may be taken when it is made anew: it is large, has frames, or could not be read."""
+    size = measure_image(image.data, image.media_type)
+    return size is None or max(size) > _MAX_SIDE or len(image.data) > _MAX_BYTES or is_animated(image.data)
+
+
+def _shrunk(image: Image) -> Image | None:
+    made = shrink_image(image.data, _MAX_SIDE, _MAX_BYTES)
+    return None if made is None or measure_image(made[1], made[0]) is None else Image(*made)
+
+
+def notes_on(left: Mapping[str, object], provider: str, model: str) -> list[str]:
+    """Return a sentence for each thing that a provider says of the parts that it refused."""
+    said = {str(words): key.startswith(_LARGE) for key, words in left.items()}
+    return [
+        f"{provider} refused {words}. It is {'sent smaller in' if smaller else 'left out of'} requests to {model}"
+        for words, smaller in said.items()
+    ]
 
 
 def _stand_in(part: Text | Image | Document) -> Text:
@@ -224,7 +285,7 @@ def _side(image: Image) -> int:
 def _key(part: ToolSpec | Text | Image | Document) -> str:
     if isinstance(part, ToolSpec):
         return _tool_key(part)
-    return "" if isinstance(part, Text) else f"media {sha256_hex(part.data)}"
+    return "" if isinstance(part, Text) else f"{_MEDIA}{sha256_hex(part.data)}"
 
 
 def _server(tool: str) -> str:
@@ -233,7 +294,9 @@ def _server(tool: str) -> str:
 
 
 def _tool_key(tool: ToolSpec) -> str:
-    return f"tool {tool.name}"
+    """Return the name and a digest of the definition: a server may correct a tool, another one have its name."""
+    definition = json_dump((tool.description, tool.parameters)).encode("utf-8", "replace")
+    return f"tool {tool.name} {sha256_hex(definition)[:16]}"
 
 
 def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -> str:

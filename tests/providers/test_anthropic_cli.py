@@ -7,6 +7,7 @@ Most tests run `claude_stand_in.py`; those marked `needs("claude")` run the real
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -25,14 +27,14 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from sagent.errors import ModelErrorKind, UsageError
-from sagent.lib.json import json_freeze_object
+from sagent.lib.json import EMPTY, as_object, json_freeze_object
 from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Delta, Effort, Model, ModelLimits, Reply, Request, TextPart, ToolSpec
 from sagent.providers.plans import anthropic_cli
 from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.providers.wire.exchange import Timeouts
 from sagent.testing.model_suite import MakeModel, ModelSuite, ServedModelSuite, ask, collect, failure
-from sagent.testing.script import Call, Cut, Fail, Stall, Step, Turn
+from sagent.testing.script import Call, Cut, Fail, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 
@@ -687,3 +689,53 @@ def is_reminder(block: dict[str, object]) -> bool:
 def text_of(content: object) -> str:
     """A result's text, however it is written."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+@pytest.mark.parametrize("what", ["tool", "odd tool", "image", "result"])
+async def test_refused_part_is_left_out(stand_in: str, what: str) -> None:
+    """A tool that the API names by its place, one by its schema, an image of a person, one that a tool returned."""
+    encoded = base64.b64encode(PIXEL)[:40]
+    odd = {"$.x": {}} if what == "odd tool" else {"x": {}}
+    bad = ToolSpec("bad", "Is bad", json_freeze_object({"type": "object", "properties": odd}))
+    words = {
+        "tool": "tools.1.custom.input_schema: JSON schema is invalid",
+        "odd tool": "tools.0.custom.input_schema.properties: Property keys should match pattern",  # in another order
+    }.get(what, "messages.4.content.7.image.source.base64.data: Could not process image")
+
+    def step(received: Received) -> Step:
+        refused = b'"bad"' in received.body if "tool" in what else encoded in received.body
+        return Fail(400, message=words) if refused else Turn("hello")
+
+    image, see = Image("image/png", PIXEL), user("see")
+    asked = ToolCall("c1", "Read", json_freeze_object({"path": "b.png"}))
+    history = {
+        "image": (Message("user", (Text("see"), image)),),
+        "result": (see, Message("assistant", (asked,)), Message("user", (ToolResult("c1", (image,)),))),
+    }.get(what, (see,))
+    sent = Request("talk", history, "You are terse.", (READ, bad) if "tool" in what else (READ,))
+    async with FakeProviderServer(step, strict=False) as server:
+        options = EMPTY
+        for _ in range(2):  # processes
+            provider = AnthropicCLI.from_credentials(
+                path=stand_in, base_url=server.url, variables=variables_for(server)
+            )
+            async with aclosing(provider):
+                model = provider.model("claude-sonnet-4-6")
+                _, reply = await collect(model, replace(sent, options=options))
+                _, again = await collect(model, replace(sent, messages=(*history, reply.message, user("more"))))
+            assert (reply.message.content, again.message.content) == ("hello", "hello")
+            assert any("left out" in note for note in reply.notes)
+            left = as_object(as_object(reply.digest.parameters["left_out"])["anthropic-cli"])
+            options = json_freeze_object({"left_out": left})
+        await gone(server)
+    assert len(server.requests) == 5
+    for each in server.requests:
+        assert b"Read" in each.body
+        assert b"left_out" not in each.body
+
+
+async def test_other_refusal_of_the_api_is_told(stand_in: str) -> None:
+    async with opened(stand_in, [Fail(400, message="max_tokens: too many")]) as (provider, server):
+        _, error = await failure(provider.model("claude-sonnet-4-6"), request(user("x")))
+        assert (error.kind, error.status) == ("invalid_request", 400)
+        assert len(server.requests) == 1

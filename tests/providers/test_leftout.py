@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -17,6 +18,7 @@ from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.model import Request, ToolSpec
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.leftout import find_refused
+from sagent.testing.model_suite import collect
 from sagent.testing.script import Received
 from sagent.testing.server import Fail, FakeProviderServer, Turn
 from sagent.tool import RunContext, ToolOutput
@@ -50,7 +52,12 @@ def refused(made: type[Made], words: str, *, status: int = 400) -> set[str]:
     request = Request("c", HISTORY, "", SPECS)
     error = ModelError("invalid_request", words, provider="p", status=status)
     found = find_refused(error, model.prepare(request).body.data, request, None)
-    return {"first" if "bytes)" in said else "second" if "b.png" in said else key for key, said in found.items()}
+    return {"first" if "bytes)" in said else "second" if "b.png" in said else named(key) for key, said in found.items()}
+
+
+def named(key: str) -> str:
+    """Return the key of a tool without the digest of its definition."""
+    return key.rpartition(" ")[0] if key.startswith("tool ") else key
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_part_is_found(made: type[Made], words: str, found: set[str]) -> None:
     assert refused(made, words) == found
 
 
-@pytest.mark.parametrize("status", [401, 404, 500])
+@pytest.mark.parametrize("status", [401, 404, 503])
 def test_other_errors_leave_nothing_out(status: int) -> None:
     assert refused(Anthropic, "tools.1.custom.input_schema: bad", status=status) == set()
 
@@ -102,7 +109,8 @@ def test_bedrock_counts_from_one() -> None:
     body = json.dumps({"toolConfig": {"tools": [{"toolSpec": {"name": spec.name}} for spec in SPECS]}}).encode()
     words = "Value at 'toolConfig.tools.2.member.toolSpec.name' failed to satisfy constraint"
     error = ModelError("invalid_request", words, provider="p", status=400)
-    assert [*find_refused(error, body, Request("c", HISTORY, "", SPECS), None)] == ["tool mcp__maps__key"]
+    found = find_refused(error, body, Request("c", HISTORY, "", SPECS), None)
+    assert [*map(named, found)] == ["tool mcp__maps__key"]
 
 
 def test_all_images_over_a_size_are_found() -> None:
@@ -123,7 +131,8 @@ def test_last_of_too_many_tools_are_found() -> None:
     tools = tuple(ToolSpec(name, name, SPECS[0].parameters) for name in ("Read", *(f"mcp__a__{n}" for n in range(10))))
     words = "Invalid 'tools': array too long. Expected an array with maximum length 9, but got one with length 11."
     error = ModelError("invalid_request", words, provider="p", status=400)
-    assert [*find_refused(error, b"{}", Request("c", [], "", tools), None)] == ["tool mcp__a__8", "tool mcp__a__9"]
+    found = find_refused(error, b"{}", Request("c", [], "", tools), None)
+    assert [*map(named, found)] == ["tool mcp__a__8", "tool mcp__a__9"]
 
 
 def test_document_of_a_person_is_named() -> None:
@@ -137,10 +146,10 @@ class Plain:
     """A tool that a provider may dislike."""
 
     description = "Finds."
-    parameters = json_freeze_object({"type": "object", "properties": {}})
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: str = "object") -> None:
         self.name = name
+        self.parameters = json_freeze_object({"type": "object", "properties": {"a": {"type": kind}}})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         raise NotImplementedError
@@ -263,3 +272,167 @@ async def test_count_refused_for_a_part_does_not_end_counting(
         assert await model.count_tokens(Request("c", [prompt])) is None
         assert await model.count_tokens(Request("c", [user("again")])) == later
         await provider.aclose()
+
+
+def _dislikes_integers(request: Received) -> Fail | Turn:
+    fails = Fail(400, message="tools: Invalid schema for function 'mcp__maps__key': no")
+    return fails if b'"integer"' in request.body else Turn(text="hello")
+
+
+@pytest.mark.parametrize("made", MODELS)
+async def test_corrected_tool_of_the_same_name_is_offered_again(made: type[Made]) -> None:
+    async with FakeProviderServer(_dislikes_integers, strict=False) as server:
+        provider = made.from_key("k" * 9, base_url=server.url)
+        for kind in ("integer", "string", "integer"):  # of three agents, whose servers have the same names
+            async with Agent(provider.model(MODELS[made]), tools=[Plain("mcp__maps__key", kind)]) as agent:
+                assert (await agent.run("go")).content == "hello"
+        await provider.aclose()
+    assert [b"mcp__maps__key" in request.body for request in server.requests] == [True, False, True, False]
+
+
+def large(side: int) -> Image:
+    return Image("image/png", encode_png(bytes(side * side), side, side, side, 1))
+
+
+def shown(body: bytes) -> set[bytes]:
+    """The beginnings of the images in a body."""
+    return {found[:120] for found in re.findall(rb"[A-Za-z0-9+/=]{120,}", body)}
+
+
+@pytest.mark.parametrize("made", MODELS)
+async def test_large_image_is_sent_smaller_once(made: type[Made], tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    image = large(1_500)
+    original = base64.b64encode(image.data)
+
+    def steps(request: Received) -> Fail | Turn:
+        fails = Fail(400, message="Could not process image: it exceeds the size that is allowed")
+        return fails if original in request.body else Turn(text="hello")
+
+    notices = list[str]()
+    async with FakeProviderServer(steps, strict=False) as server:
+        for prompt in (Message("user", (Text("see"), image)), user("again")):
+            provider = made.from_key("k" * 9, base_url=server.url)
+            async with Agent(provider.model(MODELS[made]), session=tmp_path / "s") as agent:
+                agent.listen(partial(_note, notices))
+                assert (await agent.run(prompt)).content == "hello"
+            await provider.aclose()
+    assert [request.path for request in server.requests] == [server.requests[0].path] * 3
+    first, second, third = (shown(request.body) for request in server.requests)
+    assert first != second
+    assert second  # an image
+    assert second <= third  # the same one in another process
+    assert any("sent smaller" in each for each in notices)
+
+
+@pytest.mark.parametrize("made", MODELS)
+async def test_image_that_is_refused_when_smaller_is_left_out(made: type[Made]) -> None:
+    pytest.importorskip("PIL")
+
+    def steps(request: Received) -> Fail | Turn:
+        return Fail(400, message="Could not process image") if shown(request.body) else Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = made.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model(MODELS[made])) as agent:
+            assert (await agent.run(Message("user", (Text("see"), large(1_500))))).content == "hello"
+            assert (await agent.run("again")).content == "hello"
+        await provider.aclose()
+    assert len(server.requests) == 4
+    assert b"the provider refused it" in server.requests[2].body
+
+
+async def test_image_left_out_after_another_was_put_back() -> None:
+    """The first image is suspected in vain; later the second one is refused."""
+    image = Message("user", (Text("see"), large(8), large(9)))
+    replies = [
+        Fail(400, message="messages.0.content.1.image: no"),
+        Fail(400, message="max_tokens: too many"),
+        Fail(400, message="messages.0.content.2.image: no"),
+        Turn(text="hello"),
+    ]
+    async with FakeProviderServer(replies, strict=False) as server:
+        provider = Anthropic.from_key("k" * 9, base_url=server.url)
+        model, request = provider.model("claude-sonnet-4-6"), Request("c", [image])
+        with pytest.raises(ModelError, match="max_tokens"):
+            await collect(model, request)
+        _, reply = await collect(model, request)
+        await provider.aclose()
+    assert reply.message.content == "hello"
+    kinds = [[block["type"] for block in json.loads(each.body)["messages"][0]["content"]] for each in server.requests]
+    assert kinds[0] == ["text", "image", "image"]
+    assert kinds[1] == ["text", "text", "image"]
+    assert kinds[3] == ["text", "image", "text"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cannot identify image file <_io.BytesIO object at 0x7f>",
+        "image file is truncated (3 bytes not processed)",
+        "Failed to load image: broken data stream when reading image file",
+        "image: unknown format",
+    ],
+)
+async def test_500_about_an_image_leaves_it_out(words: str) -> None:
+    """vLLM, SGLang and Ollama pass on what their libraries raise."""
+
+    def steps(request: Received) -> Fail | Turn:
+        return Fail(500, message=words) if base64.b64encode(PNG)[:60] in request.body else Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = OpenAICompatible.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("some-model")) as agent:
+            image = Message("user", (Text("see"), Image("image/png", PNG)))
+            assert (await agent.run(image)).content == "hello"
+        await provider.aclose()
+    assert len(server.requests) == 2
+
+
+async def test_500_about_a_grammar_leaves_the_odd_tool_out() -> None:
+    def steps(request: Received) -> Fail | Turn:
+        fails = Fail(500, message="failed to parse grammar")
+        return fails if b"mcp__maps__key" in request.body else Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = OpenAICompatible.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("some-model"), tools=[Plain("mcp__maps__key"), Plain("good")]) as agent:
+            assert (await agent.run("go")).content == "hello"
+        await provider.aclose()
+    assert b"good" in server.requests[1].body
+
+
+@pytest.mark.parametrize("words", ["internal error", "failed to load model", "the image service is down"])
+async def test_other_500_is_tried_again_as_it_was(words: str) -> None:
+    answers = [Fail(500, message=words), Turn(text="hello")]
+    async with FakeProviderServer(answers, strict=False) as server:
+        provider = OpenAICompatible.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("some-model")) as agent:
+            image = Message("user", (Text("see"), Image("image/png", PNG)))
+            assert (await agent.run(image)).content == "hello"
+        await provider.aclose()
+    assert server.requests[0].body == server.requests[1].body
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unsupported image format: image/x-odd is not supported",
+        "images larger than 5 MB are not accepted",
+        "At most 1 image(s) may be provided in one prompt: more are not allowed",
+    ],
+)
+async def test_words_about_one_image_do_not_make_a_model_blind(words: str) -> None:
+    bad, good = large(8), large(9)
+
+    def steps(request: Received) -> Fail | Turn:
+        return Fail(400, message=words) if base64.b64encode(bad.data) in request.body else Turn(text="hello")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        provider = OpenAICompatible.from_key("k" * 9, base_url=server.url)
+        async with Agent(provider.model("some-model")) as agent:
+            assert (await agent.run(Message("user", (Text("see"), bad)))).content == "hello"
+            assert (await agent.run(Message("user", (Text("see"), good)))).content == "hello"
+        await provider.aclose()
+    assert base64.b64encode(good.data) in server.requests[-1].body
+    assert len(server.requests) == 3

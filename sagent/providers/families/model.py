@@ -19,9 +19,9 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import AUDIO, without_images
 from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
-from sagent.providers.toolforms import LEFT_OUT
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
+from sagent.providers.wire.refusals import Refusals, Trial
 from sagent.providers.wire.reply import ReplyReader, count_of
 
 Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
@@ -30,7 +30,6 @@ _COUNTING = Timeouts(stall=5.0)
 _BY_NAME = Abilities()
 _IN_CONVERSATION = re.compile(r"\b(messages|contents|input)(\.\d|\[\d)")  # a place that a provider names
 _COMPACT = "If that is a part of the conversation, sagent sessions compact makes a summary that does without it."
-_TRIES = 8  # times that a call is made again without parts that were refused
 _OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in what a provider says
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
@@ -75,7 +74,7 @@ class WireModel(ABC, Generic[E_co]):
         self._limits = limits_like(able.like) if able.like else own
         self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says
         self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
-        self._mended: dict[tuple[int, int], tuple[Message, Message]] = {}  # messages without what was refused
+        self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
     def source(self) -> object:
@@ -130,8 +129,8 @@ class WireModel(ABC, Generic[E_co]):
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
         able, body = self._able, self._provider.row.quirks.body
-        request, left = self._mend(request)
-        notes = [f"{self.provider} refused {words}. It is left out of requests to {self.id}" for words in left]
+        request, left = self._refusals.mend(request)
+        notes = [*left]
         if body:
             request = replace(request, options=self._merged(body, request.options))
         request = self._searching(request)
@@ -163,25 +162,6 @@ class WireModel(ABC, Generic[E_co]):
                 request = replace(request, messages=messages)
         return request, tuple(notes)
 
-    def _mend(self, request: Request) -> tuple[Request, Sequence[str]]:
-        """The request without what the provider was seen to refuse, and what that was."""
-        refused = self._provider.refused_parts[self.id]
-        if LEFT_OUT in request.options:
-            refused.update(as_object(as_object(request.options[LEFT_OUT]).get(self.id)))
-            others = {name: value for name, value in request.options.items() if name != LEFT_OUT}
-            request = replace(request, options=JsonObject(others))
-        if not refused:
-            return request, ()
-        from sagent.providers.leftout import without
-
-        return without(request, refused, self._mended), [*dict.fromkeys(map(str, refused.values()))]
-
-    def _leave_out(self, error: ModelError, request: Request) -> bool:
-        """Return True if an error is about a part of the request that can be left out, which it is from now on."""
-        found = self._find_refused(error, request)
-        self._provider.refused_parts[self.id].update(found)
-        return bool(found)
-
     def _find_refused(self, error: ModelError, request: Request) -> Mapping[str, str]:
         """The parts of the request that an error is about."""
         if error.kind != "invalid_request":
@@ -189,8 +169,8 @@ class WireModel(ABC, Generic[E_co]):
         from sagent.providers.leftout import find_refused
 
         fitting = self._fit(request)[0]
-        naming, left = self._conversation(fitting).naming, self._provider.refused_parts[self.id]
-        return find_refused(error, self.prepare(request).body.data, fitting, naming, left)
+        naming = self._conversation(fitting).naming
+        return find_refused(error, self.prepare(request).body.data, fitting, naming, self._refusals.parts)
 
     def _searching(self, request: Request) -> Request:
         """The request as it is where the provider finds deferred tools by itself: with its own search for them."""
@@ -244,8 +224,8 @@ class WireModel(ABC, Generic[E_co]):
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; once more where the provider refuses something that can be left out, or has another key."""
-        keys, refused = self._provider.keys, self._provider.refused_parts[self.id]
-        others, tries, before = keys.others, _TRIES, dict(refused)
+        keys, trial = self._provider.keys, Trial(self._refusals)
+        others = keys.others
         while True:
             heard, key = False, keys.current
             try:
@@ -262,12 +242,7 @@ class WireModel(ABC, Generic[E_co]):
                     others -= 1
                 elif self._refuses_search(error, request) or self._learn(error, request):
                     continue
-                elif tries and self._leave_out(error, request):
-                    tries -= 1
-                else:
-                    if tries < _TRIES and (tries or not self._find_refused(error, request)):  # it was something else
-                        refused.clear()
-                        refused.update(before)
+                elif not await trial.goes_on(self._find_refused(error, request), self._fit(request)[0]):
                     if error.kind == "invalid_request" and _IN_CONVERSATION.search(str(error.args[0])):
                         error.advise(_COMPACT)
                     raise
@@ -324,8 +299,7 @@ class WireModel(ABC, Generic[E_co]):
         said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}
         if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
             said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members
-        if refused := self._provider.refused_parts[self.id]:
-            said[LEFT_OUT] = {self.provider: {self.id: refused}}
+        said.update(self._refusals.logged)
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             outgoing.url,

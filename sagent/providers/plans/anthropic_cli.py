@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
 
-from sagent.errors import UsageError
-from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze
+from sagent.errors import ModelError, UsageError
+from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.deferral import undeferred
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, think
@@ -17,10 +17,11 @@ from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
 from sagent.providers.plans.claude_program import Program
 from sagent.providers.plans.claude_talk import Lost, Setup, Talk
-from sagent.providers.toolforms import ToolForm, are_plain
+from sagent.providers.toolforms import ANTHROPIC, ToolForm, are_plain
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.refusals import Refusals, Trial
 
 NAME = "anthropic-cli"
 
@@ -36,6 +37,7 @@ class AnthropicCLIModel:
     def __init__(self, provider: "AnthropicCLI", model_id: str) -> None:
         self._provider = provider
         self.provider, self.id = provider.name, model_id
+        self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
     def limits(self) -> ModelLimits:
@@ -44,27 +46,59 @@ class AnthropicCLIModel:
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
-        return _OVERHEAD + self._provider.encodings.conversation(request).max_input_tokens()
+        mended, _ = self._refusals.mend(request)
+        return _OVERHEAD + self._provider.encodings.conversation(mended).max_input_tokens()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call, by the program that knows the conversation or else by a new one.
+        """Make the call, by the program that knows the conversation or else by a new one; again without a part that is
+        refused.
 
         The digest is of what the program was given, as the Messages API would have it: what the program sends is not
         seen.
         """
+        trial = Trial(self._refusals)
+        while True:
+            mended, left = self._refusals.mend(request)
+            heard = False
+            try:
+                async with aclosing(self._made(mended, tuple(left))) as items:
+                    async for item in items:
+                        heard = True
+                        yield item
+            except ModelError as error:
+                if heard or error.sent or not await trial.goes_on(self._find_refused(error, mended), mended):
+                    raise
+            else:
+                return
+
+    async def _made(self, request: Request, left: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
+        """Make the call as it is."""
         setup, notes = self._setup(request)
         talk = await self._going_on(setup, request)
         while True:
             if talk is None:
                 talk, notes = await self._begun(request)
             try:
-                async with aclosing(self._listen(talk, request, notes)) as items:
+                async with aclosing(self._listen(talk, request, (*left, *notes))) as items:
                     async for item in items:
                         yield item
             except Lost:
                 talk = None
             else:
                 return
+
+    def _find_refused(self, error: ModelError, request: Request) -> Mapping[str, str]:
+        """Return the parts of the request that an error is about. The program adds messages, so that places among them
+        say nothing; those of tools do, unless some have a form that the API is known to refuse."""
+        if error.kind != "invalid_request":
+            return {}
+        from sagent.providers.fitting import fit_tools
+        from sagent.providers.leftout import find_refused
+
+        fitted = fit_tools(request.tools, ANTHROPIC).tools
+        odd = tuple(tool for tool, other in zip(request.tools, fitted, strict=True) if tool != other)
+        body = wire_bytes({"tools": [] if odd else [{"name": tool.name} for tool in request.tools]})
+        return find_refused(error, body, replace(request, tools=odd or request.tools), None, self._refusals.parts)
 
     async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
         """What a program says; it is kept for the next request, or else ended."""
@@ -136,7 +170,8 @@ class AnthropicCLIModel:
     def _digest(self, request: Request) -> tuple[RequestDigest, int]:
         members = {"model": self.id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
         body = self._provider.encodings.conversation(request).write(members, _OVERHEAD)
-        parameters = {name: value for name, value in members.items() if name != "model" and value is not None}
+        known = {name: value for name, value in members.items() if name != "model" and value is not None}
+        parameters = {**known, **self._refusals.logged}
         return RequestDigest(body.sha256, body.size, self.id, json_freeze(parameters)), body.max_input_tokens
 
 
@@ -156,6 +191,7 @@ class AnthropicCLI:
         self._running: set[Talk] = set()
         self._kept: OrderedDict[str, tuple[Talk, asyncio.TimerHandle]] = OrderedDict()
         self._endings: set[asyncio.Task[None]] = set()
+        self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self._offered: dict[str, Mapping[str, object]] = {}  # what a program said of its models, by each of their names
 
     @classmethod

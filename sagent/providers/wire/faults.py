@@ -33,7 +33,14 @@ _NO_MODEL = (
 _OVERLOADED = (
     r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
 )
-
+# What libraries say that servers read requests with, of a part of one: vLLM, SGLang and others pass it on as a 500.
+_OF_PART = (
+    r"cannot identify image|image file is truncated|broken (data stream|png file)|incorrect padding|unknown image"
+    r"|(invalid|unsupported|unknown) (image|audio|base64|json[- ]?schema)"
+    r"|(failed|unable|error|not able) (to|when|while|in)? ?(load|decod|open|pars|read|compil)(e|ing)?"
+    r" (the |this |input |json )*(image|audio|pdf|grammar|schema)"
+    r"|error opening <_io|parsing grammar|image: unknown format"
+)
 _TYPES: Mapping[ModelErrorKind, str] = {  # the last ones of a line are Bedrock's, in the middle of a stream
     "overloaded": "overloaded_error engine_overloaded_error slow_down unavailable serviceunavailableexception",
     "rate_limit": "rate_limit_error rate_limit_exceeded rate_limit_reached_error too_many_requests resource_exhausted"
@@ -221,7 +228,8 @@ def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) 
         return "invalid_request" if status == 413 and is_of_part(text) else _BY_STATUS[status]
     if status < 400:
         return named or "server"
-    return "server" if status >= 500 else "invalid_request"
+    of_request = status < 500 or (status == 500 and re.search(_OF_PART, text))
+    return "invalid_request" if of_request else "server"
 
 
 def _named(code: str) -> ModelErrorKind | None:

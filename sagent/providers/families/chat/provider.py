@@ -30,7 +30,9 @@ from sagent.providers.wire.encoding import Dialect, opened, sendable
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
 # In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
+# What speaks of a size, a number or a form is about some of the images.
 _BLIND = (
+    r"^(?!.*(\bsize|pixel|dimension|\blarge|exceed|too many|at most [1-9]|\bformat|decod|base64|truncat|corrupt))"
     r"(?=.*(image|vision|multi-?modal|file))(?=.*(n't|\bnot?\b|\bonly\b|unsupported))"
     r"(?=.*(support|accept|allow|capab|multi-?modal|mmproj))"
     r"|content\b.*must be a string|content\b.*should be a valid string|invalid content type|unknown variant"
