@@ -148,9 +148,9 @@ def full_name(model: Model) -> str:
 
 
 def is_same_model(one: Model, other: Model) -> bool:
-    """Return True for one model of one provider object; another address or key makes another model of the same name."""
+    """Return True for one model at one address with one key; another address or key makes another of the same name."""
     source, other_source = (getattr(each, "source", each) for each in (one, other))
-    return one is other or (full_name(one) == full_name(other) and source is other_source)
+    return one is other or (full_name(one) == full_name(other) and source == other_source)
 
 
 @runtime_checkable

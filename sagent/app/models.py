@@ -15,7 +15,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
-from sagent.providers.access import either
+from sagent.providers.access import Access, either
 from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
@@ -185,7 +185,11 @@ class Choice:
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""
-        listed, known = self.listings.limits(self._place(model.provider), model.id), model.limits
+        source, known = getattr(model, "source", None), model.limits
+        place = (
+            _place_of(model.provider, source.base_url) if isinstance(source, Access) else self._place(model.provider)
+        )
+        listed = self.listings.limits(place, model.id)
         return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
@@ -215,8 +219,7 @@ class Choice:
             provider = self.provider(name)
         except UsageError:
             return ""
-        parts = urlsplit(provider.access.base_url if isinstance(provider, Endpoint) else "")
-        return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
+        return _place_of(name, provider.access.base_url if isinstance(provider, Endpoint) else "")
 
     def address(self, name: str) -> str:
         """Where a provider in use is asked, "NAME at HOST/PATH"; "" for the address that is known to be its own."""
@@ -238,6 +241,11 @@ class Choice:
     async def aclose(self) -> None:
         for provider in self.opened.values():
             await provider.aclose()
+
+
+def _place_of(name: str, base_url: str) -> str:
+    parts = urlsplit(base_url)
+    return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
 
 
 async def choose_model(

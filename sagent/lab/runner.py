@@ -26,7 +26,9 @@ from sagent.lab.trials import FINISHED, Arm, Outcome, Task, Trial, latest
 from sagent.lab.workcopy import copy, remove, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
+from sagent.model import full_name
 from sagent.patterns.team import Team
+from sagent.providers.access import loopback
 from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.store import is_session, named_logs
@@ -105,7 +107,7 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
     choice = await choose_model(settings)
     try:
         advisors_of(settings, choice, notices)
-        executor = f"{choice.model.provider}/{choice.model.id}"
+        executor, address = full_name(choice.model), choice.address(choice.model.provider)
         if budget is not None:
             prices = choice.prices()
             for name in (executor, *(advisor.model for advisor in settings.advisors), *roles):
@@ -122,6 +124,8 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
     advisors = tuple(map(str, settings.advisors))
     shared = {name: _plain(getattr(settings, name)) for name in ALIKE}
     setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": _plain(budget), **shared}
+    if address and not loopback(f"http://{address.partition(' at ')[2]}"):  # a server here may get another port
+        setup |= {"address": address}
     if way.team is not None:
         text = repr((replace(way.team, unadvised=frozenset()), sorted(way.team.unadvised)))
         digest = sha256_hex(text.encode())[:16]  # changes whenever the team does

@@ -23,10 +23,10 @@ class Access:
     name: str
     base_url: str
     key: str = field(default="", repr=False)
-    variable: str = ""
+    variable: str = field(default="", compare=False)
     bearer: bool = True
     delegated: bool = False
-    given: bool = False
+    given: bool = field(default=False, compare=False)
     others: tuple[str, ...] = field(default=(), repr=False)
 
 

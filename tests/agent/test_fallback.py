@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,9 +14,12 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
+from sagent.mesh.barrier import Barrier, KeptModel
 from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.providers.local.selfhosted import SelfHosted, SelfHostedModel
+from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.session.entries import read_body
 from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
@@ -137,6 +141,34 @@ async def test_replicas_are_told_apart_by_address(kind: Any) -> None:
         assert not is_same_model(same, kind.from_key("l" * 20, base_url=gone.url).model("m")), "another key"
         await first.aclose()
         await second.aclose()
+
+
+@pytest.mark.parametrize("kind", [Anthropic, OpenAICompatible, OpenAI, Google])
+def test_two_provider_objects_of_one_address_and_key_have_the_same_models(
+    kind: Any,
+) -> None:
+    one, again = (kind.from_key("k" * 20, base_url="http://127.0.0.1:9/v1") for _ in "ab")
+    assert is_same_model(one.model("m"), again.model("m"))
+    assert not is_same_model(one.model("m"), again.model("n"))
+    several = kind.from_key("k" * 20 + "," + "l" * 20, base_url="http://127.0.0.1:9/v1")
+    assert not is_same_model(one.model("m"), several.model("m")), "it has a second key"
+    barrier = cast("Barrier", None)  # only a call needs it
+    kept = KeptModel(one.model("m"), barrier)
+    assert is_same_model(kept, again.model("m")), "as a node of a mesh has it"
+
+
+def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    one, again = (AnthropicCLI.from_credentials(environ=environ) for _ in "ab")
+    other_login = AnthropicCLI.from_credentials(environ=environ, variables={"CLAUDE_CONFIG_DIR": "/elsewhere"})
+    assert is_same_model(one.model("opus"), again.model("opus"))
+    assert not is_same_model(one.model("opus"), other_login.model("opus"))
+    local = SelfHosted(folder=tmp_path)
+    assert is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(local, "a/b"))
+    assert not is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(SelfHosted(folder=tmp_path), "a/b"))
 
 
 async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:

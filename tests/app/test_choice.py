@@ -246,6 +246,16 @@ async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path)
         await choice.aclose()
 
 
+async def test_a_model_at_an_address_of_its_own_has_no_sizes_of_another(tmp_path: Path) -> None:
+    async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="m"))
+        await choice.study(choice.model.provider)
+        replica = choice.resolve_at(f"{choice.model.provider}/m", "http://127.0.0.1:9/v1", None)
+        assert choice.limits(choice.model) == ModelLimits(9_000)
+        assert choice.limits(replica) == ModelLimits()
+        await choice.aclose()
+
+
 async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("gpt-4o", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="gpt-4o", provider="openai"))

@@ -1,6 +1,7 @@
 """Runner in several ways: whose turn it is, what is held of the budget, and what an earlier version has noted."""
 
 from collections import Counter
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.config import Settings, load
+from sagent.errors import UsageError
 from sagent.lab.notebook import Notebook, Notes
 from sagent.lab.runner import Experiment, Plan, Way, survey
 from sagent.lab.trials import Task, Trial
@@ -63,6 +65,24 @@ def test_what_is_lost_counts_with_the_budget_of_its_arm_or_the_largest_that_it_m
         assert Experiment(plan("xy"), budgets, notes, lambda trial: None).spent == Decimal("0.9")
     finally:
         notes.close()
+
+
+async def test_runs_of_one_name_at_two_addresses_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+
+    async def setup(base_url: str | None) -> Mapping[str, object]:
+        way = Way("only", lambda work: load({"cwd": str(work), "model": "anthropic/m", "base_url": base_url}))
+        return (await survey(Plan(tasks=TASKS, ways=(way,), near=tmp_path), tmp_path))["only"].setup
+
+    own, here, there = [await setup(url) for url in (None, "http://u:hidden@a.example", "http://b.example")]
+    assert "address" not in own and "hidden" not in str(here)
+    Notebook(tmp_path / "out", here, TASKS).close()
+    Notebook(tmp_path / "out", here, TASKS).close()
+    for other in (own, there):
+        with pytest.raises(UsageError, match="address"):
+            Notebook(tmp_path / "out", other, TASKS)
 
 
 async def test_a_run_costs_no_more_than_was_held_for_it_whatever_its_directory_says(

@@ -78,8 +78,9 @@ class WireModel(ABC, Generic[E_co]):
 
     @property
     def source(self) -> object:
-        """The provider object that it is reached by: an address and a key."""
-        return self._provider
+        """The address and the key that it is reached by; the provider object, where an SDK finds them."""
+        access = self._provider.access
+        return self._provider if access.delegated else access
 
     @property
     def limits(self) -> ModelLimits:

@@ -243,6 +243,11 @@ class LlamaCppModel(ChatModel):
         self._llama = provider
 
     @property
+    def source(self) -> object:
+        """The provider object, which runs the server."""
+        return self._llama
+
+    @property
     def limits(self) -> ModelLimits:
         """The window, once the server has given it."""
         return self._llama.limits

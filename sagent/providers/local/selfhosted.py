@@ -155,6 +155,11 @@ class SelfHostedModel:
         self._weights = read_weights(model_id)
 
     @property
+    def source(self) -> object:
+        """The provider object, which holds the weights."""
+        return self._provider
+
+    @property
     def limits(self) -> ModelLimits:
         """From its own configuration, unknown until that is on this machine. Input and output share the window."""
         return self._provider.runner(self.id, self._weights).limits

@@ -40,6 +40,11 @@ class AnthropicCLIModel:
         self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
+    def source(self) -> object:
+        """The program that makes its calls, with its login."""
+        return self._provider.program
+
+    @property
     def limits(self) -> ModelLimits:
         """Sizes, where known; those of a short name once a program has said what it stands for."""
         return limits_of("anthropic", self._provider.resolve(self.id)[0])

@@ -42,6 +42,11 @@ class _PlanModel(WireModel[E_co]):
 
     plan: "Copilot"
 
+    @property
+    def source(self) -> object:
+        """The plan: its login is not in its access."""
+        return self.plan
+
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, with the token renewed before it runs out, and once more where it is refused nonetheless."""
         return self.plan.renewal.stream(self.id, partial(super().stream, request))

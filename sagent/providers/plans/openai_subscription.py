@@ -41,6 +41,11 @@ class OpenAISubscriptionModel(ResponsesModel):
         most = known.max_output or _MOST_OUTPUT
         self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
 
+    @property
+    def source(self) -> object:
+        """The provider object: its login is not in its access."""
+        return self._account
+
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
         return self._account.renewal.stream(self.id, partial(super().stream, request))
