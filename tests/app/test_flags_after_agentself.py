@@ -1,0 +1,87 @@
+"""What AgentSelf changed in a session gives way to what a person names when they continue or fork it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sagent.advisor.extension import AdvisorExtension, advise
+from sagent.agent import Agent, Resources
+from sagent.app import open_agent
+from sagent.config import Settings, load
+from sagent.peer import Switch
+from sagent.testing import ScriptedModel
+from sagent.testing.server import Call, FakeProviderServer, Turn
+
+ADVISOR = "anthropic/claude-opus-4-8"
+
+
+class Door:
+    """Opens sessions in one directory."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def settings(self, **flags: object) -> Settings:
+        environment = {"HOME": str(self._place), "SAGENT_STATE_DIR": str(self._place / "state")}
+        return load({"permission_mode": "full", **flags}, environment, self._place)
+
+
+@pytest.fixture
+async def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Door]:
+    """A door to a session in which AgentSelf has changed everything it may."""
+    changed = {"switch": {"effort": "low", "advisor": "off"}, "limits": {"max_turns": 7}}
+    script = [Turn(calls=(Call("AgentSelf", changed),)), Turn(text="Done.")]
+    async with FakeProviderServer(script, repeat_last=True) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        found = Door(tmp_path)
+        flags = {"model": "anthropic/claude-sonnet-4-6", "tools": "AgentSelf", "advisor": [ADVISOR]}
+        async with open_agent(found.settings(effort="high", **flags), lambda _: None) as agent:
+            result = await agent.run("change yourself")
+            assert result.content == "Done.", result
+            assert not active(agent)
+            assert agent.status().effort == "low"
+        yield found
+
+
+def active(agent: Agent) -> list[str]:
+    assert isinstance(agent.advisory, AdvisorExtension)
+    return [str(one) for one in agent.advisory.roster.active]
+
+
+@pytest.mark.parametrize("how", ["continue_session", "fork", "session"])
+async def test_what_is_named_now_wins(door: Door, tmp_path: Path, how: str) -> None:
+    place = next((tmp_path / "state" / "sessions").rglob("root.jsonl")).parent
+    given = {"continue_session": {"continue": True}, "fork": {"fork": str(place)}, "session": {"session": str(place)}}
+    flags = {"advisor": [ADVISOR], "effort": "max", "max_turns": 9}
+    async with open_agent(door.settings(**given[how], **flags), lambda _: None) as agent:
+        assert active(agent) == [f"advisor={ADVISOR}"]
+        assert (agent.status().effort, agent.state.limits.max_turns) == ("max", 9)
+    async with open_agent(door.settings(**given[how]), lambda _: None) as agent:
+        assert active(agent) == ([] if how == "fork" else [f"advisor={ADVISOR}"]), "of the session that was continued"
+
+
+async def test_in_the_repl_an_advisor_that_is_set_again_is_asked(door: Door) -> None:
+    async with open_agent(door.settings(**{"continue": True}), lambda _: None) as agent:
+        assert not active(agent)
+        agent.apply(Switch(advisor=ADVISOR))
+        assert active(agent) == [f"advisor={ADVISOR}"]
+    async with open_agent(door.settings(**{"continue": True}), lambda _: None) as agent:
+        assert active(agent) == [f"advisor={ADVISOR}"]
+
+
+async def test_a_program_that_gives_its_advisors_again_has_them(tmp_path: Path) -> None:
+    def agent() -> Agent:
+        advisory = advise([ADVISOR])
+        resources = Resources(advisory=advisory, resolve=lambda _: ScriptedModel("Advice."))
+        return Agent(ScriptedModel("Done.", "Done."), session=tmp_path / "session", resources=resources)
+
+    async with agent() as first:
+        await first.run("go")
+        first.apply(Switch(advisor="off"))
+        assert not active(first)
+        await first.run("go on")
+    async with agent() as again:
+        await again.run("go on")
+        assert active(again) == [f"advisor={ADVISOR}"]
