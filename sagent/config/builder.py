@@ -1,10 +1,11 @@
 """Settings in the making: what each layer sets, read and kept with where it came from."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.config.advisors import Placed
 from sagent.config.fields import BY_NAME, RULES, TABLES, THRESHOLDS, Field
@@ -16,7 +17,18 @@ from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
 
+if TYPE_CHECKING:
+    from sagent.hooks.hook import Hook
+
 Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
+_OFFERED = ("AskUser", "ExitPlan", "NodeAgent", "SendFile", "ToolSearch", "advisor")
+"""Tools that nobody chooses: they are there where they are of use."""
+_ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
+"""Tools of other programs, which lists of ours and theirs may name."""
+_BEYOND = re.compile("mcp|a2a|__", re.IGNORECASE)  # of tools that only their servers know
+_CALLS = ("PreToolUse", "PostToolUse", "PermissionRequest")
+_MATCHED: Mapping[str, tuple[str, ...]] = {"SessionStart": ("startup", "resume"), "PreCompact": ("manual", "auto")}
+"""What matchers of other events than calls may be about, where that is known beforehand."""
 TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
 
 
@@ -176,6 +188,21 @@ class SettingsBuilder:
             if not tool.startswith(("mcp__", "a2a__")) and not any(fnmatchcase(name, tool) for name in known):
                 hint = nearest(tool, known) or f"; the tools are {', '.join(EVERY)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
+
+    def check_matcher(self, hook: "Hook", where: Callable[[], str]) -> None:
+        """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
+        from sagent.hooks.hook import names_of
+        from sagent.tools import EVERY
+
+        known = EVERY if hook.event in _CALLS else _MATCHED.get(hook.event, ())
+        names = [name for each in (*known, *_OFFERED) for name in names_of(each)]
+        parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
+        for part in parts if known else ():
+            one = replace(hook, matcher=part.strip())
+            elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
+            if not (elsewhere or one.is_about(names) or (known is EVERY and _BEYOND.search(part))):
+                hint = nearest(part, known) or f"; give {', '.join(known)}."
+                self.warnings.append(f"{where()}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 
     def read(self, field: Field, value: object, base: PathBase, where: Callable[[], str]) -> object:
         try:

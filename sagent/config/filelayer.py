@@ -97,6 +97,8 @@ class FileLayer:
         found = read_hooks(self._file, value, self._base, environ)
         if not self._trusted and found:
             self._into.wanted.append(Wanted("hooks", tuple(hook.wanted for hook in found), self._file.line("hooks")))
+        for hook in found:
+            self._into.check_matcher(hook, partial(self._file.where, "hooks", hook.event))
         if self._trusted or self._into.trusting:
             before = cast("tuple[Hook, ...]", self._into.values.get("hooks", ()))
             self._into.join("hooks", (*before, *found), self._origin)

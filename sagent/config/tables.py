@@ -147,21 +147,23 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
         raise file.error(("mcp", name), f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -")
     if strangers := [key for key in given if key not in _MCP]:
         raise file.unknown(("mcp", name, strangers[0]), _MCP)
-    command, url = given.get("command", ""), given.get("url", "")
-    if not (isinstance(command, str) and isinstance(url, str) and bool(command) != bool(url)):
+    command, address = given.get("command", ""), given.get("url", "")
+    if not isinstance(command, str):
+        raise file.error(("mcp", name, "command"), f"mcp.{name}.command: give a string, and its arguments in args")
+    if not isinstance(address, str) or bool(command) == bool(address):
         raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
-    if url and "needs" in given:
+    if address and "needs" in given:
         raise file.error(
             ("mcp", name, "needs"), f"mcp.{name}.needs is only for a command: a url does not run in the sandbox"
         )
-    if "oauth" in given and not url:
+    if "oauth" in given and not address:
         raise file.error(("mcp", name, "oauth"), f"mcp.{name}.oauth is only for a url: a command has no login")
     try:
         return McpServer(
             command,
             tuple(list_of_texts(given.get("args", []), "args")),
             table_of_texts(given.get("env", {}), "env"),
-            url,
+            address and url(address) and address,
             table_of_texts(given.get("headers", {}), "headers"),
             _seconds("timeout", given.get("timeout", 600)),
             _seconds("start_timeout", given.get("start_timeout", 10)),

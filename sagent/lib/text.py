@@ -141,7 +141,10 @@ def nearest(word: str, names: Iterable[str]) -> str:
     """`. Did you mean ...?`, or nothing."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(names), 1, 0.6)
+    names = list(names)
+    near = [name for name in names if len(name) > 2 and word.lower().startswith(name.lower())] or get_close_matches(
+        word, names, 1, 0.6
+    )
     return f". Did you mean {near[0]}?" if near else ""
 
 

@@ -92,3 +92,44 @@ def test_a_projects_hooks_are_added_to_the_persons(config: Path, settings: Calla
 def test_what_is_trusted_is_shown_in_ascii() -> None:
     odd, plain = Hook("Stop", "\u0440m\n-rf \u202e/").wanted, Hook("Stop", "\\u0440m\\n-rf \\u202e/").wanted
     assert odd.isascii() and odd.isprintable() and odd != plain
+
+
+@pytest.mark.parametrize(
+    ("event", "matcher", "hint"),
+    [
+        ("PreToolUse", "Baash", "'Baash' of PreToolUse is about nothing there is. Did you mean Bash?"),
+        ("PostToolUse", "^Wriite$", "'^Wriite$' of PostToolUse"),
+        (
+            "PermissionRequest",
+            "Edit|Writ",
+            "'Writ' of PermissionRequest is about nothing there is. Did you mean Write?",
+        ),
+        ("PreToolUse", "MultiEdit", "Did you mean Edit?"),
+        ("SessionStart", "strtup", "Did you mean startup?"),
+        ("PreCompact", "atuo", "Did you mean auto?"),
+    ],
+)
+def test_a_matcher_that_is_about_nothing_is_said(
+    config: Path, settings: Callable[..., Settings], event: str, matcher: str, hint: str
+) -> None:
+    file = config / "config.toml"
+    file.write_text(f'[[hooks.{event}]]\nmatcher = "{matcher}"\ncommand = "true"\n')
+    [warning] = settings().warnings
+    assert warning.startswith(f"{file}:") and hint in warning
+
+
+@pytest.mark.parametrize(
+    ("event", "matcher"),
+    [
+        *(("PreToolUse", each) for each in ("", "*", ".*", "bash", "Task", "Agent|LS", "Edit|MultiEdit", "Web.*")),
+        *(("PreToolUse", each) for each in ("mcp__github", "mcp__.*__write", "ExitPlan", "Notebook", "ToolSearch")),
+        ("SubagentStart", "whatever"),
+        ("SessionStart", "resume"),
+        ("PreCompact", "manual|auto"),
+    ],
+)
+def test_a_matcher_that_may_be_about_something_is_not_warned_of(
+    config: Path, settings: Callable[..., Settings], event: str, matcher: str
+) -> None:
+    (config / "config.toml").write_text(f'[[hooks.{event}]]\nmatcher = "{matcher}"\ncommand = "true"\n')
+    assert not settings().warnings
