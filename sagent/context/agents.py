@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sagent.context.definitions import DefinitionReader, Form, leave_out_rest, say_twice
+from sagent.context.definitions import DefinitionReader, Form, leave_out_rest
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line, printable
@@ -56,7 +56,7 @@ def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     for place in places("agents", cwd, user_dir, notices):
         for kind in agents_in(place, reader):
             if (first := found.setdefault(kind.name, kind)) is not kind:
-                say_twice("agent", kind.name, kind.path, first.path, place, notices)
+                reader.leave_out_twin(kind.name, kind.path, first.path, place)
     reader.finish()
     leave_out_rest("agent", sorted(found), MOST, notices)
     return tuple(found[name] for name in sorted(found)[:MOST])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sagent.context.definitions import DefinitionReader, Form, leave_out_rest, say_twice
+from sagent.context.definitions import DefinitionReader, Form, leave_out_rest
 from sagent.context.frontmatter import Document
 from sagent.context.places import Place, places
 from sagent.lib.dataclass import dataclass
@@ -30,7 +30,7 @@ def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -
     for place in places("commands", cwd, user_dir, notices):
         for one in commands_in(place, reader):
             if (first := found.setdefault(one.name, one)) is not one:
-                say_twice("command", one.name, one.path, first.path, place, notices)
+                reader.leave_out_twin(one.name, one.path, first.path, place)
     reader.finish()
     leave_out_rest("command", found, MAX_COMMANDS, notices)
     return tuple(found.values())[:MAX_COMMANDS]

@@ -24,7 +24,10 @@ _ABOUT = frozenset(
     ("license", "compatibility", "metadata", "version", "author", "authors", "tags", "color", "homepage", "category")
 )
 """Keys that describe a file and are not meant to do anything."""
-_ELSEWHERE = frozenset(("arguments", "allowed-tools", "disallowed-tools", "tools", "model", "mode", "skills", "memory"))
+_ELSEWHERE = frozenset(
+    ("arguments", "allowed-tools", "disallowed-tools", "tools", "model", "mode", "effort", "skills", "memory", "hooks",
+     "context", "agent", "background", "isolation", "permissionMode", "mcpServers", "initialPrompt", "shell", "paths")
+)  # fmt: skip
 """Keys that other programs know, so that none of ours is meant by them."""
 
 
@@ -51,17 +54,26 @@ SKILL = Form(
 
 
 class DefinitionReader:
-    """Reads files of one form and adds to `notices` what was left out of them, each once."""
+    """Reads files of one form. `finish` adds to `notices` what was left out of them: one line for each reason."""
 
     def __init__(self, form: Form, notices: list[str]) -> None:
         self._form, self._notices = form, notices
+        self._left_out: dict[str, list[Path]] = {}  # files by why
+        self._said: dict[str, list[Path]] = {}
         self._idle: dict[str, list[Path]] = {}  # files by the keys that have no effect
+        self._twins: dict[str, list[tuple[str, Path, Path]]] = {}  # names, files and those before them, by whose
 
     def leave_out(self, file: Path, why: str) -> None:
-        self._notices.append(f"The {self._form.what} {file} is left out: {why}.")
+        self._left_out.setdefault(why, []).append(file)
 
     def say(self, file: Path, what: str) -> None:
-        self._notices.append(f"{file}: {what}.")
+        self._said.setdefault(what, []).append(file)
+
+    def leave_out_twin(self, name: str, file: Path, first: Path, place: Place) -> None:
+        """Leave out the second file of one name; nothing is said where both are the same file."""
+        if os.path.realpath(file) != os.path.realpath(first):
+            whose = "project's " if place.source == "project" else ""
+            self._twins.setdefault(whose, []).append((name, file, first))
 
     def files(self, folder: Path, depth: int = 1) -> Iterator[Path]:
         """Return the `.md` files of a folder by name, then those of its folders; `depth` counts the folders."""
@@ -126,30 +138,38 @@ class DefinitionReader:
                 self.say(file, f"{key} is {value!r:.40}, which is ignored: give a whole number above 0")
 
     def finish(self) -> None:
-        """Name the keys that have no effect, and files that have them, in one line."""
+        """Say what was found, each reason once with the files it is about."""
+        what = self._form.what
+        for why, files in self._left_out.items():
+            plural, verb = ("s", "are") if len(files) > 1 else ("", "is")
+            self._notices.append(f"The {what}{plural} {_some(files)} {verb} left out: {why}.")
+        self._notices.extend(f"{_some(files)}: {said}." for said, files in self._said.items())
+        for whose, twins in self._twins.items():
+            name, file, first = twins[0]
+            if len(twins) == 1:
+                text = f"The {whose}{what} {name} ({file}) is not used: {first} has the same name."
+            else:
+                names = _some([name for name, *_ in twins])
+                text = (
+                    f"The {whose}{what}s {names} are not used: others have their names, as {first} has that of {file}."
+                )
+            self._notices.append(text)
         if self._idle:
             files = sorted({file for found in self._idle.values() for file in found})
-            named = ", ".join(map(str, files[:_MAX_NAMED]))
-            more = f" and {len(files) - _MAX_NAMED} more" if len(files) > _MAX_NAMED else ""
             keys = ", ".join(sorted(self._idle))
-            self._notices.append(f"Keys of {self._form.what}s that have no effect here: {keys} (in {named}{more}).")
-            self._idle.clear()
+            self._notices.append(f"Keys of {what}s that have no effect here: {keys} (in {_some(files, 1)}).")
+
+
+def _some(things: Sequence[object], most: int = _MAX_NAMED) -> str:
+    """Return the first few by name, and the number of the others."""
+    named = ", ".join(map(str, things[:most]))
+    return f"{named} and {len(things) - most} more" if len(things) > most else named
 
 
 def leave_out_rest(what: str, names: Iterable[str], limit: int, notices: list[str]) -> None:
     """Name those above a limit."""
     if left := list(islice(names, limit, None)):
         notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(left)}.")
-
-
-def say_twice(what: str, name: str, file: Path, first: Path, place: Place, notices: list[str]) -> None:
-    """Say which of two files with one name counts."""
-    if os.path.realpath(file) == os.path.realpath(first):
-        return
-    if place.source == "project":
-        notices.append(f"The project's {what} {name} ({file}) is not used: {first} has the same name.")
-    else:
-        notices.append(f"The {what} {name} ({file}) is not used: {first} has the same name.")
 
 
 def _whole_lines(data: bytes) -> bytes:

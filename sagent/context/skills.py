@@ -46,7 +46,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     """
     if not is_any("skills", cwd, user_dir):
         return ()
-    from sagent.context.definitions import SKILL, DefinitionReader, leave_out_rest, say_twice
+    from sagent.context.definitions import SKILL, DefinitionReader, leave_out_rest
 
     notices = [] if notices is None else notices
     found: dict[str, Skill] = {}
@@ -59,7 +59,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
                 continue
             seen.add(real)
             if (first := found.setdefault(skill.name, skill)) is not skill:
-                say_twice("skill", skill.name, skill.path, first.path, place, notices)
+                reader.leave_out_twin(skill.name, skill.path, first.path, place)
     reader.finish()
     leave_out_rest("skill", sorted(found), MOST, notices)
     return tuple(found[name] for name in sorted(found)[:MOST])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from sagent.context.definitions import DefinitionReader, Form, say_twice
+from sagent.context.definitions import DefinitionReader, Form
 from sagent.context.places import places
 from sagent.errors import UsageError
 
@@ -33,7 +33,7 @@ def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None =
             own = document.fields.get("name") or file.stem
             style = Style(text, not document.flag("keep-coding-instructions", default=False))
             if own.lower() in found:
-                say_twice("output style", own, file, found[own.lower()][1], place, notices)
+                reader.leave_out_twin(own, file, found[own.lower()][1], place)
             else:
                 known.append(own)
             for each in (own.lower(), file.stem.lower()):

@@ -128,6 +128,29 @@ def test_what_is_no_folder_and_names_used_twice_are_named(kind: str, tmp_path: P
     assert len(notices) == 3, notices
 
 
+HEADS = {
+    "skills": "allowed-tools: Read\ncontext: fork\nhooks: x\nagent: Explore",
+    "agents": "permissionMode: plan\nhooks: x\nbackground: true\nskills: y",
+    "commands": "allowed-tools: Bash(git:*)\nmodel: haiku\ncontext: fork",
+}
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands"])
+def test_many_files_of_another_program_cost_one_line_for_each_reason(kind: str, tmp_path: Path) -> None:
+    for folder in (".sagent", ".claude"):
+        for number in range(9):
+            name = f"n{number}/SKILL.md" if kind == "skills" else f"n{number}.md"
+            file = tmp_path / folder / kind / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"---\nname: n{number}\ndescription: d\n{HEADS[kind]}\ndescripton: d\n---\nText\n")
+    notices = said(kind, tmp_path)
+    twins = [text for text in notices if "are not used: others have their names" in text]
+    idle = [text for text in notices if text.startswith("Keys of ")]
+    typos = [text for text in notices if "there is no key descripton. Did you mean description?" in text]
+    assert [len(twins), len(idle), len(typos), len(notices)] == [1, 1, 1, 3], notices
+    assert "n0, n1, n2 and 6 more" in twins[0] and "and 15 more" in typos[0] and "and 17 more" in idle[0]
+
+
 def test_names_too_many_and_wrong_types_are_named(tmp_path: Path) -> None:
     folder = tmp_path / ".sagent"
     for number in range(34):
