@@ -316,6 +316,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self.hold()
         if self._unresumed:
             self._unresumed = False
+            for text in self._kept.losses() if self._kept is not None else ():
+                self.state.journal.notify("warning", text)
             await self.resume()
             from sagent.agent.resume import answer_lost_calls
 

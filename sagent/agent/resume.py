@@ -14,6 +14,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import SagentError, SessionCorrupt
 from sagent.lib.json import EMPTY, JsonObject
 from sagent.lib.money import ZERO
+from sagent.lib.text import failure
 from sagent.messages import Message, user
 from sagent.peer import SpawnRequest
 from sagent.rewind.plan import cut_off as open_checkpoints
@@ -21,6 +22,7 @@ from sagent.rewind.recorder import stands
 from sagent.session.contents import PromptEntry, RequestSent, Returned, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unfinished, unread, waiting
+from sagent.session.log import read_agent
 
 if TYPE_CHECKING:
     from sagent.peer import Moment
@@ -59,7 +61,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             else:
                 _report_lost(state, born, heads)
         except (SagentError, OSError, ValueError) as error:
-            state.journal.notify("warning", text := f"{path} could not be restored: {error}")
+            state.journal.notify("warning", text := f"{path} could not be restored: {failure(error)}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
 
@@ -138,12 +140,10 @@ def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
 
 def _log_of(state: AgentState, born: Spawned) -> "Log":
     """The log of a child. Raises SessionCorrupt if another log is in its place."""
-    log = state.log.child(born.agent)
-    first = next(iter(log.entries()), None)
-    if first is not None and first.id == born.entry:
-        return log
-    log.close()
-    raise SessionCorrupt("its log is missing, or is not the one that was begun (`sagent verify` shows more)")
+    first = next(iter(read_agent(state.log, born.agent)), None)  # which makes no file where there is none
+    if first is None or first.id != born.entry:
+        raise SessionCorrupt("its log is missing, or is not the one that was begun (`sagent verify` shows more)")
+    return state.log.child(born.agent)
 
 
 def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None:

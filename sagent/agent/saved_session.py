@@ -7,13 +7,15 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.session.folds import history, last_model
 from sagent.session.log import read_contents
 from sagent.session.names import agent_of
-from sagent.session.store import Session, is_damaged, is_session, log_files
+from sagent.session.store import Session, check_log, check_version, is_damaged, is_session, log_files
 
 
 def model_named(session: Path) -> str:
     """The model that a session used last. Raises SessionNotFound, SessionCorrupt and UsageError."""
+    check_log(session)
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
+    check_version(session, "go on with it")
     name = last_model(read_contents(session / "root.jsonl"))
     if not name:
         raise UsageError(f"The session at {session} has no model yet: give the model to continue it with.")
@@ -44,6 +46,10 @@ class SavedSession:
     def resumed(self) -> bool:
         """Whether it existed before."""
         return not self._first
+
+    def losses(self) -> list[str]:
+        """Return what is lost of it, a sentence for each."""
+        return self._session.losses()
 
     def restore(self, agent: Node) -> None:
         """Restore an agent's conversation, its ledger's charges, and the names of its tree's agents. Raises

@@ -100,14 +100,9 @@ def _open_file_log(
     log = session.log()
     if resumed and log.head:
         stack.push(partial(_close, session, log.head if settings.fork is not None else ""))
-        if log.torn:
-            notices.append(f"The last run was killed while it wrote its log; {log.torn} incomplete bytes were removed.")
+        notices.extend(session.losses())
         return log, _read_past(log, session)
-    try:
-        first = session.begin(settings.cwd)
-    except OSError:
-        session.close()
-        raise
+    first = session.begin(settings.cwd)
     stack.callback(session.close_begun, first)  # nothing happened in it where no model was found, for instance
     return log, Past()
 

@@ -84,9 +84,10 @@ def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
 
 
 def _directory_of(settings: "Settings", session: str) -> str:
-    """Where a session works. Raises SessionNotFound."""
+    """Where a session works. Raises SessionNotFound and SessionCorrupt."""
     from sagent.session.folds import origin
     from sagent.session.log import read_log
-    from sagent.session.store import find
+    from sagent.session.store import check_log, find
 
-    return origin(read_log(find(settings.state_dir, session, settings.cwd) / "root.jsonl")).cwd
+    check_log(path := find(settings.state_dir, session, settings.cwd))
+    return origin(read_log(path / "root.jsonl")).cwd

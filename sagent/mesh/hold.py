@@ -147,6 +147,8 @@ class Hold:
         directory = self._place / "sessions" / self._session
         try:
             rebuilt = await rebuild(self._stream, directory, after)
+            if not rebuilt.lines and before.result is not None and before.result.turns:
+                raise SessionCorrupt(f"The bus has lost the log of session {self._session}: begin another session.")
         except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
             await self._finish(before, await self._give_up(error))
             return

@@ -1,6 +1,7 @@
 """Where sessions are: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from sagent.session.folds import charges, origin
 from sagent.session.lock import Lock
 from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
+from sagent.session.view import ID
 from sagent.usage import Charge
 from sagent.version import __version__
 
@@ -79,11 +81,7 @@ class Session:
     def open(cls, path: Path) -> Self:
         """An existing session, to continue it."""
         path = path.absolute()
-        if is_damaged(path):
-            raise SessionCorrupt(
-                f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or "
-                "begin another session."
-            )
+        check_log(path)
         if not is_session(path):
             raise SessionNotFound(f"no session at {path}")
         session = cls(path)
@@ -100,17 +98,33 @@ class Session:
         self._logs.follow, self._blobs.follow = heard, kept
 
     def begin(self, cwd: Path, **more: object) -> str:
-        """Write the first entry: the directory, the versions, and `more`. Returns its id. Raises OSError."""
+        """Write the first entry: the directory, the versions, and `more`. Returns its id. Raises OSError; then the
+        session is closed and removed."""
         environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform, **more}
-        return self.log().append(Opened(self.id, "root", str(cwd), environment)).id
+        try:
+            return self.log().append(Opened(self.id, "root", str(cwd), environment)).id
+        except BaseException:
+            self.close_begun("")
+            raise
 
     def charges(self) -> Iterator[Charge]:
-        """The charges of all its agents, read as they are iterated."""
-        root = self.log()
-        yield from charges(root.contents())
-        for file in named_logs(self.path):
-            if file != root.file:
+        """The charges of all its agents, read as they are iterated; those of logs that lack their end too."""
+        yield from charges(self.log().contents())
+        if len(log_files(self.path)) > 1:
+            for file in _survey(self.path, whole=False)[0][1:]:  # the first is the root's
                 yield from charges(read_log(file))
+
+    def losses(self) -> list[str]:
+        """Return what is lost of its logs, a sentence for each."""
+        said = [
+            f"The last run was killed while it wrote the log of {agent}: {log.torn} incomplete bytes were removed."
+            for agent, log in self._logs.items()
+            if log.torn
+        ]
+        if any(self.log().contents().of("spawned", "returned")):
+            for agent, problem in _survey(self.path)[1].items():
+                said.append(f"The log of {agent} {problem}, so not all that it said and spent is known.")
+        return said
 
     def close_begun(self, first: str) -> None:
         """Close it. If it was started with this entry, or copied up to it, and nothing has happened since, it is
@@ -148,7 +162,26 @@ def is_damaged(path: Path) -> bool:
     if is_session(path):
         return False
     there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir()
-    return there or any(path.glob("blobs/*"))
+    return there or any(path.glob("blobs/*")) or _has_old_lock(path)
+
+
+def _has_old_lock(path: Path) -> bool:
+    """Return True for a directory with a session's lock from which something was removed since the lock was taken."""
+    try:
+        with (path / "lock").open("rb") as file:
+            is_ours = file.read(7) == b'{"pid":'
+            return is_ours and path.stat().st_mtime_ns > os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return False
+
+
+def check_log(path: Path) -> None:
+    """Raises SessionCorrupt for what is there of a session without its log."""
+    if is_damaged(path):
+        raise SessionCorrupt(
+            f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or begin "
+            f"another session. `sagent sessions delete {path}` deletes what is left."
+        )
 
 
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:
@@ -160,7 +193,7 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     path = path.parent if path.name == "root.jsonl" else path
     if name and (is_session(path) or is_damaged(path)):
         return path.absolute()
-    fitting = [path for path in _places(state) if name and path.name.startswith(name)]
+    fitting = [path for path in sessions(state) if name and path.name.startswith(name)]
     exact = [path for path in fitting if path.name == name]
     near = [path for path in fitting if cwd is not None and path.parent == sessions_of(state, cwd)]
     found = exact or near or fitting
@@ -179,7 +212,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     """The session of a working directory that was last written to and has a conversation; otherwise one without, if an
     `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back and
     times cannot be trusted: then it is the one that was opened last."""
-    found = [(_written_at(path), path.name, path) for path in _places(state, cwd)]
+    found = [(_written_at(path), path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
         with suppress(OSError):
@@ -210,7 +243,7 @@ def has_lost_log(path: Path) -> bool:
 
     A log that nothing was written to was last changed when its session was made; an emptied one later."""
     file = (path / "root.jsonl").stat()
-    is_later = file.st_mtime - min(path.stat().st_mtime, _made_at(path)) > MAX_BEGIN_SECONDS
+    is_later = file.st_mtime_ns > path.stat().st_mtime_ns or file.st_mtime - _made_at(path) > MAX_BEGIN_SECONDS
     return file.st_size > 0 or is_later or (path / "root").is_dir() or any(path.glob("blobs/*"))
 
 
@@ -252,11 +285,6 @@ def _note_last(path: Path) -> None:
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
-    """Every session, or those of a working directory, in no particular order."""
-    return filter(is_session, _places(state, cwd))
-
-
-def _places(state: Path, cwd: Path | None = None) -> Iterator[Path]:
     """Every session, damaged ones too, or those of a working directory, in no particular order."""
     homes = state.joinpath("sessions").glob("*/") if cwd is None else (sessions_of(state, cwd),)
     for home in homes:
@@ -276,23 +304,43 @@ def named_logs(session: Path) -> list[Path]:
     """The logs that the root's log, or one named itself, calls a child's, and that have every entry that it names and
     the one that was signed: what agents of this session did. Any other file is not part of it, whoever put it there.
     Raises OSError."""
-    files = {agent_of(session, file): file for file in log_files(session)}
-    if len(files) == 1:
-        return list(files.values())
+    files = log_files(session)
+    return files if len(files) == 1 else _survey(session)[0]
+
+
+def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[str, str]]:
+    """Return the logs that others name, and what is wrong with those that lack what is named, by their agents. Where
+    `whole` is False, logs that lack their end are among the first. Raises OSError."""
     from sagent.session.segment import find_children, has_entries
     from sagent.session.signature import STATEMENT, read_statement
 
+    files = {agent_of(session, file): file for file in log_files(session)}
     signed: Mapping[str, str] = {}
     with suppress(OSError, ValueError):  # of one that is damaged `sagent verify` says so
         signed = read_statement((session / STATEMENT).read_bytes()).heads
     found, waiting = {"root"}, ["root"]
+    lost: dict[str, str] = {}
     while waiting:
         for child, entries in find_children(files[waiting.pop()]).items():
             named = entries | {signed[child]} if child in signed else entries
-            if child in files and child not in found and has_entries(files[child], named):
-                found.add(child)
-                waiting.append(child)
-    return [file for agent, file in files.items() if agent in found]
+            if child in found:
+                continue
+            if child not in files:
+                lost[child] = "is missing"
+                continue
+            if not has_entries(files[child], named):
+                begun = _first_id(files[child]) in named
+                lost[child] = "lacks its end" if begun else "is not the one that was begun"
+                if whole or not begun:
+                    continue
+            found.add(child)
+            waiting.append(child)
+    return [file for agent, file in files.items() if agent in found], lost
+
+
+def _first_id(file: Path) -> str:
+    with file.open("rb") as stream:
+        return stream.readline()[ID].decode("ascii", "replace")
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
@@ -301,6 +349,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
     SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
     import shutil
 
+    check_log(source)
     if not is_session(source):
         raise SessionNotFound(f"no session at {source}")
     _check_repaired(source)
@@ -321,7 +370,6 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(file, target)
             target.chmod(0o600)
-            _end_at_line(target)  # of one in use, the last line may not be whole
         unfinished = shutil.ignore_patterns("scratch-*")
         for name in ("blobs", OUTPUTS):
             if (source / name).is_dir():
@@ -351,26 +399,12 @@ def _sweep_copies(home: Path) -> None:
                 shutil.rmtree(left)
 
 
-def _end_at_line(file: Path) -> None:
-    """Cut off anything after the last line end."""
-    with file.open("r+b") as stream:
-        place = stream.seek(0, os.SEEK_END)
-        while place:
-            start = max(0, place - (1 << 16))
-            stream.seek(start)
-            if (found := stream.read(place - start).rfind(b"\n")) >= 0:
-                stream.truncate(start + found + 1)
-                return
-            place = start
-        stream.truncate(0)
-
-
 def delete(path: Path) -> None:
-    """Delete a session: its logs, blobs and lock, its signatures, and its directory if nothing else is in it. Raises
-    SessionBusy if it is in use, SessionNotFound if it is not a session, and OSError."""
+    """Delete a session, or what is left of one: its logs, blobs and lock, its signatures, and its directory if nothing
+    else is in it. Raises SessionBusy if it is in use, SessionNotFound if it is not a session, and OSError."""
     import shutil
 
-    if not is_session(path):
+    if not (is_session(path) or is_damaged(path)):
         raise SessionNotFound(f"no session at {path}")
     with closing(Lock(path)):
         for directory in (path / "root", path / "blobs", path / OUTPUTS, *path.glob(f"{REPAIRED}*")):
@@ -378,7 +412,7 @@ def delete(path: Path) -> None:
                 shutil.rmtree(directory)
         for pattern in ("root.jsonl*", "signed.json", "signed.json.sig", "signed.json*.damaged-*"):
             for file in path.glob(pattern):
-                file.unlink()
+                shutil.rmtree(file) if stat.S_ISDIR(file.lstat().st_mode) else file.unlink()
         path.joinpath("lock").unlink()
     if not any(path.iterdir()):
         path.rmdir()

@@ -186,6 +186,8 @@ class _Record:
             self.logs[agent] = self._log(agent)
         if "root" not in self.logs:
             self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
+        elif not self.logs["root"].entries:
+            self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} has no whole entry",)))
         said = {log.session for each in self.logs.values() for log in each.segments[:1] if log.session}
         self.session = self.session or min(said, default="")
         self.names = {self.session, *said}

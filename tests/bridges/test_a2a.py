@@ -25,6 +25,7 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
+    InternalError,
     InvalidParamsError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -357,6 +358,18 @@ async def test_damage_is_said_of_its_tasks_alone(place: Path, provider: list) ->
         assert text_of(on) == "three"
     async with a2a_served(place) as [peer]:
         assert text_of(await peer.get(on.id)) == "three"
+
+
+async def test_context_whose_log_is_missing_is_not_begun_anew(place: Path, provider: list) -> None:
+    provider += [Turn("one"), Turn("two")]
+    async with a2a_served(place) as [peer]:
+        await peer.send(said("a", context_id="mine"))
+    (log,) = load_settings({}).state_dir.glob("sessions/*/*/root.jsonl")
+    log.unlink()
+    async with a2a_served(place) as [peer]:
+        with pytest.raises(InternalError, match="is a session without its log"):
+            await peer.send(said("b", context_id="mine"))
+    assert not list(load_settings({}).state_dir.glob("sessions/*/*/root.jsonl"))
 
 
 async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_read(

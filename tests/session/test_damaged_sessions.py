@@ -5,20 +5,29 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from sagent import Agent
+from sagent.agent import Resources
 from sagent.app import open_agent
 from sagent.config import load
-from sagent.errors import SagentError, SessionCorrupt, UsageError
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
+from sagent.events import Notice
 from sagent.messages import user
 from sagent.session.contents import MessageEntry
+from sagent.session.folds import spend
 from sagent.session.log import read_agent, read_log
-from sagent.session.store import Session, find, latest
+from sagent.session.store import Session, copy, delete, find, latest, log_files, sessions
 from sagent.session.stored import StoredMessage
+from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
+from tests.agent.cast import PRICES, Cast, tree_tools
+from tests.messages import call, in_turn
 
 
 def in_place_of_log(make: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -27,6 +36,12 @@ def in_place_of_log(make: Callable[[Path], object]) -> Callable[[Path], None]:
         make(session / "root.jsonl")
 
     return damage
+
+
+def leave_the_lock(session: Path) -> None:
+    """Remove all but the lock, as of a session without blobs only its log can be lost."""
+    shutil.rmtree(session / "blobs")
+    (session / "root.jsonl").unlink()
 
 
 def cut_first_line(session: Path) -> None:
@@ -54,6 +69,7 @@ def empty_all(session: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty log": lambda session: (session / "root.jsonl").write_bytes(b""),
     "nothing but an emptied log": empty_all,
+    "nothing but a lock": leave_the_lock,
     "log missing": in_place_of_log(lambda path: None),
     "directory": in_place_of_log(Path.mkdir),
     "FIFO": in_place_of_log(os.mkfifo),
@@ -93,10 +109,13 @@ async def test_no_door_begins_anew(damage: Callable[[Path], object], state: Path
             Session.open(broken)
         with pytest.raises(SagentError):
             Agent(ScriptedModel("hi"), session=broken)
-        for flags in ({"continue_session": True}, {"session": str(broken)}, {"session": broken.name}):
+        with pytest.raises(SessionCorrupt):
+            Agent.open(broken)
+        named = [{"session": str(broken)}, {"session": broken.name}, {"fork": broken.name}]
+        for flags in ({"continue_session": True}, *named):
             environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
             settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, tmp_path)
-            with pytest.raises(SagentError, match=broken.name):
+            with pytest.raises(SessionCorrupt, match=broken.name):
                 async with open_agent(settings, lambda _: None):
                     pass
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.name != "lock") == [
@@ -148,3 +167,90 @@ def test_a_log_without_permission_is_not_replaced(state: Path, tmp_path: Path, m
 
     with pytest.raises(UsageError, match="cannot be opened for writing: Permission denied"):
         asyncio.run(go())
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_left_of_a_session_is_deleted(damage: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
+    broken = session_of(state, tmp_path)
+    damage(broken)
+    delete(find(state, broken.name))
+    assert not broken.exists()
+
+
+def test_session_that_cannot_be_begun_leaves_nothing(state: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        Session.create(state, tmp_path).begin(tmp_path, strange=object())
+    assert not list(sessions(state, tmp_path))
+
+
+def test_directory_with_a_lock_of_another_program_is_none(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("4711\n")
+    (tmp_path / "notes").write_text("x")
+    with pytest.raises(SessionNotFound):
+        Session.open(tmp_path)
+
+
+async def family_of(path: Path) -> None:
+    """A session whose root has a child that has answered and one that lives on, which has a child itself."""
+    spawns = [call("1", "AgentSpawn", prompt="a", name="once")]
+    spawns.append(call("2", "AgentSpawn", prompt="b", name="stays", persistent=True))
+    players = {
+        "root__once": in_turn("one"),
+        "root__stays": in_turn((call("3", "AgentSpawn", prompt="c", name="deep"),), "two", "three"),
+        "root__stays__deep": in_turn("deep"),
+    }
+    model = Cast(root=in_turn(tuple(spawns), "four", "five"), **players)
+    resources = Resources(ledger=Ledger(Decimal(1), PriceBook(PRICES)))
+    async with Agent(model, tools=tree_tools(), session=path, resources=resources) as agent:
+        await agent.run("go")
+
+
+async def resumed(path: Path) -> tuple[list[str], Decimal]:
+    """What is said when it is gone on with, and what it had cost by then."""
+    said: list[str] = []
+    model = Cast(root=in_turn("x", "y"), root__stays=in_turn("z"))
+    resources = Resources(ledger=Ledger(Decimal(1), PriceBook(PRICES)))
+    async with Agent(model, tools=tree_tools(), session=path, resources=resources) as agent:
+        agent.listen(lambda event: said.append(event.text) if isinstance(event, Notice) else None)
+        spent = agent.cost().total
+        await agent.run("again")
+    return said, spent
+
+
+def cut(file: Path, lines: int, rest: bytes = b"") -> None:
+    """Take lines off the end of a log."""
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-lines]) + rest)
+
+
+@pytest.mark.parametrize("agent", ["root/once", "root/stays", "root/stays/deep"])
+async def test_missing_log_of_a_child_is_said_and_stays_missing(agent: str, tmp_path: Path) -> None:
+    await family_of(tmp_path / "s")
+    (tmp_path / "s" / f"{agent}.jsonl").unlink()
+    said, _ = await resumed(tmp_path / "s")
+    assert any(text.startswith(f"The log of {agent} is missing") for text in said)
+    assert not (tmp_path / "s" / f"{agent}.jsonl").exists()
+
+
+@pytest.mark.parametrize("agent", ["root/once", "root/stays"])
+async def test_log_of_a_child_that_lacks_its_end_is_said_and_its_costs_count(agent: str, tmp_path: Path) -> None:
+    await family_of(tmp_path / "s")
+    cut(tmp_path / "s" / f"{agent}.jsonl", 1, b'{"id":')
+    left = spend(entry for file in log_files(tmp_path / "s") for entry in read_log(file)).cost().total
+    said, known = await resumed(tmp_path / "s")
+    assert any(text.startswith(f"The log of {agent} lacks its end") for text in said)
+    assert known == left
+
+
+async def test_torn_end_of_a_log_is_said_by_agents_and_forks(state: Path, tmp_path: Path) -> None:
+    path = session_of(state, tmp_path)
+    cut(path / "root.jsonl", 1, b'{"id":')
+    copied = copy(path, state, tmp_path)
+    for each in (path, copied):
+        said, _ = await resumed(each)
+        assert [text for text in said if "6 incomplete bytes were removed" in text]
+
+
+def test_emptied_log_is_not_verified(state: Path, tmp_path: Path) -> None:
+    path = session_of(state, tmp_path)
+    (path / "root.jsonl").write_bytes(b"")
+    assert any("no whole entry" in problem for problem in verify(path).problems)

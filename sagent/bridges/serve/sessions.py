@@ -22,7 +22,7 @@ from sagent.policy.asking import call_text
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
-from sagent.session.store import check_version, sessions
+from sagent.session.store import check_log, check_version, sessions
 from sagent.tools.ask import Question as Inquiry
 from sagent.transcript.event_json import encode_cost
 
@@ -238,9 +238,11 @@ class Sessions:
         await min(idle, key=lambda each: each.used).close_idle()
 
     def get(self, name: str) -> Hosted:
-        """A session by its id. Raises SessionNotFound."""
+        """A session by its id. Raises SessionNotFound and SessionCorrupt."""
         if name not in self._hosted:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
+            if path is not None:
+                check_log(path)  # else it says in which directory it was
             if path is None or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
                 raise SessionNotFound(f"There is no session {name[:100]!r} here.")
             self._hosted[name] = Hosted(path, self._keep)
