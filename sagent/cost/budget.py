@@ -26,6 +26,13 @@ MAX_TOKEN_CHARACTERS = 64
 MAX_TOKEN_BYTES = 1_024
 """Bytes of a request that a token stands for at most: there are images in it, and what frames it is bounded high."""
 
+MAX_EXCESS = 8
+"""Times that a provider's figures are larger at most than all that was sent and asked for: what is hidden is billed."""
+MAX_HIDDEN_TOKENS, MAX_TOOL_TOKENS = 1_000_000, 10_000_000
+"""Tokens beyond that: of what a provider adds, and of rounds with tools that it runs inside a call."""
+MAX_FEES = 1_000  # of one kind that a call is billed, but for those of tokens
+MAX_HIDDEN_USD, MAX_CALL_USD = Decimal(10), Decimal(1_000)  # the same in a price; and of a call without a known price
+
 Source: TypeAlias = Literal["provider", "bytes"]
 
 
@@ -56,15 +63,19 @@ MAX_DROP = 16
 old thoughts out. Less is a part of the count, such as what was not cached."""
 
 
-def is_stated(charges: Iterable[Charge], received: int, likely: int = 0) -> bool:
-    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself. `likely` is
-    how many tokens its input has by an earlier count, 0 if there is none."""
-    own = [charge for charge in charges if not charge.role]
-    if any(charge.usd is not None for charge in own):
-        return True
-    counted = all(is_number(charge.usage) for charge in own)
-    told = sum((charge.usage for charge in own), Usage()) if counted else Usage()
-    return is_count(told, received) and told.total_input >= likely // MAX_DROP
+def is_stated(charges: Iterable[Charge], received: int, ask: "Ask") -> bool:
+    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself, and can have
+    meant it."""
+    told, own = tuple(charges), Usage()
+    if not all(map(ask.can_be, told)):
+        return False
+    for charge in told:
+        if not charge.role:
+            own += charge.usage
+            if charge.usd is not None:
+                return True
+    known = ask.likely if ask.input_bound.source == "provider" else 0
+    return is_count(own, received, ask.input_bound.tokens) and own.total_input >= known // MAX_DROP
 
 
 def counted_input(usage: Usage, charges: Iterable[Charge]) -> int:
@@ -183,6 +194,26 @@ class Ask:
     at: float = field(default_factory=monotonic)
     counted: bool = False  # the provider was asked to count the input
     ceiling: "Ceiling | None" = None
+    most: int = 0  # tokens of either kind that a provider can mean
+
+    def can_be(self, charge: Charge) -> bool:
+        """Return True if a charge can be of such a call. Figures far beyond what was sent and asked for are an error of
+        who counted."""
+        usage, usd, most = charge.usage, charge.usd, self.most
+        if not is_number(usage) or max(usage.total_input, usage.output) > most:
+            return False
+        fees: list[tuple[str, object]] = [*usage.fees.items()]
+        for kind, count in fees:
+            highest = most if kind.endswith(("_input", "_output")) else MAX_FEES
+            if not (isinstance(count, int) and 0 <= count <= highest):
+                return False
+        if usd is None:
+            return True
+        most_usd = MAX_CALL_USD
+        if self.ceiling is not None:
+            worst = EXACT.add(self.ceiling.cost(self.input_bound.tokens, self.wanted), self.extra_usd)
+            most_usd = EXACT.fma(worst, MAX_EXCESS, MAX_HIDDEN_USD)
+        return usd.is_finite() and 0 <= usd <= most_usd
 
 
 def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:

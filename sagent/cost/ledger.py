@@ -10,7 +10,15 @@ from time import monotonic
 from typing import NamedTuple, Self, TypeAlias
 
 from sagent.cost.books import Books
-from sagent.cost.budget import Ask, Budget, InputBound, refusal_of
+from sagent.cost.budget import (
+    MAX_EXCESS,
+    MAX_HIDDEN_TOKENS,
+    MAX_TOOL_TOKENS,
+    Ask,
+    Budget,
+    InputBound,
+    refusal_of,
+)
 from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded, UsageError
 from sagent.lib.dataclass import dataclass
@@ -89,10 +97,13 @@ class Reservation:
     def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
         """Free what the call can no longer cost, given the charges that the provider has stated and the output limit.
 
-        An estimated charge frees nothing, nor does one that may grow: Gemini leaves signatures and images out of its
-        first counts, which are half of the last one or less. The same applies if models inside the call are billed too.
+        An estimated charge frees nothing, nor does one that cannot be, or may grow: Gemini leaves signatures and images
+        out of its first counts, which are half of the last one or less. The same applies if models inside the call are
+        billed too.
         """
-        ask, reported = self.ask, sum(charge.usage.total_input for charge in stated if not charge.estimated)
+        ask = self.ask
+        sure = (charge.usage for charge in stated if not charge.estimated and ask.can_be(charge))
+        reported = sum(usage.total_input for usage in sure)
         known = reported and reported >= ask.likely // 4 and not ask.extra_usd
         self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound.tokens, most_output)
 
@@ -253,6 +264,8 @@ class Ledger:
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
         ask = Ask(agent, role, provider, model, bound, wanted, min(least_output, wanted), extra_usd, likely)
+        hidden = MAX_TOOL_TOKENS if extra_usd or "tools" in options else MAX_HIDDEN_TOKENS
+        ask.most = MAX_EXCESS * (bound.tokens + wanted) + hidden
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add((id(self), agent))

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from sagent.cost.budget import is_number
 from sagent.cost.ledger import Reservation
+from sagent.model import Reply
 from sagent.usage import Charge, Usage
 
 SLACK_TOKENS = 1_024
@@ -18,7 +18,8 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     What the provider did not state is estimated and marked as such: the ledger then counts everything that is still
     reserved, because the true bill may be anything below it.
     """
-    stated = tuple(one if is_number(one.usage) else replace(one, usage=Usage()) for one in stated)
+    can_be = reservation.ask.can_be
+    stated = tuple(one if can_be(one) else replace(one, usage=Usage(), usd=None) for one in stated)
     reported = sum((charge.usage for charge in stated), Usage())
     likely = 0 if reported.total_input else reservation.ask.likely
     guess = Usage(input=likely, output=max(0, received // 4 - reported.output))
@@ -28,6 +29,21 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     else:  # one call is one charge
         charges = tuple(replace(one, usage=one.usage + guess) if one is own else one for one in stated)
     return tuple(replace(charge, estimated=True) for charge in charges)
+
+
+def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
+    """Return a reply whose provider has not stated its bill, or not one that can be, with an estimate instead."""
+    ask, charges = reservation.ask, lost(reservation, reply.charges, received)
+    own = sum((charge.usage for charge in charges if not charge.role), Usage())
+    wrong = not all(map(ask.can_be, reply.charges))
+    reply = replace(reply, usage=own, charges=charges)
+    if not wrong:
+        return reply
+    note = (
+        f"{ask.provider}/{ask.model} reports a usage or a price that a call cannot have: it is not counted. Each such "
+        "call counts with what it can cost at most."
+    )
+    return replace(reply, notes=(*reply.notes, note))
 
 
 def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:

@@ -96,12 +96,12 @@ class Attempt:
                         self.charges, self.thought = charges, self.thought + unshown
                         reservation.take_note(charges)
                     case Reply(message, _, charges):
-                        received, ask = self.received or len(message.parts), reservation.ask
-                        if is_stated(charges, received, ask.likely if ask.input_bound.source == "provider" else 0):
+                        received = self.received or len(message.parts)
+                        if is_stated(charges, received, reservation.ask):
                             return delta
-                        from sagent.cost.unfinished import lost  # for few calls
+                        from sagent.cost.unfinished import estimated  # for few calls
 
-                        return replace(delta, charges=lost(reservation, charges, received))
+                        return estimated(delta, reservation, received)
                     case _:
                         assert_never(delta)
         raise ModelError("cut", "the stream ended without a reply", provider=model.provider, model=model.id)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from random import Random
 
@@ -82,6 +82,11 @@ class Silent:
             case "nonsense":
                 wrong = self.random.choice((-5, 2.5, "7", None, float("nan")))
                 return [Usage(input=wrong, output=usage.output)]  # pyright: ignore[reportArgumentType]
+            case "huge":
+                much = self.random.choice((10**8, 10**12, 2**80))
+                return [self.random.choice((Usage(much), Usage(1, cache_read=much), Usage(1, output=much)))]
+            case "huge fee":
+                return [replace(usage, fees={"web_search": 10**12})]
             case "sometimes":
                 return [usage] if self.random.random() < 0.5 else []
             case _:
@@ -92,7 +97,7 @@ class Silent:
 @given(
     st.integers(0, 2**32),
     st.floats(1, 8),
-    st.sampled_from(["nothing", "zero", "output", "input", "nonsense", "sometimes", "all"]),
+    st.sampled_from(["nothing", "zero", "output", "input", "nonsense", "huge", "huge fee", "sometimes", "all"]),
     st.integers(3_000, 60_000),
 )
 def test_true_cost_of_a_tree_stays_within_the_cap(seed: int, density: float, says: str, micros: int) -> None:
@@ -113,7 +118,7 @@ def test_true_cost_of_a_tree_stays_within_the_cap(seed: int, density: float, say
 
     counted = asyncio.run(work())
     assert model.true <= cap
-    assert model.true <= counted
+    assert model.true <= counted <= cap
 
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {  # of usage, by what they say
@@ -161,6 +166,10 @@ def told_usage(usage: dict[str, object], names: tuple[str, ...], chance: Random,
             return {names[0]: usage[names[0]]} if names[0] in usage else {}
         case "output":
             return {names[1]: usage[names[1]]} if names[1] in usage else {}
+        case "huge":
+            return {name: 10**12 if name in names else each for name, each in usage.items()}
+        case "huge input":
+            return {name: 10**9 if name == names[0] else each for name, each in usage.items()}
         case _:
             return {name: chance.choice(NONSENSE) if name in names else each for name, each in usage.items()}
 
@@ -177,7 +186,7 @@ def retold_body(body: bytes, family: str, chance: Random, says: str) -> bytes:
 
 
 @pytest.mark.parametrize("family", [*FAMILIES])
-@pytest.mark.parametrize("says", ["nothing", "zero", "input", "output", "nonsense"])
+@pytest.mark.parametrize("says", ["nothing", "zero", "input", "output", "nonsense", "huge", "huge input"])
 async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) -> None:
     """One or two bytes are a token, over turns of dense text that add little to much; now and then a stream is cut."""
     from sagent.testing.families import FAMILIES as WIRES
@@ -218,6 +227,7 @@ async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) 
     assert refused
     assert answered > 2
     assert true <= cap
+    assert ledger.cost().total + ledger.cost().unbilled <= cap
 
 
 async def test_count_without_its_cached_part_bounds_nothing() -> None:
