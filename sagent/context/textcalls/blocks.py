@@ -1,0 +1,402 @@
+"""Blocks in a reply, read as calls while they are written.
+
+A ```bash block is a command, a block under a path is that file's new content, search-and-replace and diffs are edits,
+and a block that bears a tool's name is a call of that tool. Any other block is text, as is all that stands in it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search
+from sagent.context.textcalls.paths import path_after, path_in, suffix_of
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze_object, valid_text
+from sagent.lib.nearjson import read_near
+from sagent.messages import CUT, Private, StopReason, Text, ToolCall
+from sagent.model import ToolSpec
+
+FAMILY = "textcalls"
+"""The label of a call's own text, by which it goes back as it was written."""
+
+SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession"})
+MAX_BLANK_LINES = 2  # between a path and its block
+MAX_INFO = 300  # characters after a fence
+
+_SCRIPTS = (".sh", ".bash", ".zsh", ".bats", ".command", ".bashrc", ".zshrc", ".profile", ".bash_profile")
+_OUTPUTS = frozenset({"output", "result", "results", "stdout", "stderr", "traceback", "pycon"})
+_MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
+_FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
+_INNER = re.compile(r"[A-Za-z][\w+#.:/-]*(?:[ \t][^`]*)?")
+
+Kind: TypeAlias = Literal["text", "shell", "file", "diff", "tool"]
+
+
+class Block(NamedTuple):
+    """A call as it was written. `source` is its text, with the white space that sets it off; of several calls in one
+    block, the first has it. `malformed` holds arguments that cannot be read."""
+
+    name: str
+    arguments: JsonObject
+    source: str
+    malformed: str | None = None
+    whole: bool = True
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block whose end has not come. `fences` has its own and those of blocks within it, the innermost last; of a
+    search-and-replace without a fence it is empty."""
+
+    kind: Kind
+    fences: list[tuple[str, int]]
+    indent: int
+    word: str
+    path: str
+    raw: list[str]
+    lines: list[str] = field(default_factory=list[str])
+    markdown: bool = False
+
+
+class BlockReader:
+    """Reads a reply as it comes in; `tools` are those that it may call, by name."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
+        self._tools = tools
+        self._line: list[str] = []  # pieces of the line that has not ended
+        self._held: list[str] = []  # text after a block, which is shown if another block follows
+        self._calls: list[tuple[str, Block]] = []  # each with the text before it
+        self._texts: list[str] = []  # what is known to be text since the last call
+        self._prose: list[str] = []  # lines after that, which may still become the beginning of a block
+        self._path_at = -1  # where in the prose the last line is that may name a file
+        self._list_indent = 0  # columns of the list item that we are in
+        self._edited = ""  # the path of an edit that another one may follow
+        self._open: _Open | None = None
+        self._ending = ""  # a bare fence in a Markdown file: the line after it says whether it ends the block
+
+    def feed(self, text: str) -> str:
+        """Take some text; return what there is to show of the reply."""
+        shown: list[str] = []
+        start = 0
+        while start < len(text):
+            end = text.find("\n", start) + 1 or len(text)
+            piece, start = text[start:end], end
+            (self._held if self._holds_back else shown).append(piece)
+            self._line.append(piece)
+            if piece.endswith("\n"):
+                line = "".join(self._line)
+                self._line.clear()
+                self._take(line)
+                if self._held and not self._holds_back:
+                    shown += self._held
+                    self._held.clear()
+        return "".join(shown)
+
+    def finish(self, *, cut: bool = False) -> str:
+        """End the reply; return what is left to show. If it is `cut`, only a line that has ended can end a block."""
+        line = "".join(self._line)
+        self._line.clear()
+        if cut and self._open is not None:
+            self._open.raw += [self._ending, line]
+            self._open.lines.append(line)
+            self._ending = ""
+        elif line:
+            self._take(line)
+        if self._ending:
+            self._close()
+        held, self._held = "".join(self._held), []
+        if (block := self._open) is None:
+            return ""
+        self._open = None
+        if block.kind == "text":
+            self._texts += [*self._prose, *block.raw]
+            self._prose = []
+            return ""
+        self._add(block, _unfinished(block))
+        return held
+
+    def parts(self, stem: str) -> tuple[Text | ToolCall, ...]:
+        """Return the parts of the finished reply: calls with ids that begin with the stem, and the text before the last
+        of them. Without a call, that is all of the text."""
+        if not self._called:
+            text = "".join((*self._texts, *self._prose))
+            return (Text(text),) if text else ()
+        made: list[Text | ToolCall] = []
+        before = ""  # white space that belongs to the next call
+        for number, (text, block) in enumerate(self._calls):
+            body = text.strip()
+            start = text.index(body)
+            if body and not made:
+                made.append(Text(text[: start + len(body)]))
+            elif body:
+                made[-1] = _widened(made[-1], text[:start])
+                made.append(Text(body))
+            before = text[start + len(body) :]
+            private = Private(FAMILY, before + block.source)
+            call_id = f"{stem}_{number}"
+            made.append(ToolCall(call_id, block.name, block.arguments, block.malformed, private, block.whole))
+        return tuple(made)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of text that have come and are not shown."""
+        return sum(len(piece.encode("utf-8", "replace")) for piece in self._held)
+
+    @property
+    def _called(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def _holds_back(self) -> bool:
+        """Return True after a block, until the next one has begun."""
+        return bool(self._ending) or (self._called and (self._open is None or self._open.kind == "text"))
+
+    def _take(self, line: str) -> None:
+        """Take a line."""
+        text = line.removesuffix("\n").removesuffix("\r")
+        if self._ending:
+            if text.strip() and not _FENCE.match(text):
+                self._go_on()
+            else:
+                self._close()
+        if self._open is None:
+            if not self._begin(line, text):
+                self._say(line, text)
+            return
+        block = self._open
+        if not block.fences:
+            block.raw.append(line)
+            block.lines.append(text)
+            if REPLACE.fullmatch(text.strip()):
+                self._close()
+        elif self._ends(block, text):
+            if block.markdown and len(block.fences) == 1:
+                self._ending = line
+            elif len(block.fences) > 1:
+                block.fences.pop()
+                self._keep(block, line, text)
+            else:
+                block.raw.append(line)
+                self._close()
+        else:
+            self._keep(block, line, text)
+
+    def _keep(self, block: _Open, line: str, text: str) -> None:
+        block.raw.append(line)
+        block.lines.append(_dedented(text, block.indent))
+
+    def _ends(self, block: _Open, text: str) -> bool:
+        """Return True if a line ends the innermost of the blocks that are open. Note if it begins another."""
+        mark, size = block.fences[-1]
+        bare = text.strip()
+        if not bare.startswith(mark * size):
+            return False
+        run = len(bare) - len(bare.lstrip(mark))
+        if run == len(bare):
+            indent = len(text) - len(text.lstrip()) if "\t" not in text else len(text.expandtabs(4)) - len(bare)
+            return len(block.fences) > 1 or indent <= block.indent + 3
+        if _INNER.fullmatch(bare[run:].strip()):
+            block.fences.append((mark, run))
+        return False
+
+    def _go_on(self) -> None:
+        """Take the bare fence before this line for the beginning of a block within a Markdown file."""
+        block, line, self._ending = self._open, self._ending, ""
+        assert block is not None
+        text = line.strip()
+        block.fences.append((text[0], len(text)))
+        self._keep(block, line, line.removesuffix("\n").removesuffix("\r"))
+
+    def _say(self, line: str, text: str) -> None:
+        """Take a line that is no part of a block."""
+        self._prose.append(line)
+        if not text.strip():
+            return
+        self._path_at = len(self._prose) - 1
+        self._edited = ""
+        if item := _ITEM.match(text):
+            self._list_indent = len(item[0].expandtabs(4))
+        elif not text[0].isspace():
+            self._list_indent = 0
+
+    def _begin(self, line: str, text: str) -> bool:
+        """Begin a block with this line; return False if it begins none."""
+        path = self._path_before()
+        if SEARCH.fullmatch(text) and (path or self._edited):
+            raw = self._taken(with_path=bool(path))
+            self._open = _Open("file", [], 0, "", path or self._edited, [*raw, line], [text])
+            return True
+        fence = _FENCE.fullmatch(text)
+        if fence is None or (fence[2][0] == "`" and "`" in fence[3]):
+            return False
+        indent = len(fence[1].expandtabs(4))
+        inner = 0 < self._list_indent <= indent < self._list_indent + 4 or _ITEM.match(fence[1])
+        if indent > 3 and not inner:
+            return False  # a block of code by its indentation
+        info = fence[3].strip()
+        kind, word, path, above = self._kind(info if len(info) <= MAX_INFO else "", path)
+        raw = self._taken(with_path=above)
+        markdown = kind == "file" and (suffix_of(path) in _MARKDOWN or word in ("markdown", "md"))
+        fences = [(fence[2][0], len(fence[2]))]
+        self._open = _Open(kind, fences, indent, word, path, [*raw, line], markdown=markdown)
+        return True
+
+    def _kind(self, info: str, above: str) -> tuple[Kind, str, str, bool]:
+        """Return what a block is by the words after its fence and the path above it: its kind, its first word, its
+        path, and whether that is the one above."""
+        first = info.split(maxsplit=1)[0] if info else ""
+        if first in self._tools:
+            return "tool", first, "", False
+        own = path_after(info)
+        path, word = own or above, re.split(r"[:{]", first.lower(), maxsplit=1)[0]
+        from_above = bool(path) and not own
+        if word in SHELLS:
+            scripted = path and (suffix_of(path) in _SCRIPTS or not suffix_of(path))
+            return ("shell", word, path, from_above) if scripted else ("shell", word, "", False)
+        if word in ("diff", "patch") and suffix_of(path) not in (".diff", ".patch"):
+            return "diff", word, path, from_above
+        if path and word not in _OUTPUTS:
+            return "file", word, path, from_above
+        return "text", word, "", False
+
+    def _path_before(self) -> str:
+        """Return the path in the last line of the text, if nothing but a blank line or two stands after it."""
+        if self._path_at < 0 or len(self._prose) - 1 - self._path_at > MAX_BLANK_LINES:
+            return ""
+        return path_in(self._prose[self._path_at])
+
+    def _taken(self, *, with_path: bool) -> list[str]:
+        """Take the line with the path, and those after it, out of the text."""
+        at = self._path_at if with_path else len(self._prose)
+        taken = self._prose[at:]
+        self._texts += self._prose[:at]
+        self._prose, self._path_at = [], -1
+        return taken
+
+    def _close(self) -> None:
+        """End the open block."""
+        block, self._open = self._open, None
+        assert block is not None
+        if self._ending:
+            block.raw.append(self._ending)
+            self._ending = ""
+        calls = () if block.kind == "text" else _read(block, self._tools)
+        if calls:
+            self._add(block, calls)
+        else:
+            self._texts += [*self._prose, *block.raw]
+            self._prose, self._path_at = [], -1
+
+    def _add(self, block: _Open, calls: Sequence[Block]) -> None:
+        text, source = "".join(self._texts), "".join(block.raw)
+        for call in calls:
+            self._calls.append((text, call._replace(source=source)))
+            text = source = ""
+        self._texts = []
+        self._edited = block.path if calls[-1].name == "Edit" else ""
+
+
+def read(text: str, tools: Mapping[str, ToolSpec], stop: StopReason | None, stem: str) -> tuple[Text | ToolCall, ...]:
+    """Return the parts of a whole reply that ended for `stop`."""
+    reader = BlockReader(tools)
+    reader.feed(valid_text(text))
+    reader.finish(cut=stop in CUT)
+    return reader.parts(stem)
+
+
+def text_argument(spec: ToolSpec) -> str:
+    """Return the argument that a block of plain text gives: the one that is required, or where none is, the first;
+    "" where that is not one string."""
+    properties = as_object(spec.parameters.get("properties"))
+    required = [as_str(name) for name in as_array(spec.parameters.get("required"))]
+    name = required[0] if len(required) == 1 else next(iter(properties), "") if not required else ""
+    return name if as_object(properties.get(name)).get("type") == "string" else ""
+
+
+def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
+    """Return the calls of a block that has ended; none if it is text."""
+    match block.kind:
+        case "shell":
+            body = "\n".join(block.lines)
+            if block.path and (suffix_of(block.path) in _SCRIPTS or body.startswith("#!")):
+                return (_written(block),)
+            return (Block("Bash", JsonObject({"command": _command(block.lines)}), ""),)
+        case "file":
+            if not begins_search(block.lines):
+                return (_written(block),)
+            change = read_search(block.path, block.lines)
+            return _unfinished(block) if change is None else (Block(*change, ""),)
+        case "diff":
+            return tuple(Block(*change, "") for change in read_diff(block.path, block.lines))
+        case "tool":
+            return (_call(tools[block.word], "\n".join(block.lines)),)
+        case "text":
+            return ()
+
+
+def _written(block: _Open) -> Block:
+    content = "".join(f"{line}\n" for line in block.lines)
+    return Block("Write", JsonObject({"file_path": block.path, "content": content}), "")
+
+
+def _unfinished(block: _Open) -> tuple[Block, ...]:
+    """Return the call of a block that is not whole."""
+    names: Mapping[Kind, str] = {"shell": "Bash", "diff": "Edit", "tool": block.word}
+    name = names.get(block.kind, "Edit" if begins_search(block.lines) else "Write")
+    return (Block(name, EMPTY, "", "\n".join(block.lines), whole=False),)
+
+
+def _command(lines: Sequence[str]) -> str:
+    """Return a command; of a transcript, which begins with a prompt, what was typed."""
+    first = next((line for line in lines if line.strip()), "")
+    if not first.startswith("$ "):
+        return "\n".join(lines)
+    typed: list[str] = []
+    goes_on = False
+    for line in lines:
+        if line.startswith("$ "):
+            typed.append(line[2:])
+        elif goes_on:
+            typed.append(line.removeprefix("> "))
+        else:
+            continue
+        goes_on = typed[-1].endswith("\\")
+    return "\n".join(typed)
+
+
+def _call(spec: ToolSpec, body: str) -> Block:
+    """Return the call of a tool whose name a block bears: its arguments are JSON, or the text that it needs."""
+    name = text_argument(spec)
+    if not body.strip():
+        return Block(spec.name, EMPTY, "")
+    if body.lstrip().startswith("{") or not name:
+        try:
+            given = read_near(body).value
+            if given == {} or as_object(given):
+                return Block(spec.name, json_freeze_object(as_object(given)), "")
+        except ValueError:
+            pass
+        if not name:
+            return Block(spec.name, EMPTY, "", body)
+        if body.rstrip().endswith("}"):  # it was meant as JSON
+            return Block(spec.name, EMPTY, "", body)
+    return Block(spec.name, JsonObject({name: body}), "")
+
+
+def _dedented(text: str, indent: int) -> str:
+    """Return a line without as many columns of white space as its block is indented."""
+    left = indent
+    at = 0
+    while left > 0 and at < len(text) and text[at] in " \t":
+        left -= 4 if text[at] == "\t" else 1
+        at += 1
+    return text[at:]
+
+
+def _widened(part: Text | ToolCall, space: str) -> Text | ToolCall:
+    """Return a call with white space added to its text."""
+    if isinstance(part, Text) or part.private is None or not space:
+        return part
+    return replace(part, private=Private(FAMILY, as_str(part.private.data) + space))

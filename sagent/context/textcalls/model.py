@@ -1,0 +1,151 @@
+"""A model that speaks the text protocol: requests without tools go out, calls come back."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from sagent.context.textcalls.blocks import BlockReader, read
+from sagent.context.textcalls.offer import offer
+from sagent.context.textcalls.writing import Reminders, WrittenConversation
+from sagent.errors import ModelError
+from sagent.lib.json import JsonObject, sha256_hex
+from sagent.messages import CUT, Message, Part, Text, ToolCall
+from sagent.model import Billed, Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, TextPart, ToolSpec
+
+if TYPE_CHECKING:
+    from sagent.usage import Charge
+
+MAX_CONVERSATIONS = 64  # kept; the least recently used are written anew when they come back
+_SUMMARY = ":compactor"  # the end of a conversation's name that is to be summed up: what is written there is no call
+_CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  # options about tools
+
+
+class TextModel:
+    """A model to which tools are offered in words, and which calls them by blocks in its text."""
+
+    def __init__(self, inner: Model) -> None:
+        self.inner = inner
+        self.provider, self.id = inner.provider, inner.id
+        self.source: object = getattr(inner, "source", inner)
+        self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
+        self._offered: tuple[str, tuple[ToolSpec, ...], str] = (
+            "",
+            (),
+            "",
+        )  # the last prompt, its tools, what it became
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The model's sizes."""
+        return self.inner.limits
+
+    def max_input_tokens(self, request: Request) -> int:
+        """Return an upper bound of the tokens of the request as it goes out."""
+        return self.inner.max_input_tokens(self.written(request))
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """Return the provider's count for the request as it goes out; None if it gives none."""
+        return await self.inner.count_tokens(self.written(request)) if isinstance(self.inner, Counting) else None
+
+    def structures(self, request: Request) -> bool:
+        """Return True if the answer is held to the schema, which it cannot be while it may have blocks."""
+        return not request.tools and isinstance(self.inner, Structuring) and self.inner.structures(request)
+
+    def written(self, request: Request) -> Request:
+        """Return the request as it goes out: its tools in words, its calls as blocks, its results as messages."""
+        tools = {tool.name: tool for tool in request.tools}
+        reminders = Reminders.of(tools) if tools else None
+        key = request.conversation, reminders
+        conversation = self._kept.get(key)
+        if conversation is None or not conversation.follow(request.messages):
+            conversation = self._kept[key] = WrittenConversation(reminders)
+            conversation.follow(request.messages)
+        self._kept.move_to_end(key)
+        if len(self._kept) > MAX_CONVERSATIONS:
+            self._kept.popitem(last=False)
+        request = replace(request, messages=conversation.messages())
+        if not tools:
+            return request
+        if self._offered[:2] != (request.system, request.tools):
+            self._offered = request.system, request.tools, offer(request.system, tools)
+        options = JsonObject({name: value for name, value in request.options.items() if name not in _CHOICES})
+        return replace(request, system=self._offered[2], tools=(), output_schema=None, options=options)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call. What follows a block is shown once another block follows it. Raises ModelError."""
+        tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
+        reader = BlockReader(tools)
+        charges: tuple[Charge, ...] = ()
+        items = self.inner.stream(self.written(request))
+        try:
+            async for item in items:
+                if isinstance(item, Billed):
+                    charges = item.charges
+                if isinstance(item, TextPart) and tools:
+                    if shown := reader.feed(item.text):
+                        yield TextPart(shown)
+                elif isinstance(item, Reply) and tools:
+                    if shown := reader.finish(cut=item.message.stop in CUT):
+                        yield TextPart(shown)
+                    yield _with_calls(item, tools)
+                else:
+                    yield item
+        except (asyncio.CancelledError, ModelError):
+            if reader.held_bytes:  # all that came counts, and not only what was shown
+                yield Billed(charges, reader.held_bytes)
+            raise
+        finally:
+            if hasattr(items, "aclose"):
+                await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+    def __getattr__(self, name: str) -> object:
+        """Return what the model has beyond the protocol; requests that it prepares are written first."""
+        found: object = getattr(self.inner, name)
+        if name != "prepare":
+            return found
+        prepare = cast("Callable[[Request], object]", found)
+
+        def prepared(request: Request) -> object:
+            return prepare(self.written(request))
+
+        return prepared
+
+
+def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply:
+    """Return a reply with the calls that its text has."""
+    message = reply.message
+    stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
+    parts: list[Part] = []
+    run: list[Text] = []
+    made = 0
+
+    def end_run() -> None:
+        nonlocal made
+        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem)
+        if any(isinstance(part, ToolCall) for part in found):
+            made += 1
+            parts.extend(found)
+        else:
+            parts.extend(run)
+        run.clear()
+
+    for part in message.parts:
+        if isinstance(part, Text):
+            run.append(part)
+        else:
+            end_run()
+            parts.append(part)
+    end_run()
+    if not made:
+        return reply
+    return replace(reply, message=_ended(replace(message, stop=None, parts=tuple(parts)), message))
+
+
+def _ended(made: Message, message: Message) -> Message:
+    """Return a message with calls, with why it ended: at the end of a block that is whole, it waits for results."""
+    last = made.parts[-1]
+    whole = not isinstance(last, ToolCall) or last.whole
+    waits = message.stop in (None, "end", "tool_use") or (message.stop in CUT and whole)
+    return replace(made, stop="tool_use" if waits else message.stop)

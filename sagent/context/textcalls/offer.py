@@ -1,0 +1,70 @@
+"""The system prompt of the text protocol: what blocks there are, and what comes of them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sagent.context.prompt import PROMPT_FILE
+from sagent.context.textcalls.blocks import text_argument
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.text import one_line
+from sagent.model import ToolSpec
+
+PROTOCOL_FILE = Path(__file__).with_name("prompt.md")
+MAX_DESCRIBED = 6  # tools that have a line of their own
+MAX_DESCRIPTION = 90  # characters
+
+_WRITTEN = ("Bash", "Write")
+_LOOKING = ("Read", "Grep", "Glob", "List")
+_UNSAID = (*_WRITTEN, *_LOOKING, "Edit", "TodoWrite", "BackgroundTask", "AgentSelf")
+_FIRST = ("advisor", "AgentSpawn")
+_HOW = "To call one, write a block with its name after the fence"
+_EXAMPLE = '{"argument": "value"}'
+
+
+def offer(system: str, tools: Mapping[str, ToolSpec]) -> str:
+    """Return a system prompt with the protocol: in place of the default prompt, or before another one."""
+    default = PROMPT_FILE.read_text("utf-8").strip()
+    own = system.removeprefix(default).lstrip("\n") if system.startswith(default) else system
+    return "\n\n".join(part for part in (protocol(tools), own) if part)
+
+
+def protocol(tools: Mapping[str, ToolSpec]) -> str:
+    """Return what is said of the blocks that these tools take."""
+    opening, *paragraphs, closing = PROTOCOL_FILE.read_text("utf-8").strip().split("\n\n")
+    writing, running = paragraphs[:2], paragraphs[2:]
+    looking = () if "Bash" in tools else _LOOKING
+    others = [tool for name, tool in tools.items() if (name in looking or name not in _UNSAID) and not tool.deferred]
+    others.sort(key=lambda tool: (tool.name not in looking, tool.name not in _FIRST))
+    parts = (
+        opening,
+        *(writing if "Write" in tools else ()),
+        *(running if "Bash" in tools else ()),
+        *(_others(others, MAX_DESCRIBED + len(looking)) if others else ()),
+        closing,
+    )
+    return "\n\n".join(parts)
+
+
+def _others(tools: Sequence[ToolSpec], most: int) -> tuple[str, ...]:
+    """Return what is said of further tools: a line for each of the first ones, the names of the rest."""
+    lines = [_line(tool) for tool in tools[:most]]
+    if rest := tools[most:]:
+        lines.append(f"- also: {', '.join(tool.name for tool in rest)}")
+    name = tools[0].name
+    text = text_argument(tools[0])
+    example = f"```{name}\n{text}\n```" if text else f"```{name}\n{_EXAMPLE}\n```"
+    if any(not text_argument(tool) for tool in tools):
+        how = f"{_HOW}; in it, the arguments as JSON, or only the text where one text is enough:"
+    else:
+        how = f"{_HOW} and the text in it:"
+    return f"There are tools too. {how}", example, "\n".join(lines)
+
+
+def _line(tool: ToolSpec) -> str:
+    """Return one line about a tool: its name, its arguments, and the first sentence of its description."""
+    required = [as_str(name) for name in as_array(tool.parameters.get("required"))]
+    names = required or [*as_object(tool.parameters.get("properties"))][:3]
+    given = f"text: {text_argument(tool)}" if text_argument(tool) else f"JSON: {', '.join(names) or 'none'}"
+    sentence = re.split(r"(?<=[.!?])\s", tool.description.strip(), maxsplit=1)[0]
+    return f"- {tool.name} ({given}): {one_line(sentence, MAX_DESCRIPTION)}"

@@ -1,0 +1,227 @@
+"""A history as plain messages: calls as the blocks that they are in text, results as messages of the user's."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import is_
+
+from sagent.context.textcalls.blocks import FAMILY
+from sagent.context.textcalls.edits import write_search
+from sagent.context.textcalls.paths import path_in, path_line
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
+from sagent.lib.text import fenced, one_line
+from sagent.messages import Message, Part, Text, ToolCall, ToolResult
+from sagent.model import ToolSpec
+
+OUTPUT = "The output of the command:"
+NEXT = "If anything is left to do, write the next block. If not, answer in plain words."
+LOST = "It was interrupted: there is no result."
+NO_OUTPUT = "(no output)"
+MAX_COMMAND = 80  # characters of a command that its result names
+
+
+@dataclass(frozen=True, slots=True)
+class Reminders:
+    """The last words of a person's message, by what the model can do. Small models go by what stands last."""
+
+    runs: bool = True
+    writes: bool = True
+
+    @classmethod
+    def of(cls, tools: Mapping[str, ToolSpec]) -> "Reminders":
+        """Return the reminders for what these tools can do."""
+        return cls("Bash" in tools, "Write" in tools)
+
+    def after(self, message: Message) -> str:
+        """Return what stands after a message of a person's."""
+        if not encloses(message):
+            what = "a ```bash block with a command" if self.runs else "a block"
+            return f"(Do not guess: first write {what} that looks at the files that matter.)"
+        change = "If a file must change, write its path and then the whole new file in a block."
+        run = "If a command must be run, write a ```bash block."
+        said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
+        return f"({said})" if said else ""
+
+
+class WrittenConversation:
+    """One conversation's messages as they go out. Each is written once and kept: what goes out only grows."""
+
+    def __init__(self, reminders: Reminders | None) -> None:
+        """Without `reminders`, messages have none: nothing can be done in this conversation."""
+        self._reminders = reminders
+        self._known: list[Message] = []
+        self._written: list[Message] = []
+        self._calls: list[ToolCall] = []  # that have no result yet
+        self._lost: Message | None = None  # what answers these where no result has come
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take what is new. False, and nothing done, when these messages do not begin with those known."""
+        known = len(self._known)
+        if len(messages) < known or not all(map(is_, self._known, messages)):
+            return False
+        for message in messages[known:]:
+            self._known.append(message)
+            if message.role == "user":
+                self._hear(message)
+            else:
+                self._written += self._unanswered()
+                self._calls, self._lost = list(message.calls), None
+                self._written.append(said(message) if message.calls else message)
+        return True
+
+    def messages(self) -> Sequence[Message]:
+        """Return the messages of a request that is made now."""
+        return [*self._written, *self._unanswered()]
+
+    def _unanswered(self) -> Sequence[Message]:
+        if not self._calls:
+            return ()
+        if self._lost is None:
+            results = [(call, ToolResult(call.id, (Text(LOST),), is_error=True)) for call in self._calls]
+            self._lost = Message("user", self._reminded(answered(results), NEXT))
+        return (self._lost,)
+
+    def _hear(self, message: Message) -> None:
+        """Take a message of the user's: results come first, in the order of their calls."""
+        waiting: dict[str, list[ToolResult]] = {}
+        for result in message.results:
+            waiting.setdefault(result.call_id, []).append(result)
+        results: list[tuple[ToolCall, ToolResult]] = []
+        left: list[ToolCall] = []
+        for call in self._calls:
+            if found := waiting.get(call.id):
+                results.append((call, found.pop(0)))
+            else:
+                left.append(call)
+        if results:
+            self._calls, self._lost = left, None
+        others = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if results:
+            written = Message("user", self._reminded([*answered(results), *others], NEXT), message.sender)
+        elif message.sender or not others:
+            written = message if not message.results else replace(message, parts=tuple(others))
+        else:
+            reminder = self._reminders.after(message) if self._reminders else ""
+            written = Message("user", self._reminded(others, reminder))
+        self._written.append(written)
+
+    def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
+        """Return parts with neighbouring texts joined, and the reminder at their end."""
+        last = (Text(reminder),) if reminder and self._reminders else ()
+        joined: list[Part] = []
+        for part in (*parts, *last):
+            if joined and isinstance(part, Text) and isinstance(before := joined[-1], Text):
+                joined[-1] = Text(f"{before.text.rstrip()}\n\n{part.text}" if before.text.strip() else part.text)
+            else:
+                joined.append(part)
+        return tuple(joined)
+
+
+def enclose(path: str, text: str) -> Text:
+    """Return a file as it stands in a person's message: its path, and a block with its text."""
+    block = fenced(text.removesuffix("\n"))
+    return Text(f"{path_line(path) or path}\n{block}")
+
+
+def encloses(message: Message) -> bool:
+    """Return True for a message that has a file within it."""
+    return any(_is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
+
+
+def _is_enclosure(text: str) -> bool:
+    path, _, rest = text.partition("\n")
+    return rest.startswith(("```", "~~~")) and bool(path_in(path))
+
+
+def said(message: Message) -> Message:
+    """Return a message of the model's with its calls as text."""
+    parts: list[Part] = []
+    texts: list[str] = []
+    apart = False  # what is written next begins a paragraph
+    for part in message.parts:
+        match part:
+            case Text(text):
+                texts += ["\n\n", text] if apart else [text]
+                apart = False
+            case ToolCall():
+                own = own_text(part)
+                before = "".join(texts[-1:])
+                if own is None and before and not apart:
+                    texts.append("\n" if before.endswith("\n") else "\n\n")
+                texts += ["\n\n"] if apart else []
+                texts.append(block_of(part) if own is None else own)
+                apart = own is None
+            case _:
+                parts += [Text("".join(texts))] if texts else []
+                parts.append(part)
+                texts, apart = [], False
+    parts += [Text("".join(texts))] if texts else []
+    return replace(message, parts=tuple(parts), stop="end" if message.stop == "tool_use" else message.stop)
+
+
+def own_text(call: ToolCall) -> str | None:
+    """Return a call's text as the model wrote it; None if it was made in another way."""
+    if call.private is None or call.private.family != FAMILY or not isinstance(call.private.data, str):
+        return None
+    return call.private.data
+
+
+def block_of(call: ToolCall) -> str:
+    """Return a call as a block."""
+    if call.malformed is not None:
+        return fenced(call.malformed, call.name)
+    arguments, path = call.arguments, path_line(as_str(call.arguments.get("file_path")))
+    content = arguments.get("content")
+    block = ""
+    if call.name == "Bash" and {*arguments} <= {"command", "description"}:
+        block = fenced(as_str(arguments.get("command")), "bash")
+    elif call.name == "Write" and path and isinstance(content, str) and "\r" not in content:
+        block = _file(path, content)
+    elif call.name == "Edit" and path:
+        block = _edit(path, arguments)
+    return block or fenced(json_dump(arguments), call.name)
+
+
+def _file(path: str, content: str) -> str:
+    if content and not content.endswith("\n"):
+        return ""
+    fence = fenced(content).partition("\n")[0]
+    return f"{path}\n{fence}\n{content}{fence}"
+
+
+def _edit(path: str, arguments: JsonObject) -> str:
+    given = [as_object(each) for each in as_array(arguments.get("edits"))] or [arguments]
+    if any(each.get("replace_all") for each in given):
+        return ""
+    text = write_search([(as_str(each.get("old_string")), as_str(each.get("new_string"))) for each in given])
+    return f"{path}\n{fenced(text.removesuffix(chr(10)))}" if text else ""
+
+
+def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
+    """Return results as parts of a message of the user's."""
+    alone = sum(call.name == "Bash" for call, _ in results) == 1
+    return [part for call, result in results for part in _answer(call, result, alone=alone)]
+
+
+def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
+    """Return one result: a head and its text, then what is no text."""
+    text = result.text if result.text.strip() else NO_OUTPUT
+    yield Text(_head(call, result, alone=alone) + text)
+    yield from (part for part in result.content if not isinstance(part, Text))
+
+
+def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
+    command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
+    path = as_str(call.arguments.get("file_path"))
+    failed = result.is_error or result.denied
+    match call.name:
+        case "Bash" if result.denied or not call.whole:
+            return "The command was not run:\n"
+        case "Bash" if failed:
+            return "The command failed:\n" if alone else f"`{command}` failed:\n"
+        case "Bash":
+            return f"{OUTPUT}\n" if alone else f"The output of `{command}`:\n"
+        case "Write" | "Edit":
+            return f"{path or 'The file'} was not changed:\n" if failed else ""
+        case name:
+            return f"{name} failed:\n" if failed else f"The result of {name}:\n"

@@ -1,0 +1,317 @@
+"""Blocks in a reply become calls, and nothing else does."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.context.textcalls.blocks import BlockReader, read
+from sagent.context.textcalls.paths import path_in
+from sagent.lib.json import as_str, json_freeze_object, json_thaw
+from sagent.messages import StopReason, Text, ToolCall
+from sagent.model import ToolSpec
+from tests.depth import deep
+
+
+def spec(name: str, /, *required: str, **properties: str) -> ToolSpec:
+    kinds = {each: {"type": "string"} for each in required} | {
+        each: {"type": kind} for each, kind in properties.items()
+    }
+    return ToolSpec(name, f"{name}.", json_freeze_object({"type": "object", "properties": kinds, "required": required}))
+
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        spec("Bash", "command", timeout="number"),
+        spec("Write", "file_path", "content"),
+        spec("Edit", "file_path", old_string="string", new_string="string"),
+        spec("AgentSpawn", "prompt", name="string"),
+        spec("advisor", question="string", name="string"),
+        spec("mcp__db__query", "sql", "base"),
+    )
+}
+
+
+def calls_of(text: str, stop: StopReason | None = "end") -> list[tuple[str, object]]:
+    parts = read(text, TOOLS, stop, "c")
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    assert all(call.whole and call.malformed is None for call in calls)
+    return [(call.name, json_thaw(call.arguments)) for call in calls]
+
+
+def bash(command: str) -> tuple[str, object]:
+    return "Bash", {"command": command}
+
+
+def write(path: str, content: str) -> tuple[str, object]:
+    return "Write", {"file_path": path, "content": content}
+
+
+def edit(path: str, old: str, new: str) -> tuple[str, object]:
+    return "Edit", {"file_path": path, "old_string": old, "new_string": new}
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("```bash\nls -l\n```", [bash("ls -l")]),
+        ("I look.\n\n~~~~sh\nls\n\npwd\n~~~~\n", [bash("ls\n\npwd")]),
+        ("```console\n$ ls \\\n> -l\na.py\n$ pwd\n/x\n```", [bash("ls \\\n-l\npwd")]),
+        ("```bash\nls\n```\n\n```zsh\npwd\n```\n", [bash("ls"), bash("pwd")]),
+        ("hello.py\n```\nprint(1)\n```", [write("hello.py", "print(1)\n")]),
+        ("hello.py\n```\n```", [write("hello.py", "")]),
+        ("hello.py\r\n```python\r\na\r\n\r\nb\r\n```\r\n", [write("hello.py", "a\n\nb\n")]),
+        ("a.py\nb.py\n```\nx\n```", [write("b.py", "x\n")]),
+        ("a.py\n\n\n```\nx\n```", [write("a.py", "x\n")]),
+        ("```python src/größe.py\nx\n```", [write("src/größe.py", "x\n")]),
+        ("```hello.py\nx\n```", [write("hello.py", "x\n")]),
+        ("```python:src/a.py\nx\n```", [write("src/a.py", "x\n")]),
+        ('```python title="my app.py"\nx\n```', [write("my app.py", "x\n")]),
+        ("run.sh\n```bash\nls\n```", [write("run.sh", "ls\n")]),
+        ("bin/run\n```bash\n#!/bin/sh\nls\n```", [write("bin/run", "#!/bin/sh\nls\n")]),
+        ("hello.py\n```bash\npython3 hello.py\n```", [bash("python3 hello.py")]),
+        ("Makefile\n```bash\nmake test\n```", [bash("make test")]),
+        ("1. `a.py`\n\n   ```python\n   if x:\n     y\n   ```\n2. Then\n   ```sh\n   ls\n   ```\n",
+         [write("a.py", "if x:\n  y\n"), bash("ls")]),
+        ("- ```bash\n  ls\n  ```\n", [bash("ls")]),
+        ("10. Do:\n\n    ```bash\n    ls\n    ```\n", [bash("ls")]),
+        ("\t- x\n", []),
+        ("x.py\n```\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```", [edit("x.py", "a\n", "b\n")]),
+        ("x.py\n<<<<<<< SEARCH\na\n=======\n>>>>>>> REPLACE\n", [edit("x.py", "a\n", "")]),
+        ("x.py\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\n<<<<<<< SEARCH\nc\n=======\nd\n>>>>>>> REPLACE\n",
+         [edit("x.py", "a\n", "b\n"), edit("x.py", "c\n", "d\n")]),
+        ("```diff\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n-a\n+b\n c\n```", [edit("x.py", "a\nc\n", "b\nc\n")]),
+        ("```diff\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+a\n```", [write("new.py", "a\n")]),
+        ("```diff\n--- a/x\n+++ b/x\n-a\n+b\n--- y\t2020\n+++ y\t2021\n@@\n-c\n+d\n```",
+         [edit("x", "a\n", "b\n"), edit("y", "c\n", "d\n")]),
+        ("x.py\n```diff\n-a\n+b\n```", [edit("x.py", "a\n", "b\n")]),
+        ("```AgentSpawn\nLook at it.\nAll of it.\n```", [("AgentSpawn", {"prompt": "Look at it.\nAll of it."})]),
+        ('```AgentSpawn\n{"prompt": "x", "name": "y"}\n```', [("AgentSpawn", {"prompt": "x", "name": "y"})]),
+        ("```advisor\nIs it right?\n```", [("advisor", {"question": "Is it right?"})]),
+        ('```mcp__db__query\n{"sql": "select 1",\n "base": "x"}\n```',
+         [("mcp__db__query", {"sql": "select 1", "base": "x"})]),
+        ('```Bash\n{"command": "ls", "timeout": 5}\n```', [("Bash", {"command": "ls", "timeout": 5})]),
+        # blocks within blocks
+        ("README.md\n````markdown\n# T\n```bash\nrm -rf x\n```\n````\n",
+         [write("README.md", "# T\n```bash\nrm -rf x\n```\n")]),
+        ("README.md\n```markdown\n# T\n```bash\nls\n```\nend\n```\n",
+         [write("README.md", "# T\n```bash\nls\n```\nend\n")]),
+        ("README.md\n```\n# T\n\n```\nls\n```\n\nend\n```\n\nDone.",
+         [write("README.md", "# T\n\n```\nls\n```\n\nend\n")]),
+        ("README.md\n```\n# T\n```\n```bash\nls\n```\n", [write("README.md", "# T\n"), bash("ls")]),
+        ("```bash\ncat > R.md <<'E'\n```sh\nls\n```\nE\n```\n", [bash("cat > R.md <<'E'\n```sh\nls\n```\nE")]),
+        ("a.py\n~~~\nx = '''\n```\n'''\n~~~\n", [write("a.py", "x = '''\n```\n'''\n")]),
+        ("a.py\n```python\ndef f():\n    '''\n    ```\n    x\n    ```\n    '''\n```\n",
+         [write("a.py", "def f():\n    '''\n    ```\n    x\n    ```\n    '''\n")]),
+        # no calls
+        ("````markdown\n```bash\nrm -rf x\n```\n````\n", []),
+        ("````\nhello.py\n```\nx\n```\n````\n", []),
+        ("> ```bash\n> rm -rf x\n> ```\n", []),
+        ("    ```bash\n    rm -rf x\n    ```\n", []),
+        ("Use ```bash ls``` there.\n```bash `x`\nls\n", []),
+        ("```python\nprint(1)\n```", []),
+        ('```json\n{"a": 1}\n```', []),
+        ("See hello.py\n```\nx\n```", []),
+        ("hello.py\n\nIt says:\n```\nx\n```", []),
+        ("hello.py\n\n\n\n```\nx\n```", []),
+        ("hello.py\n```output\nx\n```", []),
+        ("### Node.js\n```js\nx\n```", []),
+        ("`ls -l a.py`:\n```\nx\n```", []),
+        ("```12:15:src/a.py\nx\n```", []),
+        ("```text/x-python\nx\n```", []),
+        ("```diff\n-a\n+b\n```", []),
+        ("```diff\n--- a/x\n+++ /dev/null\n@@\n-a\n```", []),
+        ("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", []),
+        ("```agentspawn\nx\n```", []),
+    ],
+)  # fmt: skip
+def test_blocks_are_read(text: str, calls: list[tuple[str, object]]) -> None:
+    assert calls_of(text) == calls
+    assert calls_of(text.replace("\r\n", "\n").replace("\n", "\r\n")) == calls
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("hello.py", "hello.py"),
+        ("**`src/hello.py`**:", "src/hello.py"),
+        ("### `hello.py` (new file)", "hello.py"),
+        ("File: my notes.txt", "my notes.txt"),
+        ('"my notes.txt"', "my notes.txt"),
+        ("**Filename:** `a.py`", "a.py"),
+        ("C:\\work\\a.py:", "C:\\work\\a.py"),
+        ("/etc/hosts", "/etc/hosts"),
+        ("~/.bashrc", "~/.bashrc"),
+        ("__init__.py", "__init__.py"),
+        ("1. a.py:", "a.py"),
+        ("größe/日本.txt", "größe/日本.txt"),
+        (".gitignore", ".gitignore"),
+        ("Dockerfile", "Dockerfile"),
+        ("hello", ""),
+        ("hello.py.", ""),
+        ("https://example.com/a.py", ""),
+        ("src/", ""),
+        ("...", ""),
+        ("1/2", ""),
+        ("python3 hello.py", ""),
+        ("`python3 hello.py`", ""),
+        ("> a.py", ""),
+        ("-a.py", ""),
+        ("x" * 400 + ".py", ""),
+    ],
+)
+def test_a_line_that_is_only_a_path(line: str, path: str) -> None:
+    assert path_in(line) == path
+    assert path_in(f"  {line}\r\n") == path
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "came"),
+    [
+        ("x\n```bash\nls\n", "Bash", "ls"),
+        ("a.py\n```\nx\n", "Write", "x"),
+        ("a.py\n```\n<<<<<<< SEARCH\nx\n```\n", "Edit", "<<<<<<< SEARCH\nx"),
+        ("a.py\n<<<<<<< SEARCH\nx\n=======\n", "Edit", "<<<<<<< SEARCH\nx\n======="),
+        ("```AgentSpawn\nx", "AgentSpawn", "x"),
+        ("````bash\nls\n```\n", "Bash", "ls\n```"),
+        ("a.md\n```markdown\n```sh\nls\n```\n", "Write", "```sh\nls\n```"),
+    ],
+)
+def test_a_block_without_its_end_is_not_whole(text: str, name: str, came: str) -> None:
+    last = read(text, TOOLS, "end", "c")[-1]
+    assert isinstance(last, ToolCall)
+    assert (last.name, last.whole, last.malformed, dict(last.arguments)) == (name, False, came, {})
+
+
+def test_a_cut_reply_keeps_its_whole_blocks() -> None:
+    text = "```bash\nls\n```\n\nIt prints: a"
+    (call,) = read(text, TOOLS, "max_tokens", "c")
+    assert isinstance(call, ToolCall)
+    assert call.whole
+    last = read("```bash\nls\n```", TOOLS, "max_tokens", "c")[-1]
+    assert isinstance(last, ToolCall)
+    assert not last.whole  # more might have stood on that line
+    first, second = read("```bash\nls\n```\na.py\n```\nx = ", TOOLS, "max_tokens", "c")
+    assert isinstance(first, ToolCall)
+    assert isinstance(second, ToolCall)
+    assert (first.whole, second.whole, second.malformed) == (True, False, "x = ")
+
+
+def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
+    for text, came in (
+        ("```mcp__db__query\nselect 1\n```", "select 1"),
+        ('```AgentSpawn\n{"prompt": }\n```', '{"prompt": }'),
+    ):
+        (call,) = read(text, TOOLS, "end", "c")
+        assert isinstance(call, ToolCall)
+        assert call.malformed == came
+
+
+LINES = st.sampled_from(
+    [
+        *("```", "```bash", "```python", "````", "````markdown", "~~~", "~~~sh", "   ```", "    ```bash", "```diff"),
+        *("hello.py", "**`a b.py`**:", "README.md", "x = 1", "", "  ", "\t", "> ```bash", "- ```sh", "1. x", "$ ls"),
+        *("<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "-a", "+b", "\r"),
+        *("```AgentSpawn", '{"prompt": "x"}', "```hello.py", "größe 🌍", "\ud800", "`", "```bash `x"),
+    ]
+)
+REPLIES = st.lists(LINES, max_size=14).map("\n".join)
+STOPS = st.sampled_from(["end", "max_tokens", None])
+
+
+def written(parts: tuple[Text | ToolCall, ...]) -> str:
+    return "".join(
+        part.text if isinstance(part, Text) else as_str(part.private.data if part.private else "") for part in parts
+    )
+
+
+@settings(max_examples=deep(300, 3000), deadline=None)
+@given(REPLIES, STOPS)
+def test_no_text_is_lost_before_the_last_call(text: str, stop: StopReason | None) -> None:
+    parts = read(text, TOOLS, stop, "c")
+    valid = text.replace("\ud800", "\ufffd")
+    assert valid.startswith(written(parts))
+    if not any(isinstance(part, ToolCall) for part in parts):
+        assert written(parts) == valid
+    else:
+        assert isinstance(parts[-1], ToolCall)
+    for one, other in itertools.pairwise(parts):
+        assert isinstance(one, ToolCall) or isinstance(other, ToolCall)
+    assert all(part.text.strip() for part in parts if isinstance(part, Text)) or len(parts) == 1
+
+
+@settings(max_examples=deep(200, 2000), deadline=None)
+@given(REPLIES, STOPS)
+def test_what_a_model_wrote_is_read_the_same_again(text: str, stop: StopReason | None) -> None:
+    parts = read(text, TOOLS, stop, "c")
+    again = read(written(parts), TOOLS, stop, "c")
+    calls, found = ([part for part in each if isinstance(part, ToolCall)] for each in (parts, again))
+    assert [(call.name, call.arguments) for call in found if call.whole] == [
+        (call.name, call.arguments) for call in calls if call.whole
+    ] or stop == "max_tokens"
+
+
+@settings(max_examples=deep(150, 1500), deadline=None)
+@given(REPLIES, STOPS, st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | None, sizes: list[int]) -> None:
+    text = text.replace("\ud800", "\ufffd")
+    reader, shown, at = BlockReader(TOOLS), "", 0
+    for size in itertools.cycle(sizes):
+        if at >= len(text):
+            break
+        shown += reader.feed(text[at : at + size])
+        assert text.startswith(shown)
+        at += size
+    shown += reader.finish(cut=stop == "max_tokens")
+    parts = read(text, TOOLS, stop, "c")
+    assert reader.parts("c") == parts
+    assert text.startswith(shown)
+    assert shown.startswith(written(parts).rstrip())
+    if not any(isinstance(part, ToolCall) for part in parts):
+        assert shown == text
+
+
+@settings(max_examples=deep(100, 1000), deadline=None)
+@given(REPLIES)
+def test_nothing_in_a_longer_fence_is_a_call(text: str) -> None:
+    quoted = f"Look:\n\n``````\n{text}\n``````\n\nSo."
+    assert not any(isinstance(part, ToolCall) for part in read(quoted, TOOLS, "end", "c"))
+    whole = f"doc.txt\n``````\n{text}\n``````\n"
+    (call,) = read(whole, TOOLS, "end", "c")
+    assert isinstance(call, ToolCall)
+    assert call.name == ("Edit" if text.lstrip().startswith("<<<<<<< SEARCH") else "Write")
+
+
+@pytest.mark.parametrize(
+    "unit", ["x", "x\n", "```\n", "```bash\n", "> \n", " ", "- ", "hello.py\n", "`", "1. ", "\n", "*"]
+)
+def test_a_long_reply_takes_steps_in_proportion_to_its_length(unit: str) -> None:
+    """Twice the text, twice the steps: counted, for time depends on the machine."""
+    import sys
+
+    def steps(size: int) -> int:
+        count = 0
+
+        def trace(*_: object) -> object:
+            nonlocal count
+            count += 1
+            return trace
+
+        text = f"```bash\n{unit * (size // len(unit))}"
+        sys.settrace(trace)  # pyright: ignore[reportArgumentType] -- it is its own local trace
+        try:
+            read(text, TOOLS, "end", "c")
+        finally:
+            sys.settrace(None)
+        return count
+
+    assert steps(40_000) < 3 * steps(20_000) + 2_000
+
+
+def test_a_reply_of_a_megabyte_is_read() -> None:
+    content = "x = 1\n" * 180_000
+    assert calls_of(f"a.py\n```\n{content}```\n") == [write("a.py", content)]
+    assert calls_of("`" * 1_000_000) == []
+    assert calls_of("- " * 500_000 + "\n" + "**" * 300_000 + "\n```\nx\n```") == []

@@ -1,0 +1,367 @@
+"""The text protocol between the engine and any model: what goes out, what comes back, and switching in mid-session."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.agent import Agent, Resources
+from sagent.codec import decode_message, encode_message
+from sagent.context.prompt import PROMPT_FILE
+from sagent.context.textcalls.blocks import FAMILY, read
+from sagent.context.textcalls.model import TextModel
+from sagent.context.textcalls.writing import LOST, NEXT, block_of, enclose, encloses
+from sagent.engine.prompts import specs_of
+from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
+from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model
+from sagent.providers import Anthropic, Moonshot
+from sagent.testing import ScriptedModel
+from sagent.tool import Workspace
+from sagent.tools import agent_tools, coding_tools
+from tests.depth import deep
+
+TOOLS = tuple(specs_of([*coding_tools(), *agent_tools()]))
+LOOK = "(Do not guess: first write a ```bash block with a command that looks at the files that matter.)"
+
+
+def request(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, system: str = "", name: str = "c") -> Request:
+    return Request(name, messages, system, tuple(tools), 100)
+
+
+def texts_of(written: Request) -> list[str]:
+    return [message.content for message in written.messages]
+
+
+async def reply_of(model: TextModel, asked: Request) -> tuple[str, Reply]:
+    shown, reply = "", None
+    async for item in model.stream(asked):
+        if isinstance(item, TextPart):
+            shown += item.text
+        elif isinstance(item, Reply):
+            reply = item
+    assert reply is not None
+    return shown, reply
+
+
+def result(call: ToolCall, text: str, *, is_error: bool = False, denied: bool = False) -> ToolResult:
+    return ToolResult(call.id, (Text(text),), is_error, denied)
+
+
+async def test_blocks_come_back_as_calls_and_the_rest_is_dropped() -> None:
+    said = "I look.\n\n```bash\nls\n```\n\nThe output is:\n\n```\na.py\n```\n"
+    inner = ScriptedModel(tuple(said))
+    shown, reply = await reply_of(TextModel(inner), request(user("What is here?"), system="S"))
+    message = reply.message
+    assert message.stop == "tool_use"
+    assert [part.text for part in message.parts if isinstance(part, Text)] == ["I look."]
+    (call,) = message.calls
+    assert (call.name, dict(call.arguments)) == ("Bash", {"command": "ls"})
+    assert call.private == Private(FAMILY, "\n\n```bash\nls\n```\n")
+    assert shown == "I look.\n\n```bash\nls\n```\n"
+    (sent,) = inner.requests
+    assert (sent.tools, sent.output_schema) == ((), None)
+    assert texts_of(sent) == [f"What is here?\n\n{LOOK}"]
+
+
+async def test_a_reply_without_a_block_is_as_it_was() -> None:
+    said = "Use `ls`:\n\n```python\nx\n```\n"
+    inner = ScriptedModel(tuple(said))
+    shown, reply = await reply_of(TextModel(inner), request(user("hi")))
+    assert shown == reply.message.content == said
+    assert reply.message.stop == "end"
+
+
+async def test_a_cut_reply() -> None:
+    cut = Message("assistant", (Text("```bash\nls\n```\na.py\n```\nx = 1"),), stop="max_tokens")
+    _, reply = await reply_of(TextModel(ScriptedModel(cut)), request(user("hi")))
+    assert [(call.name, call.whole) for call in reply.message.calls] == [("Bash", True), ("Write", False)]
+    assert reply.message.stop == "max_tokens"
+    after = Message("assistant", (Text("```bash\nls\n```\nIt prin"),), stop="max_tokens")
+    _, reply = await reply_of(TextModel(ScriptedModel(after)), request(user("hi")))
+    assert [call.whole for call in reply.message.calls] == [True]
+    assert reply.message.stop == "tool_use"
+    refused = Message("assistant", (Text("```bash\nls\n```\n"),), stop="refusal")
+    _, reply = await reply_of(TextModel(ScriptedModel(refused)), request(user("hi")))
+    assert [call.whole for call in reply.message.calls] == [False]
+    assert reply.message.stop == "refusal"
+
+
+async def test_blocks_in_thinking_are_none_and_thinking_stays() -> None:
+    line = (Thinking("```bash\nrm -rf x\n```\n"), "```bash\nls\n```", Thinking("x"), "a.py\n```\n```")
+    _, reply = await reply_of(TextModel(ScriptedModel(line)), request(user("hi")))
+    assert [dict(call.arguments).get("command", "") for call in reply.message.calls] == ["ls", ""]
+    assert [type(part) for part in reply.message.parts] == [Thinking, ToolCall, Thinking, ToolCall]
+    assert len({call.id for call in reply.message.calls}) == 2
+
+
+async def test_without_tools_nothing_is_a_call_and_a_schema_goes_through() -> None:
+    inner = ScriptedModel("```bash\nls\n```", "```bash\nls\n```\n")
+    model = TextModel(inner)
+    schema = json_freeze_object({"type": "object"})
+    _, reply = await reply_of(model, replace(request(user("hi"), tools=()), output_schema=schema))
+    assert reply.message.content == "```bash\nls\n```"
+    assert inner.requests[0].output_schema == schema
+    assert texts_of(inner.requests[0]) == ["hi"]
+    _, reply = await reply_of(model, request(user("Sum it up.", sender="sagent"), name="c:compactor"))
+    assert reply.message.stop == "end"  # a summary may quote a block
+
+
+def test_the_default_prompt_gives_way_and_another_stays() -> None:
+    model, default = TextModel(ScriptedModel()), PROMPT_FILE.read_text("utf-8").strip()
+    written = model.written(request(user("hi"), system=f"{default}\n\nDate: today")).system
+    assert default not in written
+    assert written.endswith("\n\nDate: today")
+    own = model.written(request(user("hi"), system="You are a pirate.")).system
+    assert own.endswith("You are a pirate.")
+    assert own.removesuffix("You are a pirate.") == written.removesuffix("Date: today").replace(default, "")
+
+
+def test_the_prompt_says_what_there_is() -> None:
+    model = TextModel(ScriptedModel())
+
+    def prompt(*names: str) -> str:
+        return model.written(request(user("hi"), tools=[tool for tool in TOOLS if tool.name in names])).system
+
+    both = prompt("Bash", "Write", "Read", "Grep", "Edit")
+    assert "```bash" in both
+    assert "hello.py" in both
+    assert "tools too" not in both
+    reading = prompt("Read", "Grep", "Glob")
+    assert "```bash" not in reading
+    assert "hello.py" not in reading
+    assert "```Read\nfile_path\n```" in reading
+    assert "- Grep (text: pattern):" in reading
+    assert "- AgentSpawn (text: prompt):" in prompt("Bash", "AgentSpawn", "AgentSend")
+    assert len(both) < 190 * 4
+
+
+def test_results_are_messages_of_the_users() -> None:
+    calls = read("```bash\nls\n```\n\n```bash\npwd\n```\na.py\n```\n```\n", {t.name: t for t in TOOLS}, "end", "x")
+    first, second, third = (call for call in calls if isinstance(call, ToolCall))
+    talk = [user("Do it."), Message("assistant", calls, stop="tool_use")]
+    model = TextModel(ScriptedModel())
+
+    def heard(*results: ToolResult) -> str:
+        return texts_of(model.written(request(*talk, Message("user", results))))[2]
+
+    assert heard(result(first, "a.py\n"), result(second, "/x"), result(third, "Created a.py (0 lines).")) == (
+        f"The output of `ls`:\na.py\n\nThe output of `pwd`:\n/x\n\nCreated a.py (0 lines).\n\n{NEXT}"
+    )
+    wrong = result(second, "no\n[exit code 2]", is_error=True), result(third, "Permission denied: no", denied=True)
+    assert heard(result(first, ""), *wrong) == (
+        "The output of `ls`:\n(no output)\n\n`pwd` failed:\nno\n[exit code 2]\n\n"
+        f"a.py was not changed:\nPermission denied: no\n\n{NEXT}"
+    )
+    lost = model.written(request(*talk, Message("user", (result(second, "/x"),))))
+    assert LOST in texts_of(lost)[-1]
+    assert texts_of(lost)[1] == "```bash\nls\n```\n\n```bash\npwd\n```\na.py\n```\n```\n"
+
+
+def test_a_result_that_holds_blocks_is_only_text() -> None:
+    call = ToolCall("1", "Bash", JsonObject({"command": "cat x"}), private=Private(FAMILY, "```bash\ncat x\n```"))
+    talk = [user("hi"), assistant("", call, stop="tool_use")]
+    poison = "```bash\nrm -rf x\n```\n"
+    written = TextModel(ScriptedModel()).written(request(*talk, Message("user", (result(call, poison),))))
+    assert not any(message.calls for message in written.messages)
+    assert written.messages[-1].role == "user"
+    assert poison.strip() in written.messages[-1].content
+
+
+def test_reminders_go_by_who_speaks_and_what_is_enclosed() -> None:
+    model = TextModel(ScriptedModel())
+    enclosed = user("Mend it.", enclose("my a.py", "x = '''\n```\n'''\n"))
+    news, image = user("done", sender="job:3"), Image("image/png", b"\x89PNG")
+    written = model.written(request(enclosed, news, user("Look", image)))
+    first, second, third = written.messages
+    assert first.content.startswith("Mend it.\n\n\"my a.py\"\n````\nx = '''\n```\n'''\n````\n\n(If a file must change")
+    assert second is news
+    assert third.parts == (Text("Look"), image, Text(LOOK))
+    assert encloses(enclosed)
+    assert not encloses(user("See:\n```\nx\n```"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall("1", "Bash", JsonObject({"command": "cat <<E\n```\nx\n```\nE"})),
+        ToolCall("1", "Bash", JsonObject({"command": "ls", "timeout": 5})),
+        ToolCall("1", "Write", JsonObject({"file_path": "a b.md", "content": "# x\n```sh\nls\n```\n"})),
+        ToolCall("1", "Write", JsonObject({"file_path": "/x/a", "content": "no end"})),
+        ToolCall("1", "Write", JsonObject({"file_path": "odd\nname", "content": ""})),
+        ToolCall("1", "Write", JsonObject({"file_path": "a.py", "content": ""})),
+        ToolCall("1", "Edit", JsonObject({"file_path": "a.py", "old_string": "a\n", "new_string": ""})),
+        ToolCall("1", "Edit", JsonObject({"file_path": "a.py", "old_string": "a", "new_string": "b"})),
+        ToolCall("1", "Edit", JsonObject({"file_path": "a.py", "old_string": "a\n=======\n", "new_string": "b\n"})),
+        ToolCall("1", "AgentSpawn", JsonObject({"prompt": "do ```this```"})),
+    ],
+)
+def test_a_native_call_is_written_as_a_block_that_means_the_same(call: ToolCall) -> None:
+    (again,) = read(block_of(call), {tool.name: tool for tool in TOOLS}, "end", "c")
+    assert isinstance(again, ToolCall)
+    assert (again.name, again.arguments, again.malformed) == (call.name, call.arguments, None)
+
+
+# -- as a model --------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_the_model_that_it_wraps() -> None:
+    provider = Moonshot.from_key("k" * 8)
+    inner = provider.model("kimi-k2")
+    model = TextModel(inner)
+    assert (model.provider, model.id, model.limits) == (inner.provider, inner.id, inner.limits)
+    assert is_same_model(model, TextModel(inner))
+    assert is_same_model(model, inner)
+    model.resize(ModelLimits(9_000, 90))  # pyright: ignore[reportCallIssue] -- the inner model's
+    assert model.limits.window == 9_000
+    native, text = inner.max_input_tokens(request(user("hi"))), model.max_input_tokens(request(user("hi")))
+    assert text < native
+    body = model.prepare(request(user("hi"), system="S")).body.data  # pyright: ignore[reportAttributeAccessIssue]
+    assert b'"tools"' not in body
+
+
+async def test_what_was_held_back_of_a_cancelled_reply_is_billed() -> None:
+    model = TextModel(ScriptedModel(("```bash\nls\n```\n", "invented", math.inf)))
+    items: list[object] = []
+    begun = asyncio.Event()
+
+    async def listen() -> None:
+        async for item in model.stream(request(user("hi"))):
+            items.append(item)
+            begun.set()
+
+    task = asyncio.create_task(listen())
+    await begun.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [item.unshown for item in items if isinstance(item, Billed)] == [len("invented")]
+
+
+async def test_an_agent_works_in_it(tmp_path: Path) -> None:
+    inner = ScriptedModel(
+        "src/hello.py\n```python\nprint(6 * 7)\n```\n",
+        "```bash\npython3 src/hello.py\n```\nIt prints 41.",
+        "It prints 42.",
+    )
+    agent = Agent(TextModel(inner), tools=coding_tools(), resources=Resources(workspace=Workspace(tmp_path)))
+    async with agent:
+        answer = await agent.run("Write a program.")
+    assert answer.content == "It prints 42."
+    assert (tmp_path / "src/hello.py").read_text() == "print(6 * 7)\n"
+    told = [message.content for message in inner.requests[-1].messages]
+    assert told[-1] == f"The output of the command:\n42\n\n{NEXT}"
+    for before, after in pairwise(inner.requests):
+        assert all(one is other for one, other in zip(before.messages, after.messages, strict=False))
+
+
+# -- switching ---------------------------------------------------------------------------------------------------------
+
+words = st.sampled_from(["hello", "I look.\n", "```python\nx\n```", "Größe 🌍", " \n", ""])
+blocks = st.sampled_from(
+    ["```bash\nls\n```", "a.py\n```\nx\n```\n", "\n\n```sh\n$ ls\n```\n\n", "```AgentSpawn\nx\n```"]
+)
+native = st.sampled_from(
+    [
+        ("Bash", JsonObject({"command": "ls"})),
+        ("Write", JsonObject({"file_path": "a.py", "content": "x\n"})),
+        ("Edit", JsonObject({"file_path": "a.py", "old_string": "x", "new_string": "y"})),
+        ("Read", JsonObject({"file_path": "a.py"})),
+    ]
+)
+turns = st.one_of(
+    st.tuples(st.just("text"), st.lists(st.one_of(words, blocks), min_size=1, max_size=4).map("\n".join)),
+    st.tuples(st.just("native"), words, st.lists(native, max_size=3)),
+    st.tuples(st.just("user"), words),
+    st.tuples(st.just("job"), words),
+)
+
+
+def history_of(drawn: Sequence[tuple[object, ...]]) -> list[Message]:
+    """A session in which some turns were written as text and others natively, as agents log it."""
+    history = [user("Begin.")]
+    for number, turn in enumerate(drawn):
+        match turn:
+            case ("text", str(text)):
+                parts = read(text, {tool.name: tool for tool in TOOLS}, "end", f"text_{number}")
+                calls = any(isinstance(part, ToolCall) for part in parts)
+                message = Message("assistant", parts, model="local/small", stop="tool_use" if calls else "end")
+            case ("native", str(text), list(calls)):
+                made = [ToolCall(f"call_{number}_{at}", name, given) for at, (name, given) in enumerate(calls)]
+                message = assistant(text, *made, model="anthropic/a", stop="tool_use" if made else "end")
+            case (kind, text):
+                history.append(user(str(text), sender="job:3" if kind == "job" else ""))
+                continue
+            case _:
+                raise AssertionError(turn)
+        history.append(decode_message(json_load(canonical_bytes(encode_message(message, None))), None))
+        if message.calls:
+            history.append(Message("user", tuple(result(call, f"result {call.id}") for call in message.calls)))
+        else:
+            history.append(user("And now?"))
+    return history
+
+
+@settings(max_examples=deep(80, 500), deadline=None)
+@given(st.lists(turns, max_size=7))
+def test_any_history_goes_out_as_text_with_each_result_once(drawn: list[tuple[object, ...]]) -> None:
+    history = history_of(drawn)
+    written = TextModel(ScriptedModel()).written(request(*history))
+    told = "\n".join(message.content for message in written.messages)
+    assert not any(message.calls or message.results for message in written.messages)
+    for message in history:
+        for each in message.results:
+            assert told.count(f"{each.text}\n") == 1
+        if message.model == "local/small":
+            whole = "".join(
+                part.text if isinstance(part, Text) else str(part.private and part.private.data)
+                for part in message.parts
+                if isinstance(part, Text | ToolCall)
+            )
+            assert sum(one.content == whole for one in written.messages if one.role == "assistant") >= 1
+        else:
+            assert all(block_of(call) in told for call in message.calls)
+            assert message.content.strip() in told
+
+
+@settings(max_examples=deep(80, 500), deadline=None)
+@given(st.lists(turns, max_size=7))
+def test_requests_begin_with_the_one_before_and_kept_is_as_anew(drawn: list[tuple[object, ...]]) -> None:
+    history = history_of(drawn)
+    model = TextModel(ScriptedModel())
+    ends = [place for place in range(1, len(history) + 1) if history[place - 1].role == "user"]
+    sent = [model.written(request(*history[:end])) for end in ends]
+    for before, after in pairwise(sent):
+        assert all(one is other for one, other in zip(before.messages, after.messages, strict=False))
+        assert len(before.messages) <= len(after.messages)
+        assert before.system == after.system
+    fresh = TextModel(ScriptedModel()).written(request(*history))
+    assert [*fresh.messages] == [*sent[-1].messages]
+    compacted = model.written(request(user("Summary."), *history[-1:]))
+    assert texts_of(compacted)[0].startswith("Summary.")
+
+
+@settings(max_examples=deep(40, 250), deadline=None)
+@given(st.lists(turns, max_size=7))
+@pytest.mark.parametrize("kind", [Anthropic, Moonshot])
+def test_a_native_model_reads_what_was_written_as_text(kind: type, drawn: list[tuple[object, ...]]) -> None:
+    history = history_of(drawn)
+    model = kind.from_key("k" * 8).model("claude-sonnet-4-6")
+    native = model.prepare(request(*history)).body.data.decode()
+    text = TextModel(kind.from_key("k" * 8).model("claude-sonnet-4-6"))
+    words = text.prepare(request(*history)).body.data.decode()  # pyright: ignore[reportAttributeAccessIssue]
+    for message in history:
+        for each in message.results:
+            assert native.count(each.text + '"') == 1
+            assert words.count(each.text) == 1
+    assert FAMILY not in native + words
+    assert '"tool_use"' not in words
+    assert '"tool_calls"' not in words
