@@ -125,7 +125,7 @@ def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
             if found := re.match(r'(?:\[[^\]]*\]\s*)?(\w+)\s*=\s*"?([^"#;]+)', line):
                 place = start.get(f"{section} {found[1].lower()}")
                 if place is not None:
-                    yield os.path.realpath(place / os.path.expanduser(found[2].strip()))  # noqa: PTH111 -- may have no home
+                    yield os.path.realpath(place / os.path.expanduser(found[2].partition("\0")[0].strip()))  # noqa: PTH111 -- may have no home
 
 
 def git_places(root: Path) -> tuple[Path, Path]:
@@ -133,9 +133,14 @@ def git_places(root: Path) -> tuple[Path, Path]:
     linked one both are elsewhere."""
     own = root / ".git"
     if os.path.isfile(own) and (pointer := _read(own)):  # noqa: PTH113 -- no error for one that may not be entered
-        own = root / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
+        own = root / path_in(pointer.removeprefix(b"gitdir:"))
     shared = _read(own / "commondir")
-    return own, own / os.fsdecode(shared.strip()) if shared else own
+    return own, own / path_in(shared) if shared else own
+
+
+def path_in(text: bytes) -> str:
+    """Return the path that is all of a file, as a program in C reads it: no byte after a zero counts."""
+    return os.fsdecode(text.partition(b"\0")[0].strip())
 
 
 def is_git_directory(place: str | os.PathLike[str]) -> bool:
@@ -237,7 +242,7 @@ def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
-    if value.endswith("\\") or not _HARMLESS.fullmatch(f"{section}.{name}"):
+    if value.endswith("\\") or "\0" in value or not _HARMLESS.fullmatch(f"{section}.{name}"):
         return False
     value = re.sub(r'["\\]', "", value).strip()  # which may stand anywhere in it
     match f"{section}.{name}":
@@ -278,7 +283,7 @@ def shared_directory(root: Path) -> Path | None:
         return None
     own, shared = (os.path.realpath(place) for place in git_places(Path(real)))
     if own != shared:
-        back = os.fsdecode(_read(Path(own, "gitdir")) or b"").strip()
+        back = path_in(_read(Path(own, "gitdir")) or b"")
         answers = own.rpartition("/")[0] == f"{shared}/worktrees" and _leads(own, back) == f"{real}/.git"
     else:
         line = _work_tree(_read(Path(own, "config")) or b"")
@@ -309,7 +314,7 @@ def without_work_tree(config: str) -> bytes | None:
 def _work_tree(config: bytes) -> tuple[bytes, str] | None:
     """The line by which a configuration that git has written names a work tree, and that place."""
     section = re.search(rb"(?m)^\[core\]\n((?:[ \t]+[^\n]*\n)*)", config)
-    line = re.search(rb"(?m)^[ \t]+worktree = ([^\\\"#;\n]+)\n", section[1]) if section else None
+    line = re.search(rb"(?m)^[ \t]+worktree = ([^\\\"#;\n\0]+)\n", section[1]) if section else None
     return (line[0], os.fsdecode(line[1]).strip()) if line else None
 
 

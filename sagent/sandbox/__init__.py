@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,6 @@ from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from sagent.sandbox.bubblewrap import Boxes, View
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
@@ -324,9 +322,13 @@ class Sandbox:
             self._looking = asyncio.create_task(self._look(self._guard))
         return watch
 
-    def changing(self, path: Path) -> "AbstractContextManager[object]":
+    @contextlib.contextmanager
+    def changing(self, path: Path) -> Generator[None]:
         """A context in which one of our tools changes a file that the policy has allowed: the change is not undone."""
-        return contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path))
+        with contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path)):
+            yield
+        if self._plants is not None:
+            self._plants.allow(str(path))
 
     @property
     def _kept(self) -> "Kept":
@@ -337,8 +339,8 @@ class Sandbox:
 
     def _disarmed(self, planted: Sequence[str]) -> str:
         return (
-            f"git would run or obey what a command wrote to {', '.join(dict.fromkeys(planted))}: that was taken out,"
-            f" and what was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
+            f"git or another program would obey what a command wrote to {', '.join(dict.fromkeys(planted))}: that was"
+            f" taken out. What was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
         )
 
     async def _look(self, guard: "Guard") -> None:

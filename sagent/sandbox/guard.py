@@ -216,7 +216,7 @@ class Guard:
         if before.copy is None:
             return _State(before.link) if before.link else None, None
         with contextlib.suppress(OSError):
-            if not _link_above(path, links) and _contents(path) == _contents(str(before.copy)):
+            if not _link_above(path, links) and contents(path) == contents(str(before.copy)):
                 return None
         own = self._copies / os.urandom(8).hex()
         with contextlib.suppress(OSError):  # shutil.Error is one
@@ -346,11 +346,11 @@ def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
     found = _look(path)
     if found == state or copy is None or not found or found.link or not _is_small(found):
         return found == state
-    return _contents(path) == _contents(str(copy))
+    return contents(path) == contents(str(copy))
 
 
-def _contents(path: str) -> dict[str, tuple[int, bytes]]:
-    """Modes and bytes of a file, or of what is in a directory, by name."""
+def contents(path: str) -> dict[str, tuple[int, bytes]]:
+    """Return modes and bytes of a file, or of what is in a directory, by name."""
     place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
     found: dict[str, tuple[int, bytes]] = {}

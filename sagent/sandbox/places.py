@@ -20,7 +20,8 @@ class KnownPlaces:
 
     `secrets`, `run_by_themselves` and `caches` are relative to the home directory; `secret_files` are absolute;
     `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further places
-    of keys, or lead to them ("VARIABLE/name"). None needs to exist.
+    of keys, or lead to them ("VARIABLE/name"). None needs to exist. `harmless` are regular expressions, by a file that
+    is `protected` or lies in what is, for lines of it that name no program.
     """
 
     secrets: tuple[str, ...]
@@ -30,6 +31,7 @@ class KnownPlaces:
     repositories: tuple[str, ...]
     protected: tuple[str, ...]
     caches: tuple[str, ...]
+    harmless: Mapping[str, str]
 
 
 @cache
@@ -40,8 +42,9 @@ def known_places() -> KnownPlaces:
     with Path(__file__).with_name("places.toml").open("rb") as file:
         lists = tomllib.load(file)
     uid = str(os.getuid())
+    harmless = lists.pop("harmless")
     names = {name: tuple(str(place).replace("{uid}", uid) for place in places) for name, places in lists.items()}
-    return KnownPlaces(**names)
+    return KnownPlaces(**names, harmless=harmless)
 
 
 def really_below(home: str, names: Sequence[str]) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""What git would obey in repositories that commands have made: it is found by its layout, and taken out.
+"""What commands have made that git, an editor or a shell would obey: it is found by layout or name, and taken out.
 
 A command may make a repository anywhere that it can write, with whatever name, and whoever runs git there later obeys
-its configuration, its hooks and what an interrupted rebase is to do. Those of repositories that were there before are
-read-only; this is about all others.
+its configuration, its hooks and what an interrupted rebase is to do. Other programs obey files with certain names,
+whatever directory they are in. Those that were there before are read-only; this is about all others.
 """
 
 import contextlib
@@ -22,10 +22,13 @@ from sagent.lib.git import (
     harmless_config,
     is_git_directory,
     lost_settings,
+    path_in,
     read_config,
 )
 from sagent.sandbox.anchored import anchored
-from sagent.sandbox.survey import Survey
+from sagent.sandbox.guard import contents
+from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, obeyed_at
+from sagent.sandbox.survey import BUILT, Survey
 
 MAX_DIRECTORIES = 200_000  # below one directory that commands can write
 MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
@@ -33,6 +36,7 @@ _SLICE_SECONDS = 0.01  # in which directories are looked at before others have t
 _UNSURE = 1_000_000_000  # ns since a change, within which another may have the same time
 _SLACK = 10_000_000  # ns by which a file system's clock may be behind
 _CONFIGURATIONS = ("config", "config.worktree")
+_PASSED_OVER = frozenset({".git/objects"})
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
 _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")  # git runs `git-merge-STRATEGY`, a path too
 _PROGRAM = re.compile(rb"(?i)(?:\A|\bstrategy[ \t]*=)[^\n\[]*(?:/|\\\n)")
@@ -54,7 +58,7 @@ class Kept(NamedTuple):
 
 
 class Plants:
-    """Looks for repositories below the directories that commands can write.
+    """Looks for repositories, and for names that programs obey, below the directories that commands can write.
 
     What changed while no command ran is the person's and stays, and so does what was `granted`, or is `kept` as it is
     in another way: but for what a command could write before, which something that it left may still have open. What
@@ -71,12 +75,20 @@ class Plants:
         self._open: set[str] = set()  # what was written by what may still run
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
+        self._protected: set[str] = set()  # all that ever was
+        self._doubted: set[str] = set()  # of these what a command may have made
+        self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
 
     def begin(self, roots: Iterable[str], places: Kept, protected: Iterable[str] = ()) -> list[str]:
         """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
             if root not in self._surveys:
-                self._surveys[root] = Survey(root, _is_sign, frozenset({".git"}), MAX_DIRECTORIES, self._unlock)
+                self._surveys[root] = Survey(root, _is_sign, _PASSED_OVER, MAX_DIRECTORIES, self._unlock)
+        for path in {*protected} - self._protected:
+            self._protected.add(path)
+            with contextlib.suppress(OSError):
+                if self._is_of_command(os.lstat(path).st_ctime_ns):  # others found it before we came to it
+                    self._doubted.add(path)
         for path in protected:
             if path.endswith("/commondir"):  # of each repository that was there
                 for name in _TODO_LISTS:
@@ -108,7 +120,10 @@ class Plants:
         """Take it out of directories that were not looked at since a command, for so long at most."""
         end = time.monotonic() + (_SLICE_SECONDS if seconds is None else seconds)
         signs = [path for survey in self._surveys.values() for path in survey.go_on(end)]
-        return self._disarmed(signs, places)
+        found = self._disarmed(signs, places)
+        if self.is_done:
+            self._doubted.clear()
+        return found
 
     @property
     def is_done(self) -> bool:
@@ -125,6 +140,9 @@ class Plants:
         for place in dict.fromkeys(_repositories(signs)):
             with contextlib.suppress(OSError):
                 found += self._disarm(place, places)
+        for sign in dict.fromkeys(filter(self._is_own, signs)):
+            with contextlib.suppress(OSError):
+                found += self._disobey(sign, places)
         for path in dict.fromkeys(_named_files(signs, self._surveys.keys())):
             with contextlib.suppress(OSError):
                 if self._is_new(path, places) and (_is_hook(path) or self._clean(path)):
@@ -132,6 +150,57 @@ class Plants:
                     if _is_hook(path):
                         self._take(path)
         return found
+
+    def _is_own(self, sign: str) -> bool:
+        """Return whether a name is one that programs obey, and lies in no directory that was built or installed."""
+        root = next((root for root in self._surveys if sign.startswith(f"{root}/")), "")
+        return is_obeyed(sign) and BUILT.isdisjoint(sign[len(root) :].split("/"))
+
+    def allow(self, path: str) -> None:
+        """Let a file stay as it is now, and until it is changed."""
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            self._allowed[path] = found.st_ino, found.st_ctime_ns
+
+    def _disobey(self, sign: str, places: Kept) -> Iterator[str]:
+        """Take out what programs other than git obey at a name, but for copies of what the person has there."""
+        for there, name in obeyed_at(sign):
+            link = next((way for way in _way(sign, there) if os.path.islink(way)), "")  # noqa: PTH114 -- a text path
+            if link and self._is_new(link, places):
+                self._take(link)
+                yield link
+                continue
+            above, _, last = there.rpartition("/")
+            path = os.path.join(os.path.realpath(above), last)  # noqa: PTH118 -- a text path
+            if not os.path.lexists(path) or self._is_kept(path, places):
+                continue
+            has_grown = any(self._is_new(each, places) for each in (sign, path))  # renamed, its files are as before
+            files = files_of(Obeyed(path, name))
+            new = (file for file in files if has_grown or self._is_new(file.path, places))
+            spoilt = {file.path: left for file in new if (left := harmless_lines(file)) is not None}
+            for allowed in filter(self._is_allowed, [*spoilt]):
+                del spoilt[allowed]
+            if not spoilt or self._is_copy(path, name, places):
+                continue
+            if len(spoilt) == len(files) and not any(map(bytes.strip, spoilt.values())):
+                self._take(path)
+            else:
+                for each, left in spoilt.items():
+                    if left.strip():
+                        self._replace(each, left)
+                    else:
+                        self._take(each)
+            yield path
+
+    def _is_allowed(self, path: str) -> bool:
+        found = os.lstat(path)
+        return self._allowed.get(path) == (found.st_ino, found.st_ctime_ns)
+
+    def _is_copy(self, path: str, name: str, places: Kept) -> bool:
+        """Return whether something obeyed is the same as what the person has by this name in another directory."""
+        others = (each for each in places.kept if each.endswith(f"/{name}") and each not in self._open)
+        found = contents(path)
+        return any(os.path.lexists(each) and contents(each) == found for each in others)
 
     def _disarm(self, place: str, places: Kept) -> Iterator[str]:
         for name in _CONFIGURATIONS:
@@ -184,12 +253,16 @@ class Plants:
             return False
         if time.time_ns() - found.st_ctime_ns > _UNSURE:
             self._settled[path] = state
-        if _lies_in(path, places.granted) or (path not in self._open and _lies_in(path, places.kept)):
+        if self._allowed.get(path) == state or self._is_kept(path, places):
             self._settled[path] = state
             return False
         if is_new := self._is_of_command(found.st_ctime_ns):
             self._open.add(path)
         return is_new
+
+    def _is_kept(self, path: str, places: Kept) -> bool:
+        is_sure = path not in self._open and path not in self._doubted
+        return _lies_in(path, places.granted) or (is_sure and _lies_in(path, places.kept))
 
     def _is_of_command(self, changed: int) -> bool:
         windows = [*self._windows, *([(self._since, time.time_ns())] if self._since else ())]
@@ -274,12 +347,19 @@ def _is_hook(path: str) -> bool:
 
 
 def _is_sign(path: str) -> bool:
-    return path[-5:].lower() in ("/head", "/.git")  # in any case: a file system may ignore it
+    return path[-5:].lower() in ("/head", "/.git") or is_obeyed(path)  # in any case: a file system may ignore it
+
+
+def _way(sign: str, path: str) -> Iterator[str]:
+    """Yield a path and those above it, down from a name."""
+    if path.startswith(sign):
+        parts = path[len(sign) :].split("/")
+        yield from (sign + "/".join(parts[: count + 1]) for count in range(len(parts)))
 
 
 def _is_linked(place: str) -> bool:
     """Return whether a directory is that of a linked work tree, where its repository keeps these."""
-    named = os.fsdecode(read_config(f"{place}/commondir") or b"").strip()
+    named = path_in(read_config(f"{place}/commondir") or b"")
     shared = os.path.realpath(os.path.join(place, named))  # noqa: PTH118 -- a text path
     return os.path.realpath(place).rpartition("/")[0] == f"{shared}/worktrees"
 

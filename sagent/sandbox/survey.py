@@ -13,9 +13,8 @@ _NEAR = 300  # directories that are looked at every time, the first that were fo
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
 _UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
-_PASSED_OVER = frozenset(
-    {".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache", ".ruff_cache"}
-)
+BUILT = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache", ".ruff_cache"})
+_PASSED_OVER = BUILT | {".git"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class _Directory:
 
 class Survey:
     """Paths below a directory that `counts` is true for. Links are not followed, nor are directories gone into that
-    hold what was built or installed.
+    hold what was built or installed: `passed_over` are names, and names with that of the directory above.
 
     The first look goes into everything, the nearest first. Later ones go into what has changed: at once in the nearest
     directories, after several looks in those of a large tree.
@@ -106,7 +105,7 @@ class Survey:
     def _visit(self, path: str) -> None:
         """Look into a directory, and have those looked into that are new there."""
         before, state = self._known.get(path), _state(path)
-        found, below = list[str](), list[str]()
+        found, below, name = list[str](), list[str](), path.rpartition("/")[2]
         try:
             if not os.access(path, os.R_OK):
                 self._unlock(path)
@@ -114,7 +113,8 @@ class Survey:
                 for entry in entries:
                     if self._counts(entry.path):
                         found.append(entry.path)
-                    if entry.name not in self._passed_over and entry.is_dir(follow_symlinks=False):
+                    is_passed = entry.name in self._passed_over or f"{name}/{entry.name}" in self._passed_over
+                    if not is_passed and entry.is_dir(follow_symlinks=False):
                         below.append(entry.path)
         except OSError:
             state = (0, 0)  # which is no directory's, so it is looked at again

@@ -1,0 +1,232 @@
+"""What programs other than git would obey in any directory is taken out when a command made it."""
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Sandbox
+from sagent.sandbox.obeyed import Obeyed, harmless_lines
+from sagent.sandbox.places import known_places
+from sagent.sandbox.probe import Means
+from sagent.tool import Workspace
+
+MADE = {
+    # name: what a command does in an empty tree; what it wrote has "evil" in it, and is obeyed at the path
+    "mercurial": ("mkdir -p sub/.hg; printf '[hooks]\\nupdate = evil\\n' > sub/.hg/hgrc", "sub/.hg/hgrc"),
+    "mercurial, shared": (
+        "mkdir -p sub/.hg x; echo ../../x > sub/.hg/sharedpath; printf '[alias]\\nst = !evil\\n' > x/hgrc",
+        "x/hgrc",
+    ),
+    "mercurial, by a link": (
+        "mkdir -p sub x; printf '[alias]\\nst = !evil\\n' > x/hgrc; ln -s ../x sub/.hg",
+        "sub/.hg/hgrc",
+    ),
+    "mercurial, renamed": ("mkdir -p sub x; printf '[alias]\\nst = !evil\\n' > x/hgrc; mv x sub/.hg", "sub/.hg/hgrc"),
+    "sapling": ("mkdir -p d/sub/.sl; printf '[alias]\\nst = !evil\\n' > d/sub/.sl/config", "d/sub/.sl/config"),
+    "jujutsu": (
+        "mkdir -p sub/.jj/repo; printf '[ui]\\npager = [\"evil\"]\\n' > sub/.jj/repo/config.toml",
+        "sub/.jj/repo/config.toml",
+    ),
+    "jujutsu, elsewhere": (
+        "mkdir -p sub/.jj x; printf ../../x > sub/.jj/repo; printf '[ui]\\neditor = \"evil\"\\n' > x/config.toml",
+        "x/config.toml",
+    ),
+    "darcs": (
+        "mkdir -p sub/_darcs/prefs; echo 'ALL prehook evil' > sub/_darcs/prefs/defaults",
+        "sub/_darcs/prefs/defaults",
+    ),
+    "pijul": (
+        "mkdir -p sub/.pijul; printf '[hooks]\\nrecord = [\"evil\"]\\n' > sub/.pijul/config",
+        "sub/.pijul/config",
+    ),
+    "breezy": (
+        "mkdir -p sub/.bzr/branch; echo 'gpg_signing_command = evil' > sub/.bzr/branch/branch.conf",
+        "sub/.bzr/branch/branch.conf",
+    ),
+    "direnv": ("mkdir -p a/b; echo evil > a/b/.envrc", "a/b/.envrc"),
+    "direnv, by a link": ("mkdir -p a/b; echo evil > a/b/x; ln -s x a/b/.envrc", "a/b/.envrc"),
+    "direnv, renamed": ("mkdir -p a/b; echo evil > a/b/x; mv a/b/x a/b/.envrc", "a/b/.envrc"),
+    "direnv, another name of a file": ("mkdir -p a/b; echo evil > a/b/x; ln a/b/x a/b/.envrc", "a/b/.envrc"),
+    "an editor": ('mkdir -p a/.vscode; echo \'{"x": "evil"}\' > a/.vscode/tasks.json', "a/.vscode/tasks.json"),
+    "an editor, renamed": ("mkdir -p a/x; echo evil > a/x/settings.json; mv a/x a/.vscode", "a/.vscode/settings.json"),
+    "mise": ("mkdir a; printf '[hooks]\\nenter = \"evil\"\\n' > a/mise.toml", "a/mise.toml"),
+    "mise, a version": (
+        "mkdir -p a/.config/mise; echo 'x = \"evil()\"' > a/.config/mise/config.toml",
+        "a/.config/mise/config.toml",
+    ),
+    "asdf": ("mkdir a; echo python path:evil > a/.tool-versions", "a/.tool-versions"),
+    "R": ("mkdir a; echo 'system(\"evil\")' > a/.Rprofile", "a/.Rprofile"),
+    "old times": ("mkdir a; echo evil > a/.envrc; touch -d 2001-01-01 a/.envrc a", "a/.envrc"),
+    "closed": ("mkdir -p a/b; echo evil > a/b/.envrc; chmod 111 a/b a", "a/b/.envrc"),
+    "an agent": ("mkdir -p a/.claude/hooks; echo evil > a/.claude/settings.json", "a/.claude/settings.json"),
+}
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def sandbox(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
+    if request.param == "landlock":
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    sandbox = Sandbox()
+    if sandbox.means.name != request.param:
+        pytest.skip(sandbox.means.why)
+    yield sandbox
+    await sandbox.aclose()
+
+
+async def confined(sandbox: Sandbox, line: str, cwd: Path) -> list[str]:
+    profile = PermissionPolicy("edit").profile(Workspace(cwd))
+    confined = await sandbox.confine(["bash", "-c", line], profile, cwd)
+    argv, environment = confined.launched(os.environ)
+    subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, check=False)
+    return list(confined.finish())
+
+
+@pytest.mark.parametrize("name", MADE)
+async def test_what_a_command_made_for_another_program_is_taken_out(
+    sandbox: Sandbox, tmp_path: Path, name: str
+) -> None:
+    line, obeyed = MADE[name]
+    said = await confined(sandbox, line, tmp_path)
+    place = tmp_path / obeyed
+    assert not place.exists() or b"evil" not in place.read_bytes()
+    assert any("would obey" in each and str(tmp_path) in each for each in said)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_same_line_makes_it_without_sandbox(tmp_path: Path, name: str) -> None:
+    line, obeyed = MADE[name]
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+    subprocess.run(["chmod", "-R", "u+rwx", "."], cwd=tmp_path, check=True)
+    assert b"evil" in (tmp_path / obeyed).read_bytes()
+
+
+ORDINARY = {
+    "a clone of mercurial": (".hg/hgrc", "# example\n[paths]\ndefault = https://example.org/x\n"),
+    "a clone of jujutsu": (".jj/repo/config.toml", '[revset-aliases]\n"trunk()" = "main@origin"\n'),
+    "versions": (".tool-versions", "nodejs 20.11.0\npython 3.12.1 system # both\nelixir ref:v1.2\n"),
+    "tools": ("mise.toml", '[tools]\nnode = "20"\npython = "3.12.1"\n'),
+    "suggested extensions": (".vscode/extensions.json", '{"recommendations": ["a.b"]}\n'),
+    "what was installed": ("node_modules/x/.vscode/settings.json", "{}\n"),
+    "a name like it": (".envrc.example", "export A=1\n"),
+    "a repository of darcs": ("_darcs/prefs/prefs", "boringfile .boring\n"),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+async def test_ordinary_files_stay(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
+    path, text = ORDINARY[name]
+    (tmp_path / "source").write_text(text)
+    assert await confined(sandbox, f"mkdir -p $(dirname sub/{path}); cp source sub/{path}", tmp_path) == []
+    assert (tmp_path / "sub" / path).read_text() == text
+
+
+async def test_a_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode/settings.json").write_text("{}")
+    (tmp_path / ".envrc").write_text("layout python\n")
+    assert await confined(sandbox, "mkdir w; cp -r .vscode .envrc w", tmp_path) == []
+    assert (tmp_path / "w/.vscode/settings.json").exists()
+    said = await confined(sandbox, "mkdir v; cp -r .vscode v; echo 1 > v/.vscode/tasks.json", tmp_path)
+    assert str(tmp_path / "v/.vscode") in said[0]
+    assert not (tmp_path / "v/.vscode/tasks.json").exists()
+
+
+async def test_what_the_person_makes_between_commands_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+    await confined(sandbox, "mkdir -p a/b", tmp_path)
+    (tmp_path / "a/b/.envrc").write_text("layout python\n")
+    assert await confined(sandbox, "touch a/b/c; mv a d", tmp_path) == []
+    assert (tmp_path / "a/b/.envrc").exists() or (tmp_path / "d/b/.envrc").exists()
+
+
+async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+    profile = PermissionPolicy("edit").profile(Workspace(tmp_path))
+    command = await sandbox.confine(["bash", "-c", "mkdir a; read"], profile, tmp_path)
+    argv, environment = command.launched(os.environ)
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as running:
+        place = tmp_path / "a/.vscode/settings.json"
+        with sandbox.changing(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("{}")
+        running.communicate(b"\n")
+    assert list(command.finish()) == []
+    assert place.read_text() == "{}"
+
+
+async def test_what_others_found_first_is_taken_out(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
+    warned: list[str] = []
+    sandbox.warn = warned.append
+    line = "git init -q a/b/c; git -C a/b/c config alias.up '!true'; mkdir -p d/e/f; echo evil > d/e/f/.envrc"
+    await confined(sandbox, line, tmp_path)
+    said = await confined(sandbox, "true", tmp_path)
+    await sandbox.aclose()
+    assert "!true" not in (tmp_path / "a/b/c/.git/config").read_text()
+    assert not (tmp_path / "d/e/f/.envrc").exists()
+    assert len([each for each in (*said, *warned) if "d/e/f/.envrc" in each]) == 1
+
+
+@pytest.mark.parametrize("inside", [".git/x", ".git/refs/x/y", ".git/modules/x"])
+async def test_a_repository_in_the_persons_own_one_names_no_program(
+    sandbox: Sandbox, tmp_path: Path, inside: str
+) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    line = f"git init -q --bare {inside}; git -C {inside} config core.fsmonitor ./evil; ls .git"
+    said = await confined(sandbox, line, tmp_path)
+    assert b"evil" not in (tmp_path / inside / "config").read_bytes()
+    assert any("core.fsmonitor" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "left"),
+    [
+        (".hg/hgrc", b"[paths]\ndefault = x\n%include y\n", b"[paths]\ndefault = x\n"),
+        (".hg/hgrc", b"[hooks]\ndefault = evil\n evil2\n[paths]\ndefault = x\n", b"[paths]\ndefault = x\n"),
+        ("mise.toml", b'[tools.node]\npostinstall = "./evil"\n', b""),
+        ("mise.toml", b'[tools]\nx = """\n[env]\n"""\n', b"[tools]\n"),
+        (".tool-versions", b"python path:/x\nnodejs 20\n", b"nodejs 20\n"),
+        (".envrc", b"# nothing\n", b""),
+    ],
+)
+def test_lines_that_name_a_program_are_left_out(tmp_path: Path, name: str, text: bytes, left: bytes) -> None:
+    (tmp_path / "file").write_bytes(text)
+    assert harmless_lines(Obeyed(str(tmp_path / "file"), name)) == left
+
+
+def test_harmless_lines_are_of_protected_files() -> None:
+    places = known_places()
+    for name in places.harmless:
+        assert any(name == each or name.startswith(f"{each}/") for each in places.protected), name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"mkdir s; printf 'gitdir: a\0b' > s/.git",
+        r"git init -q s; printf 'a\0b' > s/.git/commondir",
+        r"git init -q s; printf '[include]\n\tpath = a\0b\n' >> s/.git/config",
+        r"mkdir -p s/.hg; printf 'a\0b' > s/.hg/sharedpath",
+        r"mkdir -p s/.jj; printf 'a\0b' > s/.jj/repo",
+        r"mkdir -p s/.hg; printf '%5000s' x | tr ' ' a > s/.hg/sharedpath",
+        r"mkdir -p s; ln -s .hg s/.hg; ln -s . s/.vscode",
+        r"mkdir -p s; printf '\377\376' > s/.tool-versions; mkdir s/$'\377'; printf '\377' > s/$'\377'/.envrc",
+    ],
+)
+async def test_paths_that_cannot_be_do_not_keep_from_looking(sandbox: Sandbox, tmp_path: Path, line: str) -> None:
+    said = await confined(sandbox, f"{line}; mkdir t; echo evil > t/.envrc", tmp_path)
+    assert not (tmp_path / "t/.envrc").exists()
+    assert str(tmp_path / "t/.envrc") in "".join(said)
+    await confined(sandbox, "true", tmp_path)
+
+
+async def test_a_path_ends_where_git_ends_it(sandbox: Sandbox, tmp_path: Path) -> None:
+    line = r"git init -q s; mkdir -p x/y; mv s/.git x/y/g; printf 'gitdir: ../x/y/g\0z' > s/.git"
+    await confined(
+        sandbox, f"{line}; printf '[core]\n\tfsmonitor = evil\n' >> x/y/g/config; rm -r x/y/g/refs", tmp_path
+    )
+    assert b"evil" not in (tmp_path / "x/y/g/config").read_bytes()
