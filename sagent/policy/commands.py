@@ -14,6 +14,7 @@ from sagent.policy import Ask, Deny
 from sagent.policy.harmless import acts, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
+from sagent.policy.programs import spellings
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import searches, shows, starts_here
@@ -25,6 +26,7 @@ from sagent.policy.wrappers import (
     is_fed,
     is_opaque,
     known_program,
+    may_run,
     runs,
 )
 
@@ -81,13 +83,13 @@ class CommandJudge:
             unproven += () if confined else self._unproven(part, words)
         if guarded and not confined and self._script.broken:
             unproven.append(f"What the command opens cannot be read with certainty: {self._script.doubt}.")
-        doubts: list[str] = []
         rules = [rule for rule in self._paths.rules.deny if rule.tool == "Bash" and rule.pattern]
+        doubts = list[str]()
         for part in self._script.parts if rules else ():
-            for words, likely in runs(part):
-                if likely and (rule := next((rule for rule in rules if rule.denies_command(words) == "yes"), None)):
-                    return Deny(f"The rule {rule} denies `{_shown(words)}`.")
-                doubts += _suspicions(words, rules, likely=likely)
+            if denied := _denied_program(part, rules):
+                return denied
+            doubts += [doubt for words, likely in runs(part) for doubt in _suspicions(words, rules, likely=likely)]
+            doubts += [doubt for words in may_run(part) for doubt in _suspicions(words, rules, likely=False)]
         if rules and self._script.broken:
             doubts.append(f"The command cannot be read with certainty: {self._script.doubt}.")
         doubts += self._mentions(rules)
@@ -106,8 +108,7 @@ class CommandJudge:
             return
         text = bare_text(self._command)
         for rule in rules:
-            name = re.escape(rule.program()).replace(r"\*", r"[^\s/]*").replace(r"\?", r"[^\s/]")
-            if re.search(rf"(?<![\w.-]){name}(?![\w.-])", text):
+            if re.search(rf"(?<![\w.-]){spellings(rule.program())}(?![\w.-])", text):
                 yield f"The command cannot be read with certainty, and names a program of the rule {rule}."
 
     def _denied_path(self, part: Part, words: Sequence[Word]) -> Deny | None:
@@ -341,6 +342,13 @@ def _directories(words: tuple[Word, ...]) -> Iterator[Word]:
         name, equals, place = word.text.partition("=")
         if equals and name in options:
             yield word._replace(text=place, raw=place)
+
+
+def _denied_program(part: Part, rules: Sequence[Rule]) -> Deny | None:
+    for words, likely in runs(part):
+        if likely and (rule := next((rule for rule in rules if rule.denies_command(words) == "yes"), None)):
+            return Deny(f"The rule {rule} denies `{_shown(words)}`.")
+    return None
 
 
 def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool) -> Iterator[str]:

@@ -79,7 +79,7 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
     nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
     command = unwrap(tuple(words))
     name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
-    if name in ("sed", "gsed"):
+    if name == "sed":
         return sed_acts(command[1:], len(command) - len(further) - 1)
     if name not in _PROGRAMS:
         return False

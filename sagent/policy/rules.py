@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
+from sagent.policy.programs import names_program
 from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
@@ -120,7 +121,7 @@ class Rule:
         """Whether a command line is what the rule names, with any further arguments, or might be."""
         wanted = self._without_assignments()
         name = words[0].text.rpartition("/")[2] if words[0].kind == "literal" else ""
-        if not (fnmatchcase(name.lower(), wanted[0].text.lower()) or _may_be(wanted[0], words[0])):
+        if not (name and names_program(wanted[0].text, name)) and not _may_be(wanted[0], words[0]):
             return "no"
         rest, given = wanted[1:], words[1:]
         if len(given) >= len(rest) and all(_may_be(want, word) for want, word in zip(rest, given, strict=False)):

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.policy.programs import usual_name
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -568,5 +569,5 @@ def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Wor
 
 
 def program(word: Word) -> str:
-    """The name of the program a word stands for, its directory left out; "" where it is computed."""
-    return word.text.rpartition("/")[2] if word.kind == "literal" else ""
+    """The usual name of the program a word stands for, its directory left out; "" where it is computed."""
+    return usual_name(word.text.rpartition("/")[2]) if word.kind == "literal" else ""

@@ -13,7 +13,7 @@ _DIRECT = frozenset(
     | {"xargs", "parallel", "unshare", "nsenter", "strace", "ltrace", "watch", "busybox", "toybox", "su", "runuser"}
     | {"script", "eval", "coproc", "systemd-run", "caffeinate", "unbuffer", "firejail", "bwrap", "npx", "docker"}
     | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[[", "tmux", "screen", "perf", "fakeroot"}
-    | {"proot", "xvfb-run", "dbus-run-session", "valgrind", "numactl", "start-stop-daemon", "rlwrap"}
+    | {"coreutils", "proot", "xvfb-run", "dbus-run-session", "valgrind", "numactl", "start-stop-daemon", "rlwrap"}
 )
 _AFTER_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
 _FINDERS = frozenset({"find", "fd", "fdfind"})
@@ -31,6 +31,21 @@ _TEXTS = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "tar", "rsync"})  # wh
 _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
+# Programs that run nothing which one of their arguments names. Of all others any argument may be a command.
+_RUN_NOTHING = frozenset(
+    {"cat", "head", "tail", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "du", "ls", "pwd"}
+    | {"grep", "egrep", "fgrep", "rgrep", "zgrep", "basename", "dirname", "realpath", "readlink", "echo"}
+    | {"printf", "true", "false", ":", "sleep", "seq", "expr", "whoami", "md5sum", "sha1sum", "sha256sum", "id"}
+    | {"uname", "which", "type", "whereis", "nproc", "fold", "paste", "join", "wc", "file", "date", "diff"}
+    | {"sort", "uniq", "test", "[", "tree", "rg", "rm", "mv", "cp", "tee", "touch", "truncate", "install", "ln"}
+    | {"dd", "chmod", "chown", "chgrp", "mkdir", "rmdir", "shred", "unlink", "unzip", "zip", "wget", "curl"}
+    | {"gzip", "gunzip", "bzip2", "xz", "zstd", "split", "cd", "pushd", "popd", "kill", "exit", "return", "set"}
+    | {"shopt", "unset", "export", "read", "git", "apt", "apt-get", "dpkg", "dnf", "yum", "apk", "brew", "pip"}
+    | {"npm", "pnpm", "yarn", "cargo", "go", "make", "pkill", "pgrep", "ps", "killall", "man", "command", "hash"}
+    | {"systemctl", "service", "jq", "gh"}
+)
+# Words after which any program may have the command that it runs, or the name of one.
+_RUN = frozenset({"run", "exec", "dlx", "--exec", "--execute", "--run", "--command"})
 _TAILS = 256  # words of a wrapper that may each begin its command
 _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upload-pack", "--receive-pack"})
 
@@ -42,12 +57,51 @@ def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
     """
     words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
     likely = _beginnings(words[:_TAILS])
-    is_wrapper = bool(words) and (program(words[0]) in WRAPPERS or program(words[0]) in SHELLS)
+    is_wrapper = bool(words) and (
+        program(words[0]) in WRAPPERS or program(words[0]) in SHELLS or any(word.text in _RUN for word in words[1:])
+    )
+    if words and known_program(words[0]) in ("python", "python2", "python3"):
+        yield from ((module, True) for module in _modules(words))
     for at in range(min(len(words), _TAILS) if is_wrapper else len(words[:1])):
         yield words[at:], at in likely
         if at > 0 and depth < DEPTH and words[at].kind == "literal" and re.search(r"[\s;&|<>()`$=]", words[at].text):
             for inner in split(words[at].text, depth + 1).parts:
                 yield from ((line, False) for line, _ in runs(inner, depth + 1))
+
+
+def may_run(part: Part) -> Iterator[tuple[Word, ...]]:
+    """Yield the commands that a part may run in a way that is not known: named by an argument of a program that `runs`
+    does not know, by the value of an option, or by a variable."""
+    words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
+    name = known_program(words[0]) if words else ""
+    for word in part.words:
+        _, equals, value = word.text.partition("=")
+        if equals and (words or name) and word.kind == "literal":
+            yield from _named_by(value)
+    if name in _RUN_NOTHING or name == "":
+        return
+    for at, word in enumerate(words[1:_TAILS], 1):
+        if word.kind == "literal":
+            yield words[at:]
+            if bare := re.sub(r"\A(?:-[A-Za-z]|\W+)", "", word.text):
+                yield from _named_by(bare)
+
+
+def _named_by(text: str) -> Iterator[tuple[Word, ...]]:
+    for inner in split(text, 1).parts:
+        yield from (line for line, _ in runs(inner, 1))
+
+
+def _modules(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    """Yield what Python runs as a module, as if it were called by its name: `python -m pip install x`."""
+    for at, word in enumerate(words[1:-1], 1):
+        if re.fullmatch("-[A-Za-z]*m", word.text):
+            yield words[at + 1 :]
+            return
+    for at, word in enumerate(words[1:], 1):
+        if found := re.fullmatch("-[A-Za-ln-z]*m(.+)", word.text):
+            yield (word._replace(text=found[1], raw=found[1]), *words[at + 1 :])
+            return
 
 
 def _beginnings(words: tuple[Word, ...]) -> set[int]:
@@ -93,7 +147,7 @@ def is_opaque(words: tuple[Word, ...]) -> bool:
 def brings_code(words: tuple[Word, ...]) -> bool:
     """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
     name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
-    if name in ("sed", "gsed"):
+    if name == "sed":
         return sed_acts(words[1:], edits=True)
     if name not in INTERPRETERS - {"tar", "rsync", "source", "."}:
         return False
