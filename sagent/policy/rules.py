@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
-from sagent.policy.programs import names_program
 from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
@@ -119,6 +118,8 @@ class Rule:
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
         """Whether a command line is what the rule names, with any further arguments, or might be."""
+        from sagent.policy.programs import names_program
+
         wanted = self._without_assignments()
         name = words[0].text.rpartition("/")[2] if words[0].kind == "literal" else ""
         if not (name and names_program(wanted[0].text, name)) and not _may_be(wanted[0], words[0]):
