@@ -179,6 +179,8 @@ class ModelInfo:
     limits: ModelLimits = ModelLimits()
     name: str = ""
     usd: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal], hash=False)
+    weights: int | None = None  # parameters, where the listing says how many
+    server: str = ""  # the program that serves it, where the listing says: "llamacpp"
 
 
 class Provider(Protocol):

@@ -42,7 +42,7 @@ class Function(Protocol):
 GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function | partial[object]
 Amount: TypeAlias = Decimal | int | float | str
 Admit: TypeAlias = Callable[[AgentState, Message | None], Awaitable[Sequence[Message] | Failure]]
-"""Before an agent's run, with its prompt, if it has one: what it is to read in addition, or why there is no run."""
+"""Asked before a run, with its prompt, if it has one: what the agent reads, or why there is no run."""
 BeforeCompaction: TypeAlias = Callable[[AgentState, str, str], Awaitable[str]]
 """Before an agent's context is made smaller: why that is, and hints for a summary; the hints that it is to have."""
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]

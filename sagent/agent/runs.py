@@ -222,10 +222,11 @@ class Runner:
         try:
             await self._prepare(state, tools)
             self._announce()
-            more = () if self._admit is None else await self._admit(state, message)
-            if isinstance(more, Failure):
-                return "error", None, more, None
-            for each in (*(() if message is None else (message,)), *more):
+            prompt = () if message is None else (message,)
+            read = prompt if self._admit is None else await self._admit(state, message)
+            if isinstance(read, Failure):
+                return "error", None, read, None
+            for each in read:
                 state.inbox.put(Arrived(each))
             if self._ahead:
                 return "interrupted", None, Failure("interrupted", "it was interrupted before it began"), None

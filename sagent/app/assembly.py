@@ -150,6 +150,10 @@ async def _surround(builder: AgentBuilder) -> None:
         from sagent.app.parts import code
 
         await code.add(builder)
+    if builder.choice.adapts:
+        from sagent.app.parts import enclosing
+
+        await enclosing.add(builder)
 
 
 def _make_agent(builder: AgentBuilder) -> Agent:

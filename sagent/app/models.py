@@ -15,7 +15,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
-from sagent.providers.access import Access, either
+from sagent.providers.access import NO_KEY, Access, either
 from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
@@ -24,6 +24,7 @@ from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.exchange import Timeouts
 
 if TYPE_CHECKING:
+    from sagent.app.protocols import LearnedProtocols
     from sagent.providers.batches.transport import Batches
 
 LOCAL_SERVERS: Mapping[str, str] = {
@@ -34,8 +35,9 @@ LOCAL_SERVERS: Mapping[str, str] = {
 WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
 """Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
+MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
 
-NO_KEY = "no provider has an API key set"
+UNKEYED = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
 
 Set one of these variables, then try again:
@@ -70,6 +72,8 @@ class Choice:
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
     home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
     listings: Listings = field(default_factory=Listings)
+    adapts: bool = False  # a model was given that may be spoken to in text
+    known: "LearnedProtocols | None" = None
     asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
 
     def __post_init__(self) -> None:
@@ -88,9 +92,34 @@ class Choice:
             raise UsageError(_unresolved(name, self.rows))
         return self.wrapped(self.provider(provider).model(model_id))
 
+    @property
+    def learned(self) -> "LearnedProtocols":
+        """The protocols that models were seen to speak."""
+        if self.known is None:
+            from sagent.app.protocols import LearnedProtocols
+
+            self.known = LearnedProtocols(
+                None if self.settings.ephemeral else self.settings.state_dir / "protocols.json"
+            )
+        return self.known
+
     def wrapped(self, model: Model) -> Model:
-        """A model with what is put around each."""
-        return model if self.wrap is None else self.wrap(model)
+        """Return a model with what is put around each, spoken to in the protocol that it is known to speak.
+
+        What a server serves may not know its own calls. A maker's own models know them.
+        """
+        place, wish = self.place_of(model), self.settings.tool_calls
+        model = model if self.wrap is None else self.wrap(model)
+        row = row_called(model.provider, self.rows)
+        if wish == "native" or (wish == "auto" and (row is None or row.family != "chat")):
+            return model
+        from sagent.app.protocols import AdaptiveModel, is_small
+
+        self.adapts = True
+        seen = None if wish == "text" else self.learned.of(place, model.id)
+        small = is_small(model.id, self.listings.weights(place, model.id))
+        protocol = seen or ("text" if wish == "text" or small else "native")
+        return AdaptiveModel(model, protocol, lambda: self.learned.keep(place, model.id, "text"))
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
@@ -185,11 +214,7 @@ class Choice:
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""
-        source, known = getattr(model, "source", None), model.limits
-        place = (
-            _place_of(model.provider, source.base_url) if isinstance(source, Access) else self._place(model.provider)
-        )
-        listed = self.listings.limits(place, model.id)
+        listed, known = self.listings.limits(self.place_of(model), model.id), model.limits
         return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
@@ -200,21 +225,27 @@ class Choice:
         own, home = self.settings.providers.get(model.provider), self.home[1] and self.home[0]
         if model.limits.window is not None and model.provider != home and not (own and own.base_url):
             return False
-        place = self._place(model.provider)
+        place = self.place(model.provider)
         return bool(place) and place not in self.asked and not self.listings.is_fresh(place)
 
     async def study(self, name: str) -> None:
         """Keep what the listing of a provider in use says of sizes. One that cannot be had is done without."""
-        self.asked.add(self._place(name))
+        self.asked.add(self.place(name))
         with suppress(ModelError):
             self.keep(name, await self.provider(name).models())
 
     def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
         """Go by what a provider's listing says, where it differs from data, from now on and in later runs."""
-        self.listings.keep(self._place(name), [info for info in listed if info.limits != limits_of(name, info.id)])
+        told = [info for info in listed if info.weights or info.server or info.limits != limits_of(name, info.id)]
+        self.listings.keep(self.place(name), told)
 
-    def _place(self, name: str) -> str:
-        """A provider in use with its address, without what may be secret in it; "" for one that no row describes."""
+    def place_of(self, model: Model) -> str:
+        """Return a model's provider with the address that it is reached at."""
+        source = getattr(model, "source", None)
+        return _place_of(model.provider, source.base_url) if isinstance(source, Access) else self.place(model.provider)
+
+    def place(self, name: str) -> str:
+        """Return a provider in use with its address, without what may be secret; "" for one that no row describes."""
         try:
             provider = self.provider(name)
         except UsageError:
@@ -223,7 +254,7 @@ class Choice:
 
     def address(self, name: str) -> str:
         """Where a provider in use is asked, "NAME at HOST/PATH"; "" for the address that is known to be its own."""
-        place, known = self._place(name).partition(" ")[2], built_in().get(name)
+        place, known = self.place(name).partition(" ")[2], built_in().get(name)
         own = urlsplit(known.base_url) if known is not None else None
         return "" if not place or (own and place == f"{own.netloc}{own.path}") else f"{name} at {place}"
 
@@ -237,6 +268,16 @@ class Choice:
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
                 f"Give that address again with --base-url, or allow this with --model {full_name(self.model)}."
             )
+
+    def rename(self, name: str, own: str) -> Provider:
+        """Open the server at the address that was given as provider `own`, with the same key. It is the one to ask
+        from now on."""
+        url, access = self.home[1], self.provider(name)
+        key = access.access.key if isinstance(access, Endpoint) else ""
+        before, self.home = self.place(name), (own, url)
+        self.opened[own, url] = self._open(row_named(own, self.rows), url, None if key in ("", NO_KEY) else key)
+        self.listings.rename(before, self.place(own))
+        return self.opened[own, url]
 
     async def aclose(self) -> None:
         for provider in self.opened.values():
@@ -272,8 +313,25 @@ async def choose_model(
             ) from error
     else:
         choice.model = _usual(choice) or await _local(choice)
-    choice.model = choice.wrapped(choice.model)
+    choice.model = choice.wrapped(await _meet(choice, choice.model))
     return choice
+
+
+async def _meet(choice: Choice, model: Model) -> Model:
+    """Ask a server of the person's own what it serves, unless it has said so today. If it is a llama-server and no
+    provider was named, return its model under that provider and its own name."""
+    name, url = choice.home
+    if not url or model.provider != name or name not in ("openai-compatible", "llamacpp"):
+        return model
+    place = choice.place(name)
+    if choice.listings.server(place) is None or not choice.listings.is_fresh(place):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MEETING_SECONDS):
+                await choice.study(name)
+    if choice.listings.server(place) != "llamacpp" or name == "llamacpp" or choice.settings.provider:
+        return model
+    served = choice.listings.models(place)
+    return choice.rename(name, "llamacpp").model(served[0] if len(served) == 1 else model.id)
 
 
 def _usual(choice: Choice) -> Model | None:
@@ -356,7 +414,7 @@ def _nothing(choice: Choice) -> str:
             f"(--allow-providers). {remedy} --model PROVIDER/MODEL."
         )
     variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
-    why = f"{keyed[0]} has a key but no default model (give --model {keyed[0]}/MODEL)" if keyed else NO_KEY
+    why = f"{keyed[0]} has a key but no default model (give --model {keyed[0]}/MODEL)" if keyed else UNKEYED
     return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
 
 

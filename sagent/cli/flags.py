@@ -277,6 +277,8 @@ def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
     group.add_argument("--fallback", metavar="M", action="append", help=fallback)
     group.add_argument("--fallback-after", metavar="N", help="switch after N retries (default: after all of them)")
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
+    spoken = "how models write their calls: auto (default), native (by the provider's API) or text"
+    group.add_argument("--tool-calls", metavar="HOW", help=spoken)
     option = "a field to add to each request, by the provider's own name, as in temperature=0.2 (repeatable)"
     group.add_argument("--option", metavar="NAME=VALUE", action="append", help=option)
     group.add_argument("--allow-providers", metavar="A,B", help="allow no other providers")

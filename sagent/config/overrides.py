@@ -34,6 +34,7 @@ class Overrides(TypedDict, total=False):
     effort: Effort | None
     options: Mapping[str, object] | None  # members of each request
     option: _Names | None  # the same, each "name=JSON"
+    tool_calls: Literal["auto", "native", "text"] | None
     advisor_mode: Literal["auto", "client", "native"] | None
     advisor_stop: Literal["pass", "end"] | None
     panel: Literal["first", "all"] | None

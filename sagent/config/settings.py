@@ -97,6 +97,7 @@ class Settings:
     fallback: tuple[str, ...] = _setting((), names_of, "ask")  # models that take over one after the other
     fallback_after: int | None = _setting(None, whole(0))  # retries; None is all of max_retries
     effort: Effort | None = _setting(None, choice(*EFFORTS), "ask")
+    tool_calls: Literal["auto", "native", "text"] = _setting("auto", choice("auto", "native", "text"))
     options: tuple[str, ...] = _setting((), values.options_of, flag="option", adds=True)  # each "name=JSON"
     advisors: "tuple[Advisor, ...]" = _setting((), read_advisors, flag="advisor")
     advisor_mode: Literal["auto", "client", "native"] = _setting("auto", choice("auto", "client", "native"))

@@ -3,6 +3,7 @@
 News of the surroundings (a changed directory, an edited AGENTS.md) travels as messages.
 """
 
+import re
 import sys
 from datetime import date
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
+_PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")
 
 
 def compose(
@@ -23,3 +25,9 @@ def compose(
     prompt = system if system is not None else PROMPT_FILE.read_text("utf-8").strip()
     parts = (prompt, "\n".join(lines), instructions.strip(), append.strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def split_place(prompt: str) -> tuple[str, str]:
+    """Return a prompt of `compose` without the lines on directory and date, and these; "" if it has none."""
+    found = _PLACE.search(prompt)
+    return (prompt[: found.start()] + prompt[found.end() :], found[1]) if found else (prompt, "")

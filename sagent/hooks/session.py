@@ -97,7 +97,7 @@ class SessionHooks:
         return said
 
     async def admit(self, state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
-        """Before an agent's run: what it is to read in addition, or why there is none."""
+        """Return what an agent reads when its run begins: the prompt, and what hooks add; or why there is no run."""
         self.stopped.discard(state.path)
         self.answers.pop(state.path, None)  # of a turn that was cut short, whose ids may come again
         begins, more = state.path not in self._states, list[str]()
@@ -120,7 +120,8 @@ class SessionHooks:
                 return Failure("hook", f"A hook refused the prompt: {said.reason or said.stop}")
             more.append(said.context)
         text = "\n\n".join(filter(None, more))
-        return [user(f"A hook adds:\n{text}", sender=SENDER)] if text else ()
+        added = [user(f"A hook adds:\n{text}", sender=SENDER)] if text else []
+        return [*([] if prompt is None else [prompt]), *added]
 
     async def before_compaction(self, state: AgentState, reason: str, hints: str) -> str:
         """What a summary is to keep: what was asked for, and what hooks add."""

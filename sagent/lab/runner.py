@@ -44,9 +44,9 @@ OWN_DOING = frozenset(
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
 LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
 ALIKE = (
-    "effort", "options", "advisor_mode", "advisor_stop", "panel", "advisor_rules", "transport", "fallback",
-    "fallback_after", "max_response_tokens", "max_request_tokens", "system", "append_system", "tools", "max_turns",
-    "max_tool_call_rounds", "permission_mode", "allow", "deny",
+    "effort", "tool_calls", "options", "advisor_mode", "advisor_stop", "panel", "advisor_rules", "transport",
+    "fallback", "fallback_after", "max_response_tokens", "max_request_tokens", "system", "append_system", "tools",
+    "max_turns", "max_tool_call_rounds", "permission_mode", "allow", "deny",
 )  # fmt: skip
 """Settings that all runs of a comparison share, other than models and budget."""
 

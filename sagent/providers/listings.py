@@ -67,7 +67,21 @@ class Listings:
         """What is known of a model; nothing, where nothing is."""
         models = as_object(self._read().get(place, {}).get("models"))
         sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
-        return ModelLimits(sizes[0], sizes[1]) if len(sizes) == 2 else ModelLimits()
+        return ModelLimits(sizes[0], sizes[1]) if len(sizes) >= 2 else ModelLimits()
+
+    def weights(self, place: str, model_id: str) -> int | None:
+        """Return how many parameters a model has; None where that is not known."""
+        listed = as_array(as_object(self._read().get(place, {}).get("models")).get(model_id))
+        return as_int(listed[2]) or None if len(listed) > 2 else None
+
+    def models(self, place: str) -> Sequence[str]:
+        """Return the ids of the models whose sizes a place gave."""
+        return tuple(as_object(self._read().get(place, {}).get("models")))
+
+    def server(self, place: str) -> str | None:
+        """Return the name of the program that serves there, "" if it does not say; None for a place never asked."""
+        found = self._read().get(place, {}).get("server")
+        return found if isinstance(found, str) else None
 
     def is_fresh(self, place: str) -> bool:
         """Whether the place was asked not long ago."""
@@ -77,9 +91,21 @@ class Listings:
     def keep(self, place: str, models: Sequence[ModelInfo]) -> None:
         """Take over a listing, in the place of the one before."""
         sizes = {
-            info.id: [info.limits.window, info.limits.max_output] for info in models if info.limits != ModelLimits()
+            info.id: [info.limits.window, info.limits.max_output, info.weights]
+            for info in models
+            if info.limits != ModelLimits() or info.weights or info.server
         }
-        places = {**self._read(again=True), place: {"at": int(time.time()), "models": sizes}}
+        server = next((info.server for info in models), "")
+        entry = {"at": int(time.time()), "models": sizes, "server": server}
+        self._store({**self._read(again=True), place: entry})
+
+    def rename(self, place: str, other: str) -> None:
+        """Let what a place said hold for it under another name too."""
+        places = {**self._read(again=True)}
+        if place in places:
+            self._store({**places, other: places[place]})
+
+    def _store(self, places: dict[str, Mapping[str, object]]) -> None:
         self._places = places
         if self._file is None:
             return

@@ -83,6 +83,9 @@ class Quirks:
     id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
     structured: str = ""  # what holds an answer to a schema (the model reads it in words too), one of STRUCTURES
     structured_tools: bool = False  # also while there are tools: in most servers it keeps a model from calling them
+    place_in_message: bool = (
+        False  # directory and date go out with the first message: its prompt cache begins anew there
+    )
     bridge: str = ""  # what the model is to have said between results and the user's next words
     body: JsonObject = field(default=EMPTY)  # sent with every request
 

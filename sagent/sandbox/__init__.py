@@ -55,6 +55,7 @@ class Confined:
     finish: Callable[[], Sequence[str]] = tuple
     wall: Sequence[str] = ()
     attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple
+    cwd: Path | None = None  # where it is to be started, if that is not where its starter runs
 
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """The command line to start and its environment, so that the command gets this one and its own additions.

@@ -153,12 +153,15 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A row of the fake provider's list of models; sizes in tokens."""
+    """A row of the fake provider's list of models; sizes in tokens. In Chat Completions a row says who owns it, which
+    llama.cpp does with its name, and may say how many parameters it has."""
 
     id: str
     name: str = ""
     window: int | None = None
     max_output: int | None = None
+    owner: str = "fake"
+    weights: int | None = None
 
 
 def read_script(path: Path) -> list[Step]:

@@ -229,9 +229,6 @@ async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path)
     listed = [Listed("m", window=9_000), Listed("other")]
     async with FakeProviderServer([], models=listed, require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m"))
-        assert choice.limits(choice.model) == ModelLimits()
-        assert choice.wants_listing(choice.model)
-        await choice.study(choice.model.provider)
         assert choice.limits(choice.model) == ModelLimits(9_000)
         assert not choice.wants_listing(choice.model)
         await choice.aclose()
@@ -325,7 +322,7 @@ async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path:
         choice = await choose_model(_place(tmp_path, server.url, model="m", fallback="openai-compatible/n"))
         (other,) = choice.fallbacks()
         assert (await Agent(other).run("hi")).content == "ok"
-        assert server.requests[0].json["model"] == "n"
+        assert server.requests[-1].json["model"] == "n"
         await choice.aclose()
 
 

@@ -294,3 +294,9 @@ async def test_the_log_of_the_sdk_is_left_to_who_has_set_logging_up(
 
 def running(text: str) -> list[str]:
     return subprocess.run(["pgrep", "-f", text], capture_output=True, check=False, text=True).stdout.split()
+
+
+async def test_server_starts_in_the_session_s_directory_without_a_sandbox(place: Place) -> None:
+    place.sandbox = Sandbox("off")
+    async with place.opened(place.server()) as (tool,):
+        assert await place.run(tool, "import os; said = os.getcwd()") == str(place.work)

@@ -189,7 +189,9 @@ class Link:
             confined = await self._host.confine([server.command, *server.args], server.needs)
             self._profile, self._program = confined.profile, Program(self._processes, lambda: self._on_end(stop))
             self.attend = confined.attend
-            streams = self._program.streams(*confined.launched({**get_default_environment(), **server.env}))
+            streams = self._program.streams(
+                *confined.launched({**get_default_environment(), **server.env}), confined.cwd
+            )
             try:
                 async with self._over(streams) as client:
                     yield client

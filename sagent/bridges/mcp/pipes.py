@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.lib.piped import PipedProcess
@@ -49,14 +50,16 @@ class Program:
         return f"it {self._program.outcome}{said}"
 
     @asynccontextmanager
-    async def streams(self, argv: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator["TransportStreams"]:
+    async def streams(
+        self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None
+    ) -> AsyncGenerator["TransportStreams"]:
         """What the SDK's client reads from and writes to. Raises OSError and ValueError where it cannot be started."""
         import anyio
         from mcp.shared.message import SessionMessage
 
         async with AsyncExitStack() as stack:
             program = self._program = await PipedProcess.start(
-                self._processes, argv, environment, longest=LONGEST_LINE, kept=_LAST_WORDS
+                self._processes, argv, environment, cwd, longest=LONGEST_LINE, kept=_LAST_WORDS
             )
             stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -249,9 +250,9 @@ def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> 
 
     async def confine(argv: Sequence[str], needs: Sequence[Need]) -> Confined:
         if not sandbox.stands:
-            return Confined(argv)
+            return Confined(argv, cwd=cwd)
         real = [Need(need.kind, os.path.realpath(need.target)) if need.target[:1] == "/" else need for need in needs]
-        return await sandbox.confine(argv, profile(), cwd, real, lasting=True)
+        return replace(await sandbox.confine(argv, profile(), cwd, real, lasting=True), cwd=cwd)
 
     return confine
 

@@ -25,6 +25,7 @@ from sagent.usage import Usage
 
 if TYPE_CHECKING:
     from sagent.app.models import Choice
+    from sagent.app.protocols import LearnedProtocols
 
 TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
 _PAID = ("input", "output")
@@ -43,9 +44,13 @@ def run_models(argv: Sequence[str]) -> int:
     check = "compare with the providers' own lists; exits with 1 if something differs"
     parser.add_argument("--check", action="store_true", help=check)
     parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server at this URL")
+    forget = "forget that this model was seen to write its calls as text"
+    parser.add_argument("--forget", metavar="MODEL", help=forget)
     parser.add_config()
     given = parser.parse_args(argv)
     settings = load_settings({"config": given.config, "base_url": given.base_url})
+    if given.forget is not None:
+        return _forget(settings, given.forget)
     if given.base_url and not given.check:
         raise UsageError("--base-url needs --check, which asks that server for its models.")
     rows = settings.rows
@@ -70,11 +75,11 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
             usd = (price.input, price.output) if price else (_rate(prices, provider, model, kind) for kind in _PAID)
             sizes = str(window or "-"), str(limits.max_output or "-")
             listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), _abilities(row, model)))
-    short = _short_names(settings) if which == "usual" else ()
-    write(
-        sys.stdout,
-        [Table(tuple(listed), TITLES, right=(1, 2, 3, 4)), *([Table(short, ("short", "is"))] if short else [])],
-    )
+    short, seen = (_short_names(settings), _seen(settings)) if which == "usual" else ((), ())
+    tables = [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))]
+    tables += [Table(short, ("short", "is"))] if short else []
+    tables += [Table(seen, ("seen to write its calls as", "model", "at"))] if seen else []
+    write(sys.stdout, tables)
     if listed and sys.stderr.isatty():
         if which == "usual":
             report("sagent models PROVIDER lists more of one provider; --all lists everything")
@@ -84,6 +89,30 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
         name = names[0]
         report(f"no models of {name} are known here: sagent models {name} --check asks the provider")
     return 0
+
+
+def _learned(settings: Settings) -> "LearnedProtocols":
+    from sagent.app.protocols import LearnedProtocols
+
+    return LearnedProtocols(settings.state_dir / "protocols.json")
+
+
+def _seen(settings: Settings) -> tuple[tuple[str, ...], ...]:
+    """Return the models whose protocol was learned: the protocol, the model with its provider, the address."""
+    rows: list[tuple[str, ...]] = []
+    for name, protocol in sorted(_learned(settings).every().items()):
+        provider, _, rest = name.partition(" ")
+        address, _, model = rest.rpartition(" ")
+        rows.append((protocol, f"{provider}/{model}", address))
+    return tuple(rows)
+
+
+def _forget(settings: Settings, name: str) -> int:
+    """Forget what was seen of a model, given by its id or as provider/id. Exits with 1 if nothing was known."""
+    learned = _learned(settings)
+    count = learned.forget(name) or (learned.forget(name.partition("/")[2]) if "/" in name else 0)
+    report(f"{name}: forgotten" if count else f"{name}: nothing was known of how it writes its calls")
+    return 0 if count else 1
 
 
 def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:

@@ -8,11 +8,12 @@ from dataclasses import field, replace
 from operator import is_not
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeVar
 
+from sagent.context.prompt import split_place
 from sagent.cost.prices import CACHES, is_advisor, keeps_an_hour
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, wire_bytes
-from sagent.messages import Document, Message
+from sagent.messages import Document, Message, Text
 from sagent.model import EFFORTS, Delta, Effort, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.access import check_text
 from sagent.providers.families.endpoint import Endpoint
@@ -74,6 +75,7 @@ class WireModel(ABC, Generic[E_co]):
         self._limits = limits_like(able.like) if able.like else own
         self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says
         self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
+        self._placed: dict[tuple[int, str], tuple[Message, Message]] = {}  # first messages, with directory and date
         self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
@@ -130,6 +132,8 @@ class WireModel(ABC, Generic[E_co]):
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
         able, body = self._able, self._provider.row.quirks.body
+        if self._provider.row.quirks.place_in_message:
+            request = self._move_place(request)
         request, left = self._refusals.mend(request)
         notes = [*left]
         if body:
@@ -213,6 +217,18 @@ class WireModel(ABC, Generic[E_co]):
     def _marks(self, request: Request) -> bool:
         """Whether caches are asked for, by marks on what is to be kept."""
         return False
+
+    def _move_place(self, request: Request) -> Request:
+        """Return the request with directory and date in its first message. Templates of local models put tools after
+        the system prompt, and their server reads everything after the first change anew."""
+        system, place = split_place(request.system)
+        first = request.messages[0] if request.messages else None
+        if not place or first is None or first.role != "user":
+            return request
+        key = (id(first), place)
+        if key not in self._placed:
+            self._placed[key] = first, replace(first, parts=(Text(place), *first.parts))
+        return replace(request, system=system, messages=[self._placed[key][1], *request.messages[1:]])
 
     def _in_words(self, message: Message) -> Message:
         """A message without images, the same one each time: what was encoded goes by that."""

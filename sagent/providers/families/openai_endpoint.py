@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import ModelInfo
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
@@ -30,7 +30,10 @@ class OpenAIEndpoint(Endpoint):
     def _info(self, entry: Mapping[str, object]) -> ModelInfo:
         model_id = as_str(entry.get("id")) or as_str(entry.get("name"))
         name = as_str(entry.get("name")) or as_str(entry.get("display_name"))
-        return ModelInfo(model_id, limits_in(entry, limits_of(self.name, model_id)), name, prices_in(entry))
+        limits = limits_in(entry, limits_of(self.name, model_id))
+        weights = as_int(as_object(entry.get("meta")).get("n_params")) or None  # llama.cpp
+        server = "llamacpp" if entry.get("owned_by") == "llamacpp" else ""
+        return ModelInfo(model_id, limits, name, prices_in(entry), weights, server)
 
 
 def api_root(base_url: str) -> str:

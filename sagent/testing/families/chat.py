@@ -126,7 +126,14 @@ def _error_event(step: ErrorEvent) -> bytes:
 
 def _listing(rows: Sequence[Listed]) -> Mapping[str, object]:
     data = [
-        {"id": row.id, "object": "model", "created": CREATED, "owned_by": "fake", "context_length": row.window}
+        {
+            "id": row.id,
+            "object": "model",
+            "created": CREATED,
+            "owned_by": row.owner,
+            **({"meta": {"n_params": row.weights}} if row.weights else {}),
+            "context_length": row.window,
+        }
         for row in rows
     ]
     return {"object": "list", "data": data}

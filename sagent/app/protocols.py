@@ -1,0 +1,150 @@
+"""How a model writes its calls: by its provider's API, or as text; and a file of what was seen of each model."""
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sagent.lib.json import as_object, as_str
+from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
+
+if TYPE_CHECKING:
+    from sagent.context.textcalls.model import TextModel
+
+Protocol: TypeAlias = Literal["native", "text"]
+
+MAX_SMALL_WEIGHTS = 4_000_000_000
+"""Parameters up to which a model is spoken to in text before anything was seen of it: docs/local-models.md."""
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_MIN_MILLIONS = 50  # a name that ends with -1m tells the size of a window
+
+
+def weights_in_name(model_id: str) -> int | None:
+    """Return the number of parameters that a name tells ("qwen2.5-coder:1.5b"); None if it tells none."""
+    sizes = [
+        int(float(number) * (1e9 if unit in "bB" else 1e6))
+        for number, unit in _SIZE.findall(model_id)
+        if unit in "bB" or float(number) >= _MIN_MILLIONS
+    ]
+    return max(sizes, default=None)
+
+
+def is_small(model_id: str, weights: int | None) -> bool:
+    """Return True for a model that is known to be too small to write calls as its provider's API wants them."""
+    known = weights or weights_in_name(model_id)
+    return known is not None and known <= MAX_SMALL_WEIGHTS
+
+
+class LearnedProtocols:
+    """The protocols that models were seen to speak, by place (a provider and its address) and model, in a file.
+
+    Without a file they are kept for as long as the process lives. A file that cannot be read counts as empty.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._models: dict[str, Mapping[str, object]] | None = None
+
+    def of(self, place: str, model_id: str) -> Protocol | None:
+        """Return what a model was seen to speak; None if nothing was seen."""
+        found = as_str(self._read().get(f"{place} {model_id}", {}).get("protocol"))
+        return found if found in ("native", "text") else None
+
+    def every(self) -> Mapping[str, Protocol]:
+        """Return the protocols by "PROVIDER ADDRESS MODEL"."""
+        names = {name: as_str(entry.get("protocol")) for name, entry in self._read().items()}
+        return {name: found for name, found in names.items() if found in ("native", "text")}
+
+    def keep(self, place: str, model_id: str, protocol: Protocol) -> None:
+        """Remember what a model speaks."""
+        entry = {"protocol": protocol, "at": int(time.time())}
+        self._write({**self._read(again=True), f"{place} {model_id}": entry})
+
+    def forget(self, model_id: str) -> int:
+        """Forget what was seen of a model, at every place; return how many entries that were."""
+        models = self._read(again=True)
+        kept = {name: entry for name, entry in models.items() if name.rpartition(" ")[2] != model_id}
+        if len(kept) < len(models):
+            self._write(kept)
+        return len(models) - len(kept)
+
+    def _write(self, models: dict[str, Mapping[str, object]]) -> None:
+        self._models = models
+        if self._file is None:
+            return
+        from sagent.lib.atomic import put
+
+        with contextlib.suppress(OSError):  # it can all be learned again
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            put(self._file, json.dumps({"version": 1, "models": models}).encode())
+
+    def _read(self, *, again: bool = False) -> dict[str, Mapping[str, object]]:
+        """Return the entries; `again` from the file, which another process may have written."""
+        if self._models is None or (again and self._file is not None):
+            data: object = None
+            if self._file is not None:
+                with contextlib.suppress(OSError, ValueError, RecursionError):
+                    data = json.loads(self._file.read_bytes())
+            found = as_object(as_object(data).get("models"))
+            self._models = {name: as_object(entry) for name, entry in found.items()}
+        return self._models
+
+
+class AdaptiveModel:
+    """A model that is spoken to in one protocol, and from its first call that comes as text on in text."""
+
+    def __init__(self, model: Model, protocol: Protocol, learned: Callable[[], None]) -> None:
+        self._model, self._learned = model, learned
+        self._text: TextModel | None = None
+        self.protocol: Protocol = protocol
+        self.provider, self.id = model.provider, model.id
+
+    @property
+    def source(self) -> object:
+        return getattr(self._model, "source", self._model)
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._model.limits
+
+    @property
+    def _spoken(self) -> "Model":
+        if self.protocol == "native":
+            return self._model
+        if self._text is None:
+            from sagent.context.textcalls.model import TextModel
+
+            self._text = TextModel(self._model)
+        return self._text
+
+    def wrote_call_as_text(self) -> None:
+        """Speak text from now on, and let it be remembered."""
+        if self.protocol == "native":
+            self.protocol = "text"
+            self._learned()
+
+    def max_input_tokens(self, request: Request) -> int:
+        return self._spoken.max_input_tokens(request)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        spoken = self._spoken
+        return await spoken.count_tokens(request) if isinstance(spoken, Counting) else None
+
+    def structures(self, request: Request) -> bool:
+        spoken = self._spoken
+        return isinstance(spoken, Structuring) and spoken.structures(request)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        items = self._spoken.stream(request)
+        try:
+            async for item in items:
+                yield item
+        finally:
+            if hasattr(items, "aclose"):
+                await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._model, name)

@@ -1,0 +1,168 @@
+"""Which protocol a model is spoken to in: by what was seen of it, by its server's listing, by its size."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.app.models import choose_model
+from sagent.app.protocols import MAX_SMALL_WEIGHTS, AdaptiveModel, LearnedProtocols, is_small, weights_in_name
+from sagent.config import Settings, load
+from sagent.messages import user
+from sagent.model import ModelLimits, Reply, Request, ToolSpec, is_same_model
+from sagent.testing.script import Listed, Turn
+from sagent.testing.server import FakeProviderServer
+
+SMALL = 1_777_088_000
+
+
+def _settings(tmp_path: Path, url: str, **flags: object) -> Settings:
+    given = {"base_url": f"{url}/v1", "state_dir": str(tmp_path / "state"), "model": "m", **flags}
+    return load(given, {"HOME": str(tmp_path)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("qwen2.5-coder:1.5b", 1_500_000_000),
+        ("qwen2.5-coder-1.5b-instruct-q4_k_m", 1_500_000_000),
+        ("Qwen/Qwen3-0.6B", 600_000_000),
+        ("gemma-3-270m-it", 270_000_000),
+        ("qwen3-30b-a3b", 30_000_000_000),
+        ("qwen2.5-14b-instruct-1m", 14_000_000_000),
+        ("mixtral-8x7b", None),
+        ("MiniMax-Text-01-1m", None),
+        ("gpt-5.5", None),
+        ("kimi-k2.5", None),
+        ("llama3.2", None),
+        ("v3.1b2", None),
+    ],
+)
+def test_size_of_a_model_is_read_from_its_name(name: str, weights: int | None) -> None:
+    assert weights_in_name(name) == weights
+
+
+@given(st.text(max_size=60))
+def test_any_name_has_a_size_or_none(name: str) -> None:
+    found = weights_in_name(name)
+    assert found is None or found >= 0
+    assert is_small(name, MAX_SMALL_WEIGHTS) and not is_small("any", MAX_SMALL_WEIGHTS + 1)
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+async def test_llama_server_is_recognised_at_an_address(tmp_path: Path, ephemeral: bool) -> None:
+    listed = [Listed("tiny-q4", window=4_096, owner="llamacpp", weights=SMALL)]
+    async with FakeProviderServer([], models=listed, require_key=False) as server:
+        for _ in range(2):
+            choice = await choose_model(_settings(tmp_path, server.url, ephemeral=ephemeral))
+            model = choice.model
+            assert (model.provider, model.id) == ("llamacpp", "tiny-q4")
+            assert isinstance(model, AdaptiveModel) and model.protocol == "text"
+            assert choice.limits(model).window == 4_096
+            assert is_same_model(model, choice.resolve("llamacpp/tiny-q4")), "a later switch uses the same connections"
+            assert choice.prices().ceiling("llamacpp", "tiny-q4") is not None, "it costs nothing, and that is known"
+            await choice.aclose()
+        asked = sum(request.path.endswith("/models") for request in server.requests)
+        assert asked == (2 if ephemeral else 1)
+
+
+async def test_key_and_named_provider_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [Listed("a", owner="llamacpp", weights=SMALL), Listed("b", owner="llamacpp", weights=SMALL)]
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "secret")
+    async with FakeProviderServer([Turn(text="ok")], models=listed) as server:
+        choice = await choose_model(_settings(tmp_path, server.url))
+        assert (choice.model.provider, choice.model.id) == ("llamacpp", "m"), "with several, the name decides"
+        items = [item async for item in choice.model.stream(Request("c", [user("hi")]))]
+        assert isinstance(items[-1], Reply)
+        assert server.requests[-1].headers["authorization"] == "Bearer secret"
+        await choice.aclose()
+        named = await choose_model(_settings(tmp_path, server.url, provider="openai-compatible"))
+        assert named.model.provider == "openai-compatible"
+        await named.aclose()
+
+
+@pytest.mark.parametrize(
+    ("listed", "flags", "protocol"),
+    [
+        (Listed("m", weights=SMALL), {}, "text"),
+        (Listed("m", weights=SMALL), {"tool_calls": "native"}, None),
+        (Listed("m", weights=8_000_000_000), {}, "native"),
+        (Listed("m"), {}, "native"),
+        (Listed("m"), {"tool_calls": "text"}, "text"),
+        (Listed("m"), {"model": "smollm2-360m"}, "text"),
+        (Listed("m"), {"model": "claude-x", "tool_calls": "text"}, "text"),
+        (Listed("m"), {"model": "claude-x"}, None),
+    ],
+)
+async def test_protocol_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: Listed, flags: dict[str, object], protocol: str | None
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    async with FakeProviderServer([], models=[listed], require_key=False) as server:
+        choice = await choose_model(_settings(tmp_path, server.url, **flags))
+        found = choice.model.protocol if isinstance(choice.model, AdaptiveModel) else None
+        assert found == protocol
+        await choice.aclose()
+
+
+async def test_what_a_model_was_seen_to_write_is_remembered_and_forgotten(tmp_path: Path) -> None:
+    async with FakeProviderServer([], models=[Listed("m")], require_key=False) as server:
+        choice = await choose_model(_settings(tmp_path, server.url))
+        assert isinstance(choice.model, AdaptiveModel) and choice.model.protocol == "native"
+        choice.model.wrote_call_as_text()
+        assert choice.model.protocol == "text"
+        await choice.aclose()
+        later = await choose_model(_settings(tmp_path, server.url))
+        assert isinstance(later.model, AdaptiveModel) and later.model.protocol == "text"
+        assert list(later.learned.every().values()) == ["text"]
+        assert (later.learned.forget("other"), later.learned.forget("m"), later.learned.forget("m")) == (0, 1, 0)
+        await later.aclose()
+        last = await choose_model(_settings(tmp_path, server.url))
+        assert isinstance(last.model, AdaptiveModel) and last.model.protocol == "native"
+        await last.aclose()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"models": 3}', b'{"models": {"x m": {"protocol": "odd"}}}'])
+def test_damaged_file_counts_as_empty(tmp_path: Path, damage: bytes) -> None:
+    file = tmp_path / "protocols.json"
+    file.write_bytes(damage)
+    learned = LearnedProtocols(file)
+    assert learned.of("x", "m") is None and learned.every() == {}
+    learned.keep("x", "m", "text")
+    assert LearnedProtocols(file).of("x", "m") == "text"
+    assert json.loads(file.read_text())["version"] == 1
+
+
+async def test_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    async with FakeProviderServer([], require_key=False) as server:
+        url = server.url
+    choice = await choose_model(_settings(tmp_path, url))  # nobody listens there
+    assert choice.model.provider == "openai-compatible"
+    await choice.aclose()
+
+
+class _Plain:
+    """A model that answers with its request's tools and system prompt."""
+
+    provider, id = "fake", "m"
+    limits = ModelLimits()
+
+    def max_input_tokens(self, request: Request) -> int:
+        return len(request.tools)
+
+    async def stream(self, request: Request) -> AsyncIterator[Reply]:
+        raise AssertionError(f"not called here: {request}")
+        yield
+
+
+def test_bound_follows_the_protocol() -> None:
+    learned: list[None] = []
+    model = AdaptiveModel(_Plain(), "native", lambda: learned.append(None))
+    request = Request("c", [user("hi")], tools=(ToolSpec("Bash", "Run a command", {}),))  # type: ignore[arg-type]
+    assert model.max_input_tokens(request) == 1
+    model.wrote_call_as_text()
+    model.wrote_call_as_text()
+    assert (model.max_input_tokens(request), learned) == (0, [None])

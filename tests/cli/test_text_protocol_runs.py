@@ -1,0 +1,64 @@
+"""Runs of the program with a model that writes its calls as text: one known to, and one that is seen to."""
+
+import json
+from pathlib import Path
+
+from program import Shell
+
+from sagent.testing.script import Listed, Turn
+from sagent.testing.server import FakeProviderServer
+
+SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
+FIX = Turn(text="I fix it.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n")
+RUN = Turn(text="```bash\ncat calc.py\n```\n")
+BROKEN = "def add(a, b):\n    return a - b\n"
+
+
+def _serve(shell: Shell, turns: list[Turn], models: list[Listed]) -> tuple[FakeProviderServer, tuple[str, ...]]:
+    server = shell.serve(turns, models=models, require_key=False)
+    return server, ("--base-url", f"{server.url}/v1", "--model", "qwen", "--permission-mode", "full")
+
+
+def _bodies(server: FakeProviderServer) -> list[dict[str, object]]:
+    return [request.json for request in server.requests if request.method == "POST"]
+
+
+def test_small_model_edits_a_file_that_the_prompt_names(shell: Shell) -> None:
+    server, flags = _serve(shell, [FIX, RUN, Turn(text="Done.")], SMALL)
+    (shell.cwd / "calc.py").write_text(BROKEN)
+    done = shell.run(*flags, "Fix the function add in calc.py, which subtracts", model="")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert (shell.cwd / "calc.py").read_text() == BROKEN.replace("-", "+")
+    first, second, third = _bodies(server)
+    assert "tools" not in first and first["model"] == "tiny-q4"
+    assert BROKEN in json.dumps(first).encode().decode("unicode_escape")
+    assert len(json.dumps(first["messages"])) < 700 * 4
+    for before, after in ((first, second), (second, third)):
+        sent = after["messages"]
+        assert isinstance(sent, list) and sent[: len(before["messages"])] == before["messages"]  # type: ignore[arg-type]
+    assert {str(each["role"]) for each in third["messages"]} == {"system", "user", "assistant"}  # type: ignore[attr-defined,index]
+
+
+def test_denied_file_is_not_enclosed(shell: Shell) -> None:
+    server, flags = _serve(shell, [Turn(text="No.")], SMALL)
+    (shell.cwd / "keys.txt").write_text("opensesame\n")
+    (shell.cwd / "big.txt").write_text("x" * 9_000)
+    (shell.cwd / "data.bin").write_bytes(bytes(range(256)))
+    (shell.cwd / "link.txt").symlink_to("/etc/hostname")
+    outside = Path(shell.environment["HOME"]).parent / "outside.txt"
+    outside.write_text("foreign\n")
+    prompt = f"Compare keys.txt, big.txt, data.bin, link.txt, ../outside.txt and {outside}"
+    done = shell.run(*flags[:-2], "--deny", "Read(keys.txt)", prompt, model="")
+    assert done.code == 0
+    sent = json.dumps(_bodies(server)[0])
+    assert "opensesame" not in sent and "xxxx" not in sent and "foreign" not in sent and "```\\n\\u0000" not in sent
+    assert Path("/etc/hostname").read_text().strip() not in sent
+
+
+def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
+    server, flags = _serve(shell, [FIX, FIX, Turn(text="Done.")], SMALL)
+    (shell.cwd / "calc.py").write_text("VERSION = 7\n" + BROKEN)
+    done = shell.run(*flags, "The sum is wrong. Fix it", model="")
+    assert done.code == 0
+    assert "VERSION = 7" in json.dumps(_bodies(server)[1])
+    assert (shell.cwd / "calc.py").read_text() == BROKEN.replace("-", "+")
