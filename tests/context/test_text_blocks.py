@@ -58,6 +58,8 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
     [
         ("```bash\nls -l\n```", [bash("ls -l")]),
         ("I look.\n\n~~~~sh\nls\n\npwd\n~~~~\n", [bash("ls\n\npwd")]),
+        ('```bash\n{"command": "ls -l"}\n```', [bash("ls -l")]),
+        ("```bash\n{ ls; }\n```", [bash("{ ls; }")]),
         ("```console\n$ ls \\\n> -l\na.py\n$ pwd\n/x\n```", [bash("ls \\\n-l\npwd")]),
         ("```bash\nls\n```\n\n```zsh\npwd\n```\n", [bash("ls"), bash("pwd")]),
         ("hello.py\n```\nprint(1)\n```", [write("hello.py", "print(1)\n")]),
@@ -79,6 +81,7 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("10. Do:\n\n    ```bash\n    ls\n    ```\n", [bash("ls")]),
         ("\t- x\n", []),
         ("x.py\n```\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```", [edit("x.py", "a\n", "b\n")]),
+        ("```python\nx.py\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n```", [edit("x.py", "a\n", "b\n")]),
         ("x.py\n<<<<<<< SEARCH\na\n=======\n>>>>>>> REPLACE\n", [edit("x.py", "a\n", "")]),
         ("x.py\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\n<<<<<<< SEARCH\nc\n=======\nd\n>>>>>>> REPLACE\n",
          [edit("x.py", "a\n", "b\n"), edit("x.py", "c\n", "d\n")]),
@@ -139,6 +142,8 @@ def test_blocks_are_read(text: str, calls: list[tuple[str, object]]) -> None:
         ("**`src/hello.py`**:", "src/hello.py"),
         ("### `hello.py` (new file)", "hello.py"),
         ("File: my notes.txt", "my notes.txt"),
+        ("File `a.py`:", "a.py"),
+        ("file a.py", ""),
         ('"my notes.txt"', "my notes.txt"),
         ("**Filename:** `a.py`", "a.py"),
         ("C:\\work\\a.py:", "C:\\work\\a.py"),
@@ -213,7 +218,18 @@ LINES = st.sampled_from(
     [
         *("```", "```bash", "```python", "````", "````markdown", "~~~", "~~~sh", "   ```", "    ```bash", "```diff"),
         *("hello.py", "**`a b.py`**:", "README.md", "x = 1", "", "  ", "\t", "> ```bash", "- ```sh", "1. x", "$ ls"),
-        *("<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "-a", "+b", "\r"),
+        *(
+            "```python\nx.py\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n```",
+            "<<<<<<< SEARCH",
+            "=======",
+            ">>>>>>> REPLACE",
+            "--- a/x",
+            "+++ b/x",
+            "@@ -1 +1 @@",
+            "-a",
+            "+b",
+            "\r",
+        ),
         *("```AgentSpawn", '{"prompt": "x"}', "```hello.py", "größe 🌍", "\ud800", "`", "```bash `x"),
     ]
 )

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search
 from sagent.context.textcalls.paths import path_after, path_in, suffix_of
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze_object, valid_text
+from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_freeze, valid_text
 from sagent.lib.nearjson import read_near
 from sagent.messages import CUT, Private, StopReason, Text, ToolCall
 from sagent.model import ToolSpec
@@ -75,6 +75,7 @@ class BlockReader:
         self._edited = ""  # the path of an edit that another one may follow
         self._open: _Open | None = None
         self._ending = ""  # a bare fence in a Markdown file: the line after it says whether it ends the block
+        self._late = False  # a call was found at the end of what seemed to be text
 
     def feed(self, text: str) -> str:
         """Take some text; return what there is to show of the reply."""
@@ -89,8 +90,9 @@ class BlockReader:
                 line = "".join(self._line)
                 self._line.clear()
                 self._take(line)
-                if self._held and not self._holds_back:
+                if self._late or not self._holds_back:
                     shown += self._held
+                    self._late = False
                     self._held.clear()
         return "".join(shown)
 
@@ -108,7 +110,7 @@ class BlockReader:
             self._close()
         held, self._held = "".join(self._held), []
         if (block := self._open) is None:
-            return ""
+            return held if self._late else ""
         self._open = None
         if block.kind == "text":
             self._texts += [*self._prose, *block.raw]
@@ -282,7 +284,8 @@ class BlockReader:
         if self._ending:
             block.raw.append(self._ending)
             self._ending = ""
-        calls = () if block.kind == "text" else _read(block, self._tools)
+        calls = _read(block, self._tools)
+        self._late = bool(calls) and block.kind == "text"
         if calls:
             self._add(block, calls)
         else:
@@ -332,8 +335,10 @@ def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
             return tuple(Block(*change, "") for change in read_diff(block.path, block.lines))
         case "tool":
             return (_call(tools[block.word], "\n".join(block.lines)),)
-        case "text":
-            return ()
+        case "text":  # or an edit with its path inside
+            path = path_in(block.lines[0]) if len(block.lines) > 1 else ""
+            change = read_search(path, block.lines[1:]) if path and begins_search(block.lines[1:]) else None
+            return () if change is None else (Block(*change, ""),)
 
 
 def _written(block: _Open) -> Block:
@@ -351,6 +356,8 @@ def _unfinished(block: _Open) -> tuple[Block, ...]:
 def _command(lines: Sequence[str]) -> str:
     """Return a command; of a transcript, which begins with a prompt, what was typed."""
     first = next((line for line in lines if line.strip()), "")
+    if first.startswith("{") and (command := as_str(as_object(_json("\n".join(lines))).get("command"))):
+        return command
     if not first.startswith("$ "):
         return "\n".join(lines)
     typed: list[str] = []
@@ -368,21 +375,21 @@ def _command(lines: Sequence[str]) -> str:
 
 def _call(spec: ToolSpec, body: str) -> Block:
     """Return the call of a tool whose name a block bears: its arguments are JSON, or the text that it needs."""
-    name = text_argument(spec)
-    if not body.strip():
-        return Block(spec.name, EMPTY, "")
-    if body.lstrip().startswith("{") or not name:
-        try:
-            given = read_near(body).value
-            if given == {} or as_object(given):
-                return Block(spec.name, json_freeze_object(as_object(given)), "")
-        except ValueError:
-            pass
-        if not name:
-            return Block(spec.name, EMPTY, "", body)
-        if body.rstrip().endswith("}"):  # it was meant as JSON
-            return Block(spec.name, EMPTY, "", body)
-    return Block(spec.name, JsonObject({name: body}), "")
+    name, given = text_argument(spec), _json(body)
+    if isinstance(given, JsonObject):
+        return Block(spec.name, given, "")
+    text = body.strip()
+    if name and text and not (text.startswith("{") and text.endswith("}")):
+        return Block(spec.name, JsonObject({name: body}), "")
+    return Block(spec.name, EMPTY, "", body if text else None)
+
+
+def _json(text: str) -> Json:
+    """Return a text that is a JSON value; None if it is none."""
+    try:
+        return json_freeze(read_near(text).value)
+    except ValueError:
+        return None
 
 
 def _dedented(text: str, indent: int) -> str:

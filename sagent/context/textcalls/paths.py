@@ -5,7 +5,10 @@ import re
 MAX_PATH_LINE = 300  # characters of a line that may be a path
 
 _LEADS = re.compile(r"(?:#{1,6}[ \t]*|[-*+][ \t]+|\d{1,3}[.)][ \t]+)+")
-_LABEL = re.compile(r"(?:new |updated? |full |the )?(?:file[ -]?(?:name|path)?|path)[ \t]*[:=][ \t]*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:new |updated? |full |the )?(?:file[ -]?(?:name|path)?|path)(?:[ \t]*[:=][ \t]*|[ \t]+(?=[`\"']))",
+    re.IGNORECASE,
+)
 _REMARK = re.compile(r"[ \t]*\((?:new|updated?|modified|changed|created?|full|complete)\b[^()]*\)$", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _WRAPPERS = ("__", "*", "`", '"', "'")

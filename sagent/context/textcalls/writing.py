@@ -214,8 +214,10 @@ def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
     command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
     path = as_str(call.arguments.get("file_path"))
     failed = result.is_error or result.denied
+    if not call.whole and failed:
+        return "The block has no end, so nothing was done:\n"
     match call.name:
-        case "Bash" if result.denied or not call.whole:
+        case "Bash" if result.denied:
             return "The command was not run:\n"
         case "Bash" if failed:
             return "The command failed:\n" if alone else f"`{command}` failed:\n"
