@@ -144,6 +144,7 @@ class Bash:
         command, timeout = _command(arguments), _timeout(arguments)
         notices: list[str] = []
         _return_to_ground(run.workspace, notices)
+        begun = run.workspace.cwd
         with contextlib.ExitStack() as held:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
@@ -184,8 +185,10 @@ class Bash:
                 notices.append(stopped or _outcome("exit code", process.code))
             notices += confined.finish()
             from sagent.tools.capture import end_line
+            from sagent.tools.printed import saw_printed
 
             shown = end_line(await capture.excerpt())
+            saw_printed(command, shown, dict.fromkeys((begun, run.workspace.cwd)), run.workspace)
             own = confined.environment.get("TMPDIR", "/tmp")  # noqa: S108 -- as it is called
             notices += _lacked(shown, confined.profile, run.workspace.roots, own, failed=process.code != 0)
             said = command + shown
