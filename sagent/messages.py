@@ -144,6 +144,11 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
+    def whole_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that arrived whole: the others are never made."""
+        return tuple(call for call in self.calls if call.whole)
+
+    @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))

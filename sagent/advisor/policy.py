@@ -64,7 +64,7 @@ class AdvisorPolicy:
         self._begin()
         self._watch.observe(turn)
         ended = not turn.reply.calls
-        asked = any(call.name == TOOL for call in turn.reply.calls)
+        asked = any(call.name == TOOL for call in turn.reply.whole_calls)
         self._asked = self._asked or asked
         doubted = self._advisors.outcomes.judge(turn)
         self._holds = False

@@ -144,7 +144,7 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
     commands: list[str] = []
     for call in calls.values():
         path, command = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("command"))
-        if command:
+        if command and call.whole:
             commands.append(f"- {one_line(command, 200)}: {_outcome(results.get(call.id), news)}")
         elif path and call.name in _CHANGES and call.id not in failed:
             changes[path] += 1
@@ -208,7 +208,7 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
     failed = {result.call_id for message in history for result in message.results if result.is_error}
     paths: dict[str, None] = {}
     for message in reversed(history):
-        calls = (call for call in reversed(message.calls) if call.name in _CHANGES and call.id not in failed)
+        calls = (call for call in reversed(message.whole_calls) if call.name in _CHANGES and call.id not in failed)
         paths |= dict.fromkeys(filter(None, (as_str(call.arguments.get("file_path")) for call in calls)))
         if message.sender.startswith(_FILE):
             paths[message.sender.removeprefix(_FILE)] = None

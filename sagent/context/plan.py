@@ -11,13 +11,15 @@ SENDER = "plan"  # of the message by which the plan stays when the conversation 
 PLAN_MODE = "plan mode"  # of the messages that say whether it is on
 ON = "Plan mode is on"  # begins those that say so
 _HEAD = "The plan that was proposed last:"
+_WHOLE = (None, "end", "tool_use", "stop_sequence")
 _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 
 
-def plan_in(answer: str) -> str:
-    """The plan that an answer proposes under a heading, "" where it has none."""
-    found = _HEADING.search(answer)
-    return answer[found.start() :].strip() if found else ""
+def plan_in(reply: Message) -> str:
+    """Return the plan that a reply proposes under a heading, "" if it has none, or was cut or withdrawn."""
+    whole = reply.role == "assistant" and reply.stop in _WHOLE
+    found = _HEADING.search(reply.content) if whole else None
+    return reply.content[found.start() :].strip() if found else ""
 
 
 def last_plan(messages: Sequence[Message]) -> str:
@@ -45,5 +47,6 @@ def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple
 
 def _proposed(reply: Message) -> tuple[str, str]:
     """The plan that a reply proposes, and the id of the call that does, "" where that is none."""
-    called = ((as_str(call.arguments.get("plan")).strip(), call.id) for call in reply.calls if call.name == EXIT_PLAN)
-    return next(filter(lambda found: found[0], called), (plan_in(reply.content), ""))
+    calls = (call for call in reply.whole_calls if call.name == EXIT_PLAN)
+    called = ((as_str(call.arguments.get("plan")).strip(), call.id) for call in calls)
+    return next(filter(lambda found: found[0], called), (plan_in(reply), ""))

@@ -28,7 +28,8 @@ class Task:
 
 def written(call: ToolCall, *, failed: bool = False) -> tuple[Task, ...] | None:
     """The list that a call wrote; None where it wrote none: it `failed`, or is the call of another tool."""
-    return None if call.name != TODO or failed or call.malformed else read_tasks(call.arguments)
+    wrote = call.name == TODO and call.whole and not (failed or call.malformed)
+    return read_tasks(call.arguments) if wrote else None
 
 
 def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:

@@ -173,7 +173,7 @@ class Player:
     def _answers(self, names: set[str], passed: set[str]) -> list[ToolResult]:
         """Those of all its calls of tools, but for some calls."""
         reply = self.last.reply if self.last is not None else None
-        calls = [call.id for call in reply.calls if call.name in names and call.id not in passed] if reply else []
+        calls = [call.id for call in reply.whole_calls if call.name in names and call.id not in passed] if reply else []
         return [found for found in map(self.answer, calls) if found is not None]
 
     @property

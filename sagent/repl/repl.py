@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
-from sagent.messages import user
+from sagent.messages import Message, user
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
@@ -83,7 +83,7 @@ class Repl(CommandContext):
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.turn = session.turn
         session.on_opened = self._on_opened
-        session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
+        session.on_answered = lambda reply: tasks.spawn(self._settle(reply))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
         self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
@@ -204,11 +204,11 @@ class Repl(CommandContext):
         mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
 
-    async def _settle(self, answer: str) -> None:
+    async def _settle(self, reply: Message) -> None:
         """Have the person decide on the plan in an answer, and the model carry it out."""
         from sagent.context.plan import plan_in
 
-        if (plan := plan_in(answer)) and (settled := await self._settled(plan)) is not None:
+        if (plan := plan_in(reply)) and (settled := await self._settled(plan)) is not None:
             if settled.mode is not None:
                 self.opened.policy.mode = settled.mode
                 self._session.refresh()

@@ -155,7 +155,7 @@ class SessionLoop(Current):
         self._began_at: float | None = None
         self.turn = asyncio.Lock()  # one works on the conversation at a time
         self.on_opened: Callable[[Opened], object] = lambda opened: None
-        self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
+        self.on_answered: Callable[[Message], object] = lambda reply: None  # in plan mode
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # what a run that failed has left
         self._planning = False  # the model knows that it is to propose a plan
         self._greeted = False
@@ -385,7 +385,7 @@ class SessionLoop(Current):
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
         if good and not self.outbox.release() and planning:
-            self.on_answered(agent.messages[-1].content)
+            self.on_answered(agent.messages[-1])
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
         """Whether a run ended well. Its events have shown what went wrong."""

@@ -171,6 +171,7 @@ def asked(arguments: str, index: int = 0) -> dict[str, object]:
         ((asked('{"path": "/a"}'), chunk("token_budget"), "[DONE]"), ["/a"]),
         ((asked(""), chunk("stop"), "[DONE]"), ["/everything"]),
         ((asked('{"path": "/a"}'), chunk("length"), "[DONE]"), []),
+        ((asked('{"path": "/a"}'), chunk(content="Then"), chunk("length"), "[DONE]"), []),  # Chat has no order of both
         ((asked(""), asked("", 1), chunk("length"), "[DONE]"), []),  # announced together, filled later
         ((asked('{"path": "/a"}'), asked('{"path": "/b', 1), chunk("model_length"), "[DONE]"), ["/a"]),
     ],

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from sagent.hooks.runner import HookRunner
 from sagent.hooks.session import SessionHooks
 from sagent.hooks.tool import hooked
 from sagent.lib.json import json_freeze_object
-from sagent.messages import ToolCall, ToolResult
+from sagent.messages import Message, ToolCall, ToolResult
 from sagent.peer import Compact, SpawnRequest
 from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
 from sagent.sandbox import Sandbox
@@ -348,3 +349,16 @@ async def test_a_url_that_fails_or_leads_elsewhere_is_reported(tmp_path: Path, s
         await session.run(call("echo ran"), "ok")
     assert len(got) == 1 and session.results()[0].text.startswith("ran")
     assert any(f"status {status}" in text for text in session.said)
+
+
+async def test_hooks_hear_nothing_of_calls_that_were_cut(tmp_path: Path) -> None:
+    events: tuple[HookEvent, ...] = ("PreToolUse", "PostToolUse")
+    session = Session(tmp_path, *(hook(event, "cat >> heard") for event in events))
+    second = replace(call("touch ran", "b1"), whole=False)
+    reply = Message("assistant", (call("echo first", "b0"), second), stop="max_tokens")
+    await session.run(reply, "ok")
+    heard = (tmp_path / "heard").read_text()
+    assert "echo first" in heard
+    assert "touch ran" not in heard
+    assert not (tmp_path / "ran").exists()
+    assert "not run" in session.results()[1].text

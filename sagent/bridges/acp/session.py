@@ -279,7 +279,7 @@ class Session:
             if selected := self._opened.selected():
                 agent.send(user(selected, sender="editor"), "next")
             result = await self._live.answer(agent, rest)
-            while not result.is_error and (order := await self._accepted(agent, result)):
+            while not result.is_error and (order := await self._accepted(agent)):
                 self._say_whether_planning(agent)
                 result = await self._live.answer(agent, user(order))
             return self._reason(result)
@@ -332,11 +332,12 @@ class Session:
             text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
             agent.send(user(text, sender="plan mode"), "next")
 
-    async def _accepted(self, agent: "Agent", result: Result) -> str:
+    async def _accepted(self, agent: "Agent") -> str:
         """What asks the model to carry out the plan in its answer, where the person wants that; "" where not."""
         from sagent.context.plan import EXIT_PLAN, plan_in
 
-        plan = plan_in(result.content) if self.policy.mode == "plan" and EXIT_PLAN not in agent.state.tools else ""
+        planning = self.policy.mode == "plan" and EXIT_PLAN not in agent.state.tools
+        plan = plan_in(agent.messages[-1]) if planning and agent.messages else ""
         settled = await self._person.settle(plan) if plan else None
         return settled.order() if settled is not None and settled.mode is not None else ""
 

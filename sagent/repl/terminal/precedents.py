@@ -80,7 +80,8 @@ def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
     """The calls of a log and when they were made, the last one first."""
     for entry in view.latest("message"):
         if isinstance(content := entry.content, MessageEntry):
-            yield from ((entry.at, call) for call in reversed(decode_message(content.message.encoded, _no_media).calls))
+            message = decode_message(content.message.encoded, _no_media)
+            yield from ((entry.at, call) for call in reversed(message.whole_calls))
 
 
 def _no_media(_blob: str) -> None:

@@ -88,7 +88,7 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAG
             continue
         blocks += pieces_of(message.content)
         for call in message.calls:
-            blocks += pieces_of(as_str(call.arguments.get("plan"))) if call.name == "ExitPlan" else ()
+            blocks += pieces_of(as_str(call.arguments.get("plan"))) if call.name == "ExitPlan" and call.whole else ()
             if (result := results.get(call.id)) is not None:
                 blocks.append(ToolFinished(agent, call, result, 0.0, past_summary(result.text)))
     return blocks
