@@ -1,16 +1,21 @@
 """A reply before it is acted upon: made valid text, told from an empty one, its calls' ids, calls that are not made."""
 
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, valid_text, whole_text
 from sagent.lib.schema import coerce, violations
 from sagent.lib.text import nearest
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall
-from sagent.model import Delta, Model, Reply, Request, TextPart, ThinkingPart
+from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, full_name
 from sagent.tool import Tool
+
+if TYPE_CHECKING:
+    from sagent.context.textcalls.holding import Holder
+    from sagent.usage import Charge
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
@@ -25,6 +30,18 @@ _WHY: Mapping[StopReason | None, str] = {
     "interrupted": "the reply was interrupted",
     "error": "the provider declared the reply broken",
 }
+WRITTEN = "{model} wrote its call as text; it was carried out."
+UNREADABLE = "{model} wrote a call as text that cannot be read; it is told how to write it."
+_SIGNS = re.compile(r"[<`{\[]")
+"""A character without which no call begins."""
+_LIKELY = re.compile(
+    r"[\"'](?:arguments|parameters|args|params|input|tool_input|action_input|kwargs|name|tool|function|action)[\"']\s*:"
+    r"|tool_?c|TOOL_?CALL|<\|?(?:function|invoke|tools|minimax|channel|start|python_tag|action|START_ACTION)|<｜"
+    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```py",
+    re.MULTILINE,
+)
+"""A word without which no reply is searched for calls."""
+_LINE = 300  # characters of what was shown that are kept
 NOTHING = "the model ended its reply without saying or doing anything"
 _LIMITS = ("max_tokens", "context_overflow")
 
@@ -59,7 +76,9 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
         return f"{named} The tools are: {', '.join(tools) or 'none'}."
     if call.malformed is None or getattr(tool, "lenient", False):
         return None
-    return f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}. Call it again."
+    how = f'{{"name": "{call.name}", "arguments": {{...}}}}'
+    wrong = f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}."
+    return f"{wrong} Call it again; a call that is written as text is {how} and nothing else."
 
 
 def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
@@ -94,10 +113,12 @@ def end_of_cut(reply: Message, cut_replies: int) -> str | None:
     return reply.stop if reply.stop in _LIMITS else "error"
 
 
-async def valid_stream(model: Model, request: Request) -> AsyncGenerator[Delta | Reply]:
+async def valid_stream(model: Model, request: Request, *, acts: bool = False) -> AsyncGenerator[Delta | Reply]:
     """Make the call. Half of a surrogate pair at the end of a delta waits for the next delta of its kind; lone halves
-    are replaced, in deltas and in the reply. Closing it closes the model's stream. Raises ModelError."""
+    are replaced, in deltas and in the reply. With `acts`, calls that come as text are calls of the reply, and what may
+    become one is held back. Closing it closes the model's stream. Raises ModelError."""
     halves: dict[type[TextPart | ThinkingPart], str] = {}
+    watch = _Watch(model, request) if acts and request.tools else None
     items = model.stream(request)
     try:
         async for item in items:
@@ -107,14 +128,87 @@ async def valid_stream(model: Model, request: Request) -> AsyncGenerator[Delta |
                 if half:
                     halves[kind] = half
                 if text or not item.text:
-                    yield item if text == item.text else kind(text)
+                    part = item if text == item.text else kind(text)
+                    yield part if watch is None else watch.shown(part)
             else:
                 for kind in halves if isinstance(item, Reply) else ():
-                    yield kind(LONE)
-                yield _valid(item) if isinstance(item, Reply) else item
+                    yield kind(LONE) if watch is None else watch.shown(kind(LONE))
+                reply = _valid(item) if isinstance(item, Reply) else item
+                if watch is None:
+                    yield reply
+                else:
+                    for each in watch.passed(reply):
+                        yield each
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+
+class _Watch:
+    """Looks out for calls in the text of a reply. What reads them is imported when there is a sign of one."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self._model = model
+        self._request = request
+        self._holder: Holder | None = None
+        self._end = ""  # of what was shown
+        self._shown: list[str] = []
+        self._charges: tuple[Charge, ...] = ()
+
+    def shown(self, part: TextPart | ThinkingPart) -> Delta:
+        """Return what can be shown of a text, or the bytes that are held back."""
+        text = part.text
+        if isinstance(part, ThinkingPart):
+            return part
+        if self._holder is None and not _SIGNS.search(text):
+            self._shown.append(text)
+            self._end = (self._end + text)[-_LINE:]
+            return part
+        if self._holder is None:
+            from sagent.context.textcalls.holding import Holder
+
+            self._holder = Holder((tool.name for tool in self._request.tools), self._end)
+        out = self._holder.feed(text)
+        self._shown.append(out)
+        return TextPart(out) if out or not text else Billed(self._charges, len(text.encode("utf-8", "replace")))
+
+    def passed(self, item: Billed | Reply) -> Iterator[Delta | Reply]:
+        """Pass on what is no text. A reply comes with its calls, after the text that was held back and is none."""
+        if isinstance(item, Billed):
+            self._charges = item.charges
+            yield item
+            return
+        reply, rest = self._with_calls(item), self._holder.rest() if self._holder else ""
+        if reply is not item:
+            shown, content = "".join(self._shown), reply.message.content
+            rest = content[len(shown) :] if content.startswith(shown) else ""
+        if rest:
+            yield TextPart(rest)
+        yield reply
+
+    def _with_calls(self, reply: Reply) -> Reply:
+        message = reply.message
+        texts = [at for at, part in enumerate(message.parts) if isinstance(part, Text)]
+        if message.calls or not texts or not _LIKELY.search(message.content):
+            return reply
+        from sagent.context.textcalls import LearnsProtocol
+        from sagent.context.textcalls.recognition import recognise
+
+        found = recognise(message.content, self._request, message)
+        if found is None:
+            return reply
+        if isinstance(self._model, LearnsProtocol):
+            self._model.wrote_call_as_text()
+        left = (Text(found.text),) if found.text.strip() else ()
+        kept = tuple(part for at, part in enumerate(message.parts) if at not in texts)
+        before = kept[: texts[0]]
+        parts = (*before, *left, *kept[len(before) :], *found.calls)
+        read = all(call.malformed is None for call in found.calls)
+        ended = message.stop in (None, "end") or (read and message.stop == "stop_sequence")
+        stop = "tool_use" if ended else message.stop
+        name = full_name(self._model)
+        note = WRITTEN.format(model=name) if read else UNREADABLE.format(model=name)
+        return replace(reply, message=replace(message, parts=parts, stop=stop), notes=(*reply.notes, note))
 
 
 def _valid(reply: Reply) -> Reply:

@@ -85,6 +85,7 @@ async def _switched(state: AgentState, seconds: float) -> bool:
 class Partial(Attempt):
     """An attempt at the next reply, and what was learned about how much of it fits."""
 
+    acts = True
     most: int | None = None  # tokens of output, where a provider said that no more fit
     recoveries: int = 0  # from a full window
 

@@ -51,6 +51,7 @@ class Outgoing:
 class Attempt:
     """The state of one attempt."""
 
+    acts = False  # upon what it is answered with
     pieces: list[str] = field(default_factory=list[str])
     thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
     charges: tuple[Charge, ...] = ()
@@ -82,7 +83,7 @@ class Attempt:
 
     async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
-        async with aclosing(valid_stream(model, request)) as deltas:
+        async with aclosing(valid_stream(model, request, acts=self.acts)) as deltas:
             async for delta in deltas:
                 reservation.hear()
                 match delta:

@@ -7,13 +7,13 @@ import pytest
 from sagent import Agent
 from sagent.agent.output import output_of
 from sagent.cli.headless import EXIT_FAILED, exit_code
+from sagent.context.textcalls.forms import calls_in
 from sagent.errors import ModelError
 from sagent.events import Event, Notice
+from sagent.lib.arguments import parse_arguments
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.providers.deferral import Deferral
-from sagent.providers.local.calls import calls_in
-from sagent.providers.wire.reply import parse_arguments
 from sagent.testing.server import Call, FakeProviderServer, Raw, Turn
 from tests.agent.test_cut_calls import FAMILIES, SSE, Wipe, provider_of, region
 

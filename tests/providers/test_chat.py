@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 
 from sagent.errors import ModelError
+from sagent.lib.arguments import parse_arguments
 from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
@@ -19,7 +20,6 @@ from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.rows import Quirks
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import parse_arguments
 from sagent.testing.script import Fail, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage

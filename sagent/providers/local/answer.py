@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
+from sagent.context.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object
@@ -14,7 +15,6 @@ from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
 from sagent.providers.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.providers.local.template import Chat, dress, learn_habits
-from sagent.providers.local.text import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
 from sagent.providers.local.weights import Loaded, StoppedError, limits_in
 from sagent.providers.wire.faults import Origin

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
+from sagent.context.textcalls.reader import FAMILY
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_freeze, sha256_hex, wire_bytes
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
@@ -19,7 +20,6 @@ from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
 from sagent.providers.local.answer import Answer, Job
 from sagent.providers.local.runner import Runner
-from sagent.providers.local.text import FAMILY
 from sagent.providers.local.weights import Source, Weights, limits_in
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
 from sagent.providers.wire.faults import Origin

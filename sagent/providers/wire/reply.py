@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
+from sagent.lib.arguments import mend_arguments
 from sagent.lib.json import (
-    EMPTY,
     LONE,
     JsonObject,
     as_array,
     as_int,
     as_object,
-    join_pairs,
     json_freeze,
-    valid_text,
     whole_text,
 )
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
@@ -244,27 +242,3 @@ def _can_be(usage: object) -> bool:
             if not _can_be(item) or (tokens and isinstance(item, str | int | float) and _count(item) < 0):
                 return False
     return True
-
-
-def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
-    """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
-    arguments, malformed, _ = mend_arguments(raw)
-    return arguments, malformed
-
-
-def mend_arguments(raw: str) -> tuple[JsonObject, str | None, tuple[str, ...]]:
-    """The same, and how the text had to be read (`sagent.lib.nearjson`)."""
-    from sagent.lib.nearjson import TEXT, read_near
-
-    raw = join_pairs(raw)
-    try:
-        read = read_near(raw)
-        value, mends = json_freeze(read.value), read.mends
-        if isinstance(value, str):  # the object as a text, as some models write it
-            inner = read_near(value)
-            value, mends = json_freeze(inner.value), (*mends, TEXT, *inner.mends)
-    except (ValueError, RecursionError):
-        return EMPTY, valid_text(raw), ()
-    if isinstance(value, JsonObject):
-        return value, None, mends
-    return EMPTY, None if value is None else valid_text(raw), ()

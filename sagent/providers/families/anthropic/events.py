@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.events import Advice, AdviceStatus
+from sagent.lib.arguments import parse_arguments
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
@@ -12,7 +13,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge, Usage
 
 CONTAINER = "container"

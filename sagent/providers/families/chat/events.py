@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from sagent.errors import ModelError
+from sagent.lib.arguments import parse_arguments
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
@@ -14,7 +15,7 @@ from sagent.providers.families.billing import disjoint, first_count, own_price, 
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end

@@ -1,11 +1,31 @@
-"""Tool calls as local models write them: the text between two marks, read as names and arguments."""
+"""Tool calls as models write them in text: what stands between two marks, read as names and arguments."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from sagent.context.textcalls.pythonic import read_calls
+from sagent.lib.arguments import parse_arguments
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.lib.nearjson import read_at
-from sagent.providers.wire.reply import parse_arguments
+
+INVOKING: Mapping[str, str] = {
+    "<function_calls>": "</function_calls>",
+    "<invoke name=": "</invoke>",
+    "<minimax:tool_call>": "</minimax:tool_call>",
+    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
+}
+"""Marks of calls of which each argument is an element, and what closes them."""
+NAMES = ("name", "tool_name", "function_name", "tool", "function", "action")
+"""Keys under which models put the name of a tool."""
+ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs")
+"""Keys under which they put its arguments."""
+
+_INVOKE = ("<invoke", "<｜DSML｜invoke")
+_PARAMETER = re.compile(
+    r"<(?:｜DSML｜)?parameter name=[\"']?([^\"'>\n]+)[\"']?[^>\n]*>(.*?)"
+    r"(?:</(?:｜DSML｜)?parameter>|(?=<(?:｜DSML｜)?parameter )|\Z)",
+    re.DOTALL,
+)
 
 Call = tuple[str, JsonObject, str | None]
 """A name, its arguments, and the arguments as they came where they are no JSON object."""
@@ -31,11 +51,29 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
             yield _fenced(inside, whole=bool(ended))
     elif mark == "[TOOL_CALLS]":
         yield from _named(text)
+    else:
+        yield from _newer(mark, text, tools, whole=whole)
+
+
+def _newer(mark: str, text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
+    """Read the forms that are an object, a list of them, elements, or Python."""
+    if mark in INVOKING or text.startswith(_INVOKE):
+        yield from _invoked(text, tools, whole=whole)
+    elif mark == "<|tool_calls_section_begin|>":
+        for each in text.split("<|tool_call_begin|>")[1:]:
+            head, _, tail = each.partition("<|tool_call_argument_begin|>")
+            raw, ended, _ = tail.partition("<|tool_call_end|>")
+            name = head.strip().rpartition(":")[0] or head.strip()
+            yield (name, *_parse(raw.strip())) if ended or raw.strip() else (name, EMPTY, "")
+    elif mark == "<|tool_call_start|>" and text[:2] not in ("[{", "{"):
+        yield from python_calls(text, tools)
+    elif mark == "<seed:tool_call>" and text.startswith("<function="):
+        yield from calls_in("<tool_call>", text, tools, whole=whole)
     elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
-        yield from _listed(text)
+        yield from listed(text.removeprefix("<|plugin|>").strip())
 
 
-def _listed(text: str) -> Iterator[Call]:
+def listed(text: str) -> Iterator[Call]:
     """JSON objects, in a list or one after the other."""
     end = 0
     for value, source in json_values(text):
@@ -56,7 +94,7 @@ def _named(text: str) -> Iterator[Call]:
         if match is None:
             first = next(json_values(text), None)
             source = first[1] if first else text
-            yield from _listed(source)
+            yield from listed(source)
         else:
             text = text[match.end() :]
             first = next(json_values(text), None)
@@ -85,6 +123,38 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     if not whole or (rest and not found):
         return name, EMPTY, valid_text(rest)
     return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
+
+
+def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
+    """Read calls of which each argument is an element of its own, as Anthropic, MiniMax and DeepSeek 3.2 write them."""
+    for each in re.split(r"<(?:｜DSML｜)?invoke\b", text)[1:]:
+        inside, ended, _ = each.partition("</invoke>") if "</invoke>" in each else each.partition("</｜DSML｜invoke>")
+        head, _, rest = inside.partition(">")
+        name = head.replace("name=", "").strip().strip("\"'")
+        found = list(_PARAMETER.finditer(rest))
+        cut = any("parameter>" not in one[0][-20:] for one in found)
+        if rest.strip().startswith("{"):
+            yield (name, *_parse(rest.strip()))
+        elif not (whole or ended) or cut or (rest.strip() and not found):
+            yield name, EMPTY, valid_text(rest)
+        else:
+            yield name, _cast(((one[1].strip(), one[2]) for one in found), tools.get(name, EMPTY)), None
+
+
+def python_calls(text: str, tools: Mapping[str, JsonObject]) -> Iterator[Call]:
+    """Read calls that are written as Python's; arguments without a name are those of the schema in its order."""
+    try:
+        found = read_calls(text)
+    except (ValueError, TypeError):
+        name = re.search(r"([A-Za-z_][\w.]*)\s*\(", text)
+        yield name[1] if name else "", EMPTY, valid_text(text)
+        return
+    for call in found:
+        keys = [*as_object(tools.get(call.name, EMPTY).get("properties"))]
+        if len(call.unnamed) > len(keys):
+            yield call.name, EMPTY, valid_text(text)
+        else:
+            yield call.name, json_freeze({**dict(zip(keys, call.unnamed, strict=False)), **call.named}), None
 
 
 def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
@@ -135,10 +205,10 @@ def call_of(value: object, source: str) -> Call:
     inner = as_object(fields.get("function"))
     if inner:
         return call_of(inner, source)
-    name = as_str(fields.get("name")) or as_str(fields.get("tool_name")) or as_str(fields.get("function"))
+    name = next((name for key in NAMES if (name := as_str(fields.get(key)))), "")
     if not name:
         return broken_call(source)
-    given = next((fields[key] for key in ("arguments", "parameters") if key in fields), None)
+    given = next((fields[key] for key in ARGUMENTS if key in fields), None)
     if given is None or isinstance(given, JsonObject):
         return name, given or EMPTY, None
     return (name, *_parse(given)) if isinstance(given, str) else broken_call(source)
@@ -146,8 +216,8 @@ def call_of(value: object, source: str) -> Call:
 
 def broken_call(text: str) -> Call:
     """What can be known of a call whose JSON does not hold: its name, and its arguments as they came."""
-    name = re.search(r'"(?:name|tool_name)"\s*:\s*"([^"\\]*)"', text)
-    start = re.search(r'"(?:arguments|parameters)"\s*:\s*', text)
+    name = re.search(rf'"(?:{"|".join(NAMES)})"\s*:\s*"([^"\\]*)"', text)
+    start = re.search(rf'"(?:{"|".join(ARGUMENTS)})"\s*:\s*', text)
     if name is None or start is None:
         return name[1] if name else "", EMPTY, valid_text(text)
     raw = text[start.end() :].strip()

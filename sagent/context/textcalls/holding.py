@@ -1,0 +1,115 @@
+"""Text that may become a call while it is streamed: held back as long as that is open, and no longer."""
+
+import re
+from collections.abc import Iterable
+
+from sagent.context.textcalls.forms import ARGUMENTS, NAMES
+from sagent.context.textcalls.recognition import CALL_FENCES, MARKS, is_tool, plain_name
+
+_QUOTED = r"[\"']"
+_NAME_KEYS = "|".join(NAMES)
+_OBJECT = (
+    rf"\[?\s*\{{\s*\{{?\s*{_QUOTED}(?:(?:{_NAME_KEYS}){_QUOTED}\s*:\s*{_QUOTED}(?P<name>[\w.:/-]{{1,100}}){_QUOTED}"
+    rf"(?:\s*,\s*{_QUOTED}(?P<next>\w+){_QUOTED}\s*:)?"
+    rf"|(?:type|id){_QUOTED}\s*:\s*{_QUOTED}[^\"'\n]{{0,100}}{_QUOTED}\s*,\s*"
+    rf"{_QUOTED}(?:{_NAME_KEYS}|type|{'|'.join(ARGUMENTS)}){_QUOTED}"
+    rf"|(?P<first>{'|'.join(ARGUMENTS)}|tool_calls|function){_QUOTED}\s*:\s*[{{\[]"
+    rf"|(?P<only>[\w.:-]{{1,100}}){_QUOTED}\s*:\s*\{{)"
+)
+_ALL_MARKS = (*MARKS, "<|channel|>", "<|start|>assistant")
+_OPENING = "|".join(map(re.escape, _ALL_MARKS))
+_SIGN = re.compile(r"[<`{\[]")
+_BEGUN = re.compile(
+    rf"^[ \t]*```(?:{'|'.join(CALL_FENCES)})\b"
+    rf"|(?:^[ \t]*```\w*[ \t]*\n\s*|(?<!`))(?:{_OPENING})"
+    rf"|^[ \t]*(?:```\w*[ \t]*\n\s*)?{_OBJECT}"
+    r"|^[ \t]*(?:```\w*[ \t]*\n\s*)?(?:\[\s*|(?<=\n)(?:\w+\s*=\s*)?(?:print\s*\(\s*)?)"
+    r"(?P<python>[A-Za-z_][\w.:-]*)\s*\(",
+    re.MULTILINE,
+)
+_LONGEST = 300  # characters that can be the beginning of one of these
+_MAYBE = re.compile(  # the beginning of one of these, at the end of what has come
+    rf"^[ \t]*(?:`{{1,3}}|```\w*[ \t]*\n?\s*|(?:```\w*[ \t]*\n\s*)?(?:"
+    rf"\[?\s*(?:\{{\s*\{{?\s*(?:{_QUOTED}(?:[\w.:-]*(?:{_QUOTED}\s*(?::\s*(?:{_QUOTED}(?:[\w.:/-]*"
+    rf"(?:{_QUOTED}\s*(?:,\s*(?:{_QUOTED}(?:\w*(?:{_QUOTED}\s*)?)?)?)?)?)?)?)?)?)?)?)?"
+    r"|\[\s*[A-Za-z_]?[\w.:-]*\s*"
+    r"))\Z"
+    r"|^[ \t]*```(?:python|py)[ \t]*\n\s*[\w.:= -]*(?:\([\w.:]*)?\Z",
+    re.MULTILINE,
+)
+_FENCE_BEFORE = re.compile(r"^[ \t]*```\w*[ \t]*\n\s*\Z", re.MULTILINE)
+_KEYS = frozenset((*ARGUMENTS, "type", "id"))
+
+
+class Holder:
+    """Shows a text as it comes, but for what may be a call: that is kept until the reply ends."""
+
+    def __init__(self, tools: Iterable[str], before: str) -> None:
+        """`before` is the end of what was shown already."""
+        self._names = {plain_name(name) for name in tools}
+        self._line = before.rpartition("\n")[2]  # what was shown of the line
+        self._waiting = ""
+        self._held: list[str] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether a call seems to have begun: nothing more is shown."""
+        return bool(self._held)
+
+    @property
+    def open(self) -> bool:
+        """Whether something is kept back."""
+        return bool(self._held or self._waiting)
+
+    def feed(self, text: str) -> str:
+        """Take some text; return what can be shown."""
+        if self._held:
+            self._held.append(text)
+            return ""
+        if not self._waiting and not _SIGN.search(text):
+            return self._shown(text)
+        text, self._waiting = self._waiting + text, ""
+        line = self._line if self._line.strip() else ""  # white space does not matter
+        at = self._begin(f"{line}{text}", len(line))
+        if at >= 0:
+            self._held.append(text[at:])
+            return self._shown(text[:at])
+        at = self._doubt(f"{line}{text}", len(line))
+        self._waiting = text[at:]
+        return self._shown(text[:at])
+
+    def rest(self) -> str:
+        """Return what was kept back."""
+        return "".join((*self._held, self._waiting))
+
+    def _shown(self, text: str) -> str:
+        before, newline, after = text.rpartition("\n")
+        self._line = after[-_LONGEST:] if newline else (self._line + before + after)[-_LONGEST:]
+        return text
+
+    def _begin(self, text: str, start: int) -> int:
+        """Return where a call begins in the text after the start, -1 if none does."""
+        for found in _BEGUN.finditer(text):
+            if found.end() > start and self._is_call(found):
+                return max(0, found.start() - start)
+        return -1
+
+    def _is_call(self, found: re.Match[str]) -> bool:
+        if (name := found["python"] or found["only"]) is not None:
+            return is_tool(name, self._names)
+        if (name := found["name"]) is not None:
+            return is_tool(name, self._names) or found["next"] in _KEYS
+        return True
+
+    def _doubt(self, text: str, start: int) -> int:
+        """Return where what may become a call begins in the text after the start, its length if nothing may."""
+        at = len(text)
+        tail = max(start, len(text) - _LONGEST)
+        if maybe := _MAYBE.search(text, text.rfind("\n", 0, tail) + 1):
+            at = maybe.start()
+        for sign in "<[":
+            found = text.rfind(sign)
+            if found >= 0 and any(mark.startswith(text[found:]) for mark in _ALL_MARKS):
+                fence = _FENCE_BEFORE.search(text, max(0, found - _LONGEST), found)
+                at = min(at, fence.start() if fence else found)
+        return max(0, at - start)

@@ -1,0 +1,511 @@
+"""Calls in a whole reply of any model: which text is a call, and which only shows one.
+
+The rules are in docs/textcalls.md. Nothing here decides what may be done: a call that is recognised is judged, like
+every other, by the policy.
+"""
+
+import html
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from sagent.context.textcalls.forms import (
+    ARGUMENTS,
+    INVOKING,
+    NAMES,
+    Call,
+    broken_call,
+    call_of,
+    calls_in,
+    json_values,
+    python_calls,
+)
+from sagent.context.textcalls.pythonic import read_literal
+from sagent.context.textcalls.reader import CALLS, THOUGHTS
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, NotJsonError, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.messages import Message, Opaque, Text, ToolCall, ToolResult
+from sagent.model import Request
+
+MAX_AROUND = 300  # characters beside a call of a tool that does not exist
+MAX_AFTER = 600  # characters that may follow a call
+MAX_CALLS = 50  # of one reply
+_MAX_TRIES = 50  # places of one text at which JSON is looked for in vain
+_WINDOW = 300  # characters around a name in what was read, in which a call that it shows has its arguments
+
+MARKS: Mapping[str, str] = {
+    **CALLS,
+    **INVOKING,
+    "<tools>": "</tools>",
+    "<function_call>": "</function_call>",
+    "<functioncall>": "",
+    "<TOOLCALL>": "</TOOLCALL>",
+    "<seed:tool_call>": "</seed:tool_call>",
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<|action_start|>": "<|action_end|>",
+}
+"""What begins a call in a reply of any model, and what ends it; "" is the end of the reply."""
+CALL_FENCES = ("tool_call", "tool_calls", "tool_code", "tool_use", "function_call")
+_FENCES = ("", "json", "json5", "jsonc", "tool", "tools", "function", "xml", "text", "txt", "plaintext", *CALL_FENCES)
+_PYTHON = ("python", "py", "tool_code")
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>assistant)?\s*(?:<\|channel\|>\s*\w+)?\s+to=(?:functions\.)?([\w.:-]+)(?:<\|channel\|>\s*\w+)?"
+    r"[^<]{0,40}(?:<\|constrain\|>\s*\w+\s*)?<\|message\|>(.*?)(?:<\|call\|>|<\|end\|>|\Z)",
+    re.DOTALL,
+)
+_ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|\Z)", re.DOTALL)
+_OPENING = "|".join(map(re.escape, sorted(MARKS, key=len, reverse=True)))
+_TOKEN = re.compile(
+    r"^(?P<quote>[ \t]*>[^\n]*)"
+    r"|^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)$"
+    r"|(?<!`)(?P<code>`{1,2})(?!`)[^\n]*?(?<!`)(?P=code)(?!`)"
+    rf"|(?P<mark>{_OPENING})"
+    r"|(?P<channel><\|start\|>assistant|<\|channel\|>)"
+    r"|^[ \t]*(?P<json>[{\[])",
+    re.MULTILINE,
+)
+_KEYS = "|".join((*NAMES, *ARGUMENTS, "type", "id", "tool_calls"))
+_SHAPE = re.compile(rf"[\[\s]*\{{\s*\{{?\s*[\"'](?:{_KEYS})[\"']\s*:")
+_BROKEN = re.compile(
+    rf"[\[\s]*\{{\s*\{{?\s*[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*[\"'][\w.:-]+[\"']\s*,\s*[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:"
+)
+_PYTHON_LIST = re.compile(r"\[\s*([A-Za-z_][\w.:-]*)\s*\(")
+_ANSWERED = re.compile(
+    r"\s*(?:<tool_response|<function_results?>|<\|im_|<\|eot|<\|start|<\|tool_response|Observation:)"
+)
+_PREFIX = re.compile(r"(?:functions?|default_api|tools?|api)[.:]")
+_NOISE = re.compile(r"[\s\"'\\`]+")
+_CALL_WORDS = re.compile(r"argument|parameter|tool|function|invoke|args|input|<\|", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Calls and where they stand in a text. If `marked`, no other text looks like it."""
+
+    start: int
+    end: int
+    calls: tuple[Call, ...]
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A reply whose text was its calls: the text without them, and the calls."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+
+
+def recognise(text: str, request: Request, reply: Message) -> Recognised | None:
+    """Return the calls that the text of a reply is, None if it is an answer.
+
+    Where JSON was asked for, only marks make a call."""
+    tools = {tool.name: tool.parameters for tool in request.tools}
+    spans = _Reader(text, tools).spans()[:MAX_CALLS]
+    if request.output_schema is not None:
+        spans = [span for span in spans if span.marked]
+    if (
+        not any(span.calls for span in spans)
+        or not _stands_as_call(text, spans, tools)
+        or _was_read(text, spans, request, reply)
+    ):
+        return None
+    stem = f"text{len(request.messages)}"
+    calls = [call for span in spans for call in span.calls][:MAX_CALLS]
+    return Recognised(_around(text, spans), tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
+
+
+class _Reader:
+    """Finds the calls in a text, wherever they stand; what is quoted is passed over."""
+
+    def __init__(self, text: str, tools: Mapping[str, JsonObject]) -> None:
+        self._text = text
+        self._tools = tools
+        self._names = {plain_name(name): name for name in tools}
+        self._tries = 0
+
+    def spans(self) -> list[Span]:
+        """Return the calls in order."""
+        text, found = self._text, list[Span]()
+        at = max((end + len(closing) for closing in THOUGHTS.values() if (end := text.rfind(closing)) >= 0), default=0)
+        if at == 0 and text.lstrip().startswith(tuple(THOUGHTS)):
+            return []  # thinking without an end
+        while token := _TOKEN.search(text, at):
+            at = token.end()
+            span: Span | None = None
+            if token["mark"] is not None:
+                span = self._marked(token.start(), token["mark"])
+            elif token["channel"] is not None:
+                span = self._channel(token.start())
+            elif token["json"] is not None:
+                start = token.start("json")
+                span, at = self._json(start, token.start()), max(at, self._end_of_json)
+            elif token["fence"] is not None:
+                span, at = self._fenced(token)
+            if span is not None:
+                found.append(span)
+                at = max(at, span.end)
+        return found
+
+    def _call(self, call: Call) -> Call:
+        """Return a call under the name of the tool that it means."""
+        return (self._meant(call[0]), *call[1:])
+
+    def _meant(self, name: str) -> str:
+        if name in self._tools:
+            return name
+        bare = _PREFIX.sub("", name)
+        return bare if bare in self._tools else self._names.get(plain_name(bare), name)
+
+    def _span(self, start: int, end: int, calls: Iterable[Call], *, marked: bool) -> Span | None:
+        found = tuple(map(self._call, calls))
+        return Span(start, end, found, marked) if found else None
+
+    def _marked(self, start: int, mark: str) -> Span | None:
+        text, closing = self._text, MARKS[mark]
+        begun = start + len(mark)
+        end = self._end_of_call(begun, closing) if closing else -1
+        body = text[begun:] if end < 0 else text[begun:end]
+        if mark == "<tools>" and body.lstrip()[:1] not in ("{", "["):
+            return None  # an element of some document
+        if mark == "<|python_tag|>" and body.lstrip()[:1] not in ("{", "["):
+            calls = python_calls(re.sub(r"\.call\(", "(", body), self._tools)
+        else:
+            body = f"{mark}{body}" if mark == "<invoke name=" else _single_braces(body)
+            calls = list(calls_in(mark, body, self._tools, whole=end >= 0))
+            if any(call[2] is not None for call in calls) and (literal := self._literal(body)):
+                calls = [literal]
+        return self._span(start, len(text) if end < 0 else end + len(closing), calls, marked=True)
+
+    def _literal(self, body: str) -> Call | None:
+        """Read a body that is one object in Python's words."""
+        try:
+            value, end = read_literal(body, 0)
+            frozen = json_freeze(value)
+        except (ValueError, TypeError, NotJsonError):
+            return None
+        return self._call_in(frozen) if not body[end:].strip() and self._has_shape(frozen) else None
+
+    def _end_of_call(self, begun: int, closing: str) -> int:
+        """Return where the closing mark is that does not stand in a text of the call's JSON, -1 if there is none."""
+        text = self._text
+        inner = text[begun : begun + 1_000].lstrip()
+        if inner[:1] in ("{", "["):
+            start = text.index(inner[:1], begun)
+            for _, source in json_values(text[start:]):
+                start = text.index(source, start) + len(source)
+            return text.find(closing, start)
+        return text.find(closing, begun)
+
+    def _channel(self, start: int) -> Span | None:
+        if thinking := _ANALYSIS.match(self._text, start):
+            return Span(start, thinking.end(), (), marked=True)
+        found = _CHANNEL.match(self._text, start)
+        if found is None:
+            return None
+        value = next(json_values(found[2].strip()), None)
+        if value and isinstance(value[0], JsonObject) and value[1] == found[2].strip():
+            call: Call = (found[1], value[0], None)
+        else:
+            call = (found[1], JsonObject(), valid_text(found[2]))
+        return self._span(start, found.end(), (call,), marked=True)
+
+    _end_of_json = 0  # where the last JSON that was read ends
+
+    def _json(self, start: int, line: int, *, fenced: bool = False) -> Span | None:
+        """Read JSON that is nothing but calls and fills its lines."""
+        text = self._text
+        self._end_of_json = start
+        if python := _PYTHON_LIST.match(text, start):
+            return self._python_list(python, line)
+        if self._tries > _MAX_TRIES or not (_SHAPE.match(text, start) or self._is_short_form(start)):
+            return None
+        values, end = self._values(start, fenced=fenced)
+        if not values:
+            self._tries += 1
+            if _BROKEN.match(text, start):
+                end = len(text) if not fenced else start + len(text[start:])
+                return self._span(line, end, (broken_call(text[start:end]),), marked=False)
+            return None
+        self._end_of_json = end
+        line_end = text.find("\n", end)
+        if text[end : line_end if line_end >= 0 else len(text)].strip(" \t\r;,}]"):
+            return None
+        items = [item for value, _ in values for item in _listed(value)]
+        if not items or not all(map(self._has_shape, items)):
+            return None
+        return self._span(line, end, map(self._call_in, items), marked=False)
+
+    def _values(self, start: int, *, fenced: bool) -> tuple[list[tuple[object, str]], int]:
+        """Parse JSON values one after the other, one with doubled braces, or one in Python's words."""
+        text = self._text
+        doubled = re.compile(r"\{\s*(?=\{)").match(text, start)
+        values: list[tuple[object, str]] = []
+        end = start
+        for value, source in json_values(text[start:]):
+            if not _listed(value):
+                break
+            values.append((value, source))
+            end = text.index(source, end) + len(source)
+        if values:
+            return values, end
+        stop = text.find("\n```", start) if fenced else text.find("\n\n", start)
+        block = text[start : stop if stop >= 0 else len(text)]
+        if doubled:
+            for single in (block[doubled.end() - start :], block.replace("{{", "{").replace("}}", "}")):
+                for value, source in json_values(single):
+                    if isinstance(value, JsonObject):
+                        return [(value, source)], start + len(block)
+                    break
+        try:
+            literal, end = read_literal(text, start)
+            return [(json_freeze(literal), text[start:end])], end
+        except (ValueError, TypeError, NotJsonError, RecursionError):
+            return [], start
+
+    def _is_short_form(self, start: int) -> bool:
+        """Return True for `{"NAME": {` where a tool has the name."""
+        found = re.compile(r"\{\s*\"([\w.:-]+)\"\s*:\s*\{").match(self._text, start)
+        return found is not None and self._meant(found[1]) in self._tools
+
+    def _has_shape(self, value: object) -> bool:
+        fields = as_object(value)
+        inner = as_object(fields.get("function"))
+        if inner:
+            return self._has_shape(inner)
+        name = next((name for key in NAMES if (name := as_str(fields.get(key)))), "")
+        if name and re.fullmatch(r"[\w.:/-]+", name):
+            if any(isinstance(fields.get(key), JsonObject) or key in fields for key in ARGUMENTS):
+                return True
+            return self._flat(fields) is not None
+        return self._short(fields) is not None
+
+    def _call_in(self, value: object) -> Call:
+        fields = as_object(value)
+        if call := self._short(fields) or (None if {*ARGUMENTS} & {*fields} else self._flat(fields)):
+            return call
+        return call_of(fields, json_dump(fields))
+
+    def _short(self, fields: Mapping[str, object]) -> Call | None:
+        """Return the call in `{"NAME": {...}}` where a tool has the name."""
+        if len(fields) == 1:
+            ((name, given),) = fields.items()
+            if isinstance(given, JsonObject) and self._meant(name) in self._tools:
+                return name, given, None
+        return None
+
+    def _flat(self, fields: Mapping[str, object]) -> Call | None:
+        """Return the call in an object whose arguments stand beside the name, where a tool has just these."""
+        for key in NAMES:
+            schema = self._tools.get(self._meant(as_str(fields.get(key))))
+            if schema is not None:
+                given = {name: value for name, value in fields.items() if name != key}
+                needed = {as_str(name) for name in as_array(schema.get("required"))}
+                if given and needed <= {*given} <= {*as_object(schema.get("properties"))}:
+                    return as_str(fields[key]), json_freeze(given), None
+        return None
+
+    def _python_list(self, found: re.Match[str], line: int) -> Span | None:
+        """Read `[read(path="a")]`, the call of Llama 3.2 and LFM, if a tool has the name."""
+        text = self._text
+        if self._meant(found[1]) not in self._tools:
+            return None
+        end = text.find("\n\n", found.start())
+        body = text[found.start() : end if end >= 0 else len(text)].rstrip()
+        return self._span(line, found.start() + len(body), self._python(body), marked=False)
+
+    def _python(self, body: str) -> list[Call]:
+        tools = {**self._tools, **{name: self._tools[self._meant(name)] for name in self._written(body)}}
+        return list(python_calls(body, tools))
+
+    def _written(self, body: str) -> Iterator[str]:
+        """Yield the names in Python's words that mean a tool."""
+        return (name for name in re.findall(r"([A-Za-z_][\w.:-]*)\s*\(", body) if self._meant(name) in self._tools)
+
+    def _fenced(self, token: re.Match[str]) -> tuple[Span | None, int]:
+        """Read a fenced block; returns its calls, and where it ends."""
+        text, fence, info = self._text, token["fence"], token["info"].strip().lower()
+        content = token.end() + 1
+        closed = re.compile(rf"^[ \t]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
+        closing = closed.search(text, min(content, len(text)))
+        end = closing.end() if closing else len(text)
+        if fence != "```" or (info not in _FENCES and info not in _PYTHON):
+            return None, end
+        start = content + len(text[content:]) - len(text[content:].lstrip())
+        body = text[start : closing.start() if closing else len(text)].rstrip()
+        span: Span | None = None
+        if body[:1] in ("{", "[") and info not in ("python", "py"):
+            span = self._json(start, start, fenced=True)
+            if span is not None and (closing := closed.search(text, min(span.end, len(text)))):
+                end = closing.end()
+                if text[span.end : closing.start()].strip(" \t\r\n;,}]"):
+                    span = None
+            elif span is not None:
+                span = None if text[span.end :].strip(" \t\r\n;,}]") else span
+                end = len(text) if span else end
+        elif mark := next((mark for mark in MARKS if body.startswith(mark)), ""):
+            inner = _Reader(body, self._tools).spans() if mark else []
+            gaps = _gaps(body, inner)
+            if inner and not any(gap.strip() for gap in gaps):
+                span = Span(start, end, tuple(call for each in inner for call in each.calls), marked=True)
+        elif info in _PYTHON and body and self._calls_tools(body):
+            span = self._span(start, end, self._python(body), marked=info == "tool_code")
+        elif info in CALL_FENCES and body:
+            span = self._span(start, end, (broken_call(body),), marked=True)
+        if span is None:
+            return None, end
+        return Span(token.start(), end, span.calls, span.marked or info in CALL_FENCES), end
+
+    def _calls_tools(self, body: str) -> bool:
+        """Return True if a text in Python's words begins with a call of a tool and calls nothing else."""
+        first = re.match(r"\[?\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:print\s*\(\s*)?([A-Za-z_][\w.:-]*)\s*\(", body)
+        return first is not None and self._meant(first[1]) in self._tools
+
+
+def _listed(value: object) -> Sequence[object]:
+    """Return the objects of a value that is one, a list of them, or has them as `tool_calls`."""
+    if isinstance(value, JsonObject):
+        calls = as_array(value.get("tool_calls"))
+        return calls if calls and len(value) <= 3 else (value,)
+    items = as_array(value)
+    return items if items and all(isinstance(item, JsonObject) for item in items) else ()
+
+
+def _single_braces(body: str) -> str:
+    """Return a body whose braces are doubled, as in a template, with single ones."""
+    text = body.strip()
+    if not re.match(r"\{\s*\{", text):
+        return body
+    singles = (text[1:], text.replace("{{", "{").replace("}}", "}"))
+    return next((single for single in singles if next(json_values(single), None)), body)
+
+
+def plain_name(name: str) -> str:
+    """Return a tool's name without what models change of it: case, and how words are divided."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def is_tool(name: str, names: Collection[str]) -> bool:
+    """Return True if a name that a model wrote means a tool; `names` are plain."""
+    return plain_name(name) in names or plain_name(_PREFIX.sub("", name)) in names
+
+
+def _gaps(text: str, spans: Sequence[Span]) -> list[str]:
+    """Return what stands before, between and after calls."""
+    ends = [0, *(span.end for span in spans)]
+    starts = [*(span.start for span in spans), len(text)]
+    return [text[end:start] for end, start in zip(ends, starts, strict=True)]
+
+
+def _stands_as_call(text: str, spans: Sequence[Span], tools: Mapping[str, JsonObject]) -> bool:
+    """Return True if a reply ends with its calls, or nearly; a call of no tool must be nearly all of it."""
+    lead, *later = _gaps(text, spans)
+    later = ["" if _ANSWERED.match(gap) else gap.strip() for gap in later]
+    if any(len(gap) > MAX_AFTER for gap in later):
+        return False
+    known = all(name in tools for span in spans for name, _, _ in span.calls)
+    return known or all(span.marked for span in spans) or len(lead.strip()) + sum(map(len, later)) <= MAX_AROUND
+
+
+def _around(text: str, spans: Sequence[Span]) -> str:
+    """Return what is left of a text without its calls, and without the results that a model made up for them."""
+    lead, *later = _gaps(text, spans)
+    after = [gap.strip() for gap in later if gap.strip() and not _ANSWERED.match(gap)]
+    lead = lead if lead.strip() else ""
+    if lead and after and not lead.endswith("\n\n"):
+        lead = f"{lead}\n" if lead.endswith("\n") else f"{lead}\n\n"
+    return lead + "\n\n".join(after)
+
+
+def _was_read(text: str, spans: Sequence[Span], request: Request, reply: Message) -> bool:
+    """Return True if one of the calls stands in what was read: a result, a file, a message, instructions, an earlier
+    answer. A call that was made before may be made again."""
+    sources = [text[span.start : span.end] for span in spans]
+    written = {one for source in sources for one in (_squeezed(source), _core(source)) if one}
+    made = [(call.name, call.arguments) for message in request.messages for call in message.calls]
+    others = [call for span in spans for call in span.calls if call[:2] not in made or call[2] is not None]
+    for shown, foreign in _sources(request, reply):
+        for source in {shown, html.unescape(shown)} if "&" in shown else (shown,):
+            squeezed = _squeezed(source)
+            if any(one in squeezed for one in written) or (foreign and any(_shows(squeezed, call) for call in others)):
+                return True
+    return False
+
+
+def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
+    """Yield the texts that a model has read or said, and whether they came from elsewhere than the person and itself.
+    What we said of a call that was not made quotes it, and is left out."""
+    yield "\n".join((request.system, *(tool.description for tool in request.tools))), False
+    tools, refused = {tool.name for tool in request.tools}, set[str]()
+    for message in (*request.messages, reply):
+        refused |= {
+            call.id for call in message.calls if call.malformed is not None or not call.whole or call.name not in tools
+        }
+        for part in message.parts:
+            match part:
+                case ToolResult() if part.call_id not in refused:
+                    yield part.text, True
+                case Opaque():
+                    yield part.text, True
+                case Text() if message is not reply:
+                    yield part.text, message.role == "user" and bool(message.sender)
+                case _:
+                    pass
+
+
+def _shows(source: str, call: Call) -> bool:
+    """Return True if a squeezed text has, near a call's name, all of its arguments, and the name is called there or a
+    word for calls is near."""
+    name, arguments, malformed = _squeezed(call[0]), call[1], call[2]
+    if not name or not (arguments or malformed):
+        return False
+    leaves = [one for leaf in _leaves(arguments) if (one := _squeezed(leaf))]
+    pairs = [_pair(key, value) for key, value in arguments.items()]
+    if malformed:
+        leaves.append(_squeezed(malformed))
+    reach, at = _WINDOW + 2 * sum(map(len, leaves)), 0
+    while (at := source.find(name, at)) >= 0:
+        near = source[max(0, at - reach) : at + reach]
+        if (
+            all(leaf in near for leaf in leaves)
+            and (f"{name}(" in near or _CALL_WORDS.search(near.replace(name, " ")))
+            and all(pair.search(near) for pair in pairs)
+        ):
+            return True
+        at += max(len(name), reach // 2)
+    return False
+
+
+def _pair(key: str, value: object) -> re.Pattern[str]:
+    """Return an expression for a key and the first of its value in a squeezed text, in any form of a call."""
+    first = next(_leaves(value), "")
+    between = r"\W{0,20}(?:arg_key\W{0,20}arg_value\W{0,20})?"
+    return re.compile(rf"{re.escape(_squeezed(key))}{between}{re.escape(_squeezed(first))}(?!\w)")
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """Yield the texts and numbers in arguments."""
+    match value:
+        case str():
+            yield value
+        case JsonObject():
+            for each in value.values():
+                yield from _leaves(each)
+        case tuple():
+            for each in as_array(value):  # pyright: ignore[reportUnknownArgumentType] -- of anything
+                yield from _leaves(each)
+        case bool() | None:
+            return
+        case _:
+            yield str(value)
+
+
+def _squeezed(text: str) -> str:
+    """Return a text without white space, quotation marks and escapes, in lower case."""
+    return _NOISE.sub("", text.replace("\\n", "").replace("\\t", "")).casefold()
+
+
+def _core(text: str) -> str:
+    """Return what stands between the outer braces of a call, squeezed: with other marks around it, it is the same."""
+    start, end = text.find("{"), text.rfind("}")
+    return _squeezed(text[start : end + 1]) if 0 <= start < end else ""
