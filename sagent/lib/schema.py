@@ -9,7 +9,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_object, json_load, json_thaw
+from sagent.lib.json import (
+    EMPTY,
+    Json,
+    JsonObject,
+    join_pairs,
+    json_dump,
+    json_freeze,
+    json_freeze_object,
+    json_load,
+    json_thaw,
+    valid_text,
+)
 
 _BOUNDS = (
     ("minimum", operator.ge, "at least"),
@@ -311,3 +322,27 @@ def _quote(value: Json) -> str:
     except ValueError:  # a number beyond what JSON can write
         text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
+def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
+    """Return a call's arguments; for what is no JSON object, none and the text itself (`null` is none)."""
+    arguments, malformed, _ = mend_arguments(raw)
+    return arguments, malformed
+
+
+def mend_arguments(raw: str) -> tuple[JsonObject, str | None, tuple[str, ...]]:
+    """Return the same, and how the text had to be read (`sagent.lib.nearjson`)."""
+    from sagent.lib.nearjson import TEXT, read_near  # for few runs
+
+    raw = join_pairs(raw)
+    try:
+        read = read_near(raw)
+        value, mends = json_freeze(read.value), read.mends
+        if isinstance(value, str):  # the object as a text, as some models write it
+            inner = read_near(value)
+            value, mends = json_freeze(inner.value), (*mends, TEXT, *inner.mends)
+    except (ValueError, RecursionError):
+        return EMPTY, valid_text(raw), ()
+    if isinstance(value, JsonObject):
+        return value, None, mends
+    return EMPTY, None if value is None else valid_text(raw), ()

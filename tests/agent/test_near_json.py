@@ -10,8 +10,8 @@ from sagent.cli.headless import EXIT_FAILED, exit_code
 from sagent.context.textcalls.forms import calls_in
 from sagent.errors import ModelError
 from sagent.events import Event, Notice
-from sagent.lib.arguments import parse_arguments
 from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, ToolCall
 from sagent.providers.deferral import Deferral
 from sagent.testing.server import Call, FakeProviderServer, Raw, Turn

@@ -10,8 +10,8 @@ from decimal import Decimal
 import pytest
 
 from sagent.errors import ModelError
-from sagent.lib.arguments import parse_arguments
 from sagent.lib.json import json_freeze_object, json_thaw
+from sagent.lib.schema import parse_arguments
 from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import built_in, provider_named

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
-from sagent.lib.arguments import mend_arguments
 from sagent.lib.json import (
     LONE,
     JsonObject,
@@ -17,6 +16,7 @@ from sagent.lib.json import (
     json_freeze,
     whole_text,
 )
+from sagent.lib.schema import mend_arguments
 from sagent.messages import Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin

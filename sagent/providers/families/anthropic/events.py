@@ -5,9 +5,9 @@ from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.events import Advice, AdviceStatus
-from sagent.lib.arguments import parse_arguments
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, valid_text
+from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named

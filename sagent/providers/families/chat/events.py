@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from sagent.errors import ModelError
-from sagent.lib.arguments import parse_arguments
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.lib.schema import parse_arguments
 from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
