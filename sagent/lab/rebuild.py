@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from sagent import tools
 from sagent.agent.options import INNER, SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
+from sagent.context.textcalls.model import TextModel, speaks
 from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
@@ -139,6 +140,7 @@ class Rebuilder:
         self._options = (JsonObject(), *options)
         self.guess = _Guess(session=self._sessions[0])
         self.knows_order = False  # whether a request with these tools was the same
+        self._text: TextModel | None = None  # the model of the last request in the text protocol
         self.proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
         # its provider may have been asked to consult an advisor by itself, with a tool that no entry names
         self.is_advised = any(tool.name == "advisor" for tool in prompt.tools)
@@ -150,6 +152,7 @@ class Rebuilder:
 
     def effort_of(self, model: Preparing, request: Request, sent: contents.RequestSent) -> Effort | None:
         """The effort by which a request has the recorded parameters; None where that is no effort, or none fits."""
+        model = self._spoken(model, sent)
         self.compare(model, request, sent)
         request = _capped(request, sent)
         wanted = canonical_bytes(sent.parameters)
@@ -165,6 +168,7 @@ class Rebuilder:
 
     def compare(self, model: Preparing, request: Request, sent: contents.RequestSent) -> RebuiltRequest:
         """Build it and compare. What fits is kept for the next one."""
+        model = self._spoken(model, sent)
         request, wanted = _capped(request, sent), canonical_bytes(sent.parameters)
         nearest: RebuiltRequest | None = None
         for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
@@ -183,6 +187,14 @@ class Rebuilder:
                 if nearest is None or nearest.outcome == "parameters":
                     nearest = RebuiltRequest("size" if ours.size != sent.size else "bytes", ours, taken)
         return nearest or RebuiltRequest("parameters", RequestDigest("", 0, model.id))
+
+    def _spoken(self, model: Preparing, sent: contents.RequestSent) -> Preparing:
+        """Return the model as it was spoken to: natively, or in the text protocol."""
+        if not speaks(sent.parameters) or isinstance(model, TextModel):
+            return model
+        if self._text is None or self._text.inner is not model:
+            self._text = TextModel(model)
+        return cast("Preparing", self._text)
 
     def _guesses(self, request: Request, sent: contents.RequestSent) -> Iterator[_Guess]:
         """What was right for the last request comes first."""

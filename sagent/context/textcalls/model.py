@@ -12,11 +12,27 @@ from sagent.context.textcalls.writing import Reminders, WrittenConversation
 from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, sha256_hex
 from sagent.messages import CUT, Message, Part, Text, ToolCall
-from sagent.model import Billed, Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, TextPart, ToolSpec
+from sagent.model import (
+    Billed,
+    Counting,
+    Delta,
+    Model,
+    ModelLimits,
+    Reply,
+    Request,
+    RequestDigest,
+    Structuring,
+    TextPart,
+    ToolSpec,
+)
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from sagent.usage import Charge
 
+PROTOCOL, TEXT = "protocol", "text"
+"""A parameter that the log has of each request in the text protocol, by which it can be built again."""
 MAX_CONVERSATIONS = 64  # kept; the least recently used are written anew when they come back
 _SUMMARY = ":compactor"  # the end of a conversation's name that is to be summed up: what is written there is no call
 _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  # options about tools
@@ -86,10 +102,11 @@ class TextModel:
                 if isinstance(item, TextPart) and tools:
                     if shown := reader.feed(item.text):
                         yield TextPart(shown)
-                elif isinstance(item, Reply) and tools:
+                elif isinstance(item, Reply):
                     if shown := reader.finish(cut=item.message.stop in CUT):
                         yield TextPart(shown)
-                    yield _with_calls(item, tools)
+                    reply = replace(item, digest=_marked(item.digest))
+                    yield _with_calls(reply, tools) if tools else reply
                 else:
                     yield item
         except (asyncio.CancelledError, ModelError):
@@ -105,12 +122,22 @@ class TextModel:
         found: object = getattr(self.inner, name)
         if name != "prepare":
             return found
-        prepare = cast("Callable[[Request], object]", found)
+        prepare = cast("Callable[[Request], DataclassInstance]", found)
 
         def prepared(request: Request) -> object:
-            return prepare(self.written(request))
+            call = prepare(self.written(request))
+            return replace(call, digest=_marked(cast("RequestDigest", getattr(call, "digest", None))))
 
         return prepared
+
+
+def speaks(parameters: Mapping[str, object]) -> bool:
+    """Return True for the parameters of a request that a TextModel sent."""
+    return parameters.get(PROTOCOL) == TEXT
+
+
+def _marked(digest: RequestDigest) -> RequestDigest:
+    return replace(digest, parameters=JsonObject({**digest.parameters, PROTOCOL: TEXT}))
 
 
 def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply:
