@@ -1,6 +1,7 @@
 """Threads of Slack as sessions: by the SDK's own client, to a Slack on loopback."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -432,3 +433,14 @@ def test_rules_say_who_may_do_what(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text('[channels.C1]\nusers = ["U1"]\napprovers = ["U2"]\n')
     rules = read_rules(tmp_path / "rules.toml").places["C1"]
     assert (rules.mode, rules.cwd, rules.users) == ("plan", tmp_path.resolve(), {"U1"})
+
+
+async def test_characters_that_come_in_halves_are_posted_whole(tmp_path: Path) -> None:
+    pieces = ("a\ud83d", "\ude00 e", "\u0301 \ud83d", "\udc69\u200d", "\ud83d\udc69 b\ud83d")
+    async with served(tmp_path, [pieces]) as rig:
+        await rig.slack.say("<@UBOT> go", "1.0")
+        await rig.slack.until(lambda: any("$" in text for text in rig.slack.texts("1.0")))
+        posted = "\n".join(rig.slack.texts("1.0"))
+        posted.encode()
+        assert "a😀 e\u0301 👩\u200d👩 b\ufffd" in posted
+        assert json.dumps([*rig.slack.messages.values()], ensure_ascii=False).encode()

@@ -135,3 +135,21 @@ def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
     console.start("--continue", "--sandbox", "off", width=80, height=24, ready="Session resumed.")
     screen = console.until("› a file, please\n\nWrite one file.\n\n● ExitPlan ·", "I wait.")
     assert "Plan mode is on" not in screen
+
+
+def test_a_plan_that_was_cut_is_not_proposed_and_its_call_is_shown_as_not_run(console: Console) -> None:
+    cut = Call("ExitPlan", '{"plan": "## Plan: wipe', cut=True)
+    console.serve(
+        [
+            Turn(text="First.", calls=(cut,), stop="max_tokens"),
+            Turn(text="Well.\n\n## Plan\n\n1. Write the", stop="max_tokens"),
+            Turn(text="Done."),
+        ]
+    )
+    console.start("--permission-mode", "plan", "--sandbox", "off")
+    console.type("a file, please")
+    console.until("Write the", "not run", gone="Esc interrupts")
+    assert "Carry out" not in console.screen
+    console.type("and now?")
+    console.until("Done.", gone="Esc interrupts")
+    assert "Carry out" not in console.screen
