@@ -185,4 +185,3 @@ PROGRAMS = (
         ("pi", "-p", "--offline", "--provider", "bench", "--model", "m", "go"), reading("read", "path"), files=pi_files,
     ),
 )  # fmt: skip
-AIDER = "aider-chat==0.86.2"

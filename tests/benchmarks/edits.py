@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +19,9 @@ from typing import TypedDict
 
 from sagent.testing.script import Received
 from sagent.testing.server import FakeProviderServer, Step, Turn
-from tests.benchmarks.clients import CACHE, ROOT, provider_environment
-from tests.benchmarks.edit_tools import AIDER, PROGRAMS, Program, aider_reply
+from tests import aider
+from tests.benchmarks.clients import ROOT, provider_environment
+from tests.benchmarks.edit_tools import PROGRAMS, Program, aider_reply
 from tests.npm import installed
 from tests.tools.near_misses import FILE, SNIPPETS, Case, join
 
@@ -116,12 +116,7 @@ def succeed(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], said
 
 def by_aider(some: Sequence[Case]) -> list[str]:
     """The verdicts of aider's library, run by a Python of its own."""
-    home = CACHE.with_name(f"sagent-bench-{AIDER}")
-    python = home / "bin" / "python"
-    if not (done := home / "installed").exists():
-        venv.create(home, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", AIDER], check=True)
-        done.touch()
+    python = aider.installed() / "python"
     with tempfile.TemporaryDirectory() as directory:
         files = planted(Path(directory), some)
         replies = [(str(file), aider_reply(case, file.name)) for case, file in zip(some, files, strict=True)]
@@ -150,7 +145,7 @@ def measure(name: str) -> Measured:
         some = known[at : at + TOGETHER]
         for case, seen in zip(some, judge(some), strict=True):
             kinds[case.kind][seen] += 1
-    package = program.package if program else AIDER
+    package = program.package if program else aider.PACKAGE
     return {"package": package, "date": time.strftime("%Y-%m-%d"), "kinds": kinds}
 
 
