@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
 export LC_ALL := C.UTF-8
 
-.PHONY: demo demo-mesh test test-weights test-all attack check check-types check-tests check-rest bench prices clients docs format clean
+.PHONY: demo demo-mesh test test-weights test-all attack check check-types check-tests check-rest bench eval prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -69,6 +69,10 @@ docs: $(VENV)/.developed
 
 bench: $(VENV)/.developed
 	@$(BIN)/python -m tests.benchmarks
+
+# Small tasks with a small local model, ours beside other agents. The first time fetches 1.2 GB.
+eval: $(VENV)/.developed
+	@$(BIN)/python -m tests.eval
 
 # The prices that are shipped, from genai-prices and sagent/cost/prices.toml.
 prices: $(VENV)/.developed
