@@ -24,10 +24,10 @@ def judged(task: Task, folder: Path, steps: Steps) -> str | None:
                 text = (folder / path).read_text("utf-8")
                 assert text.count(old) == 1, f"{path} does not hold {old!r} once"
                 (folder / path).write_text(text.replace(old, new), "utf-8")
-            case Write(path, None):
-                (folder / path).unlink()
-            case Write(path, str(text)):
-                (folder / path).write_text(text, "utf-8")
+            case Write() if step.text is None:
+                (folder / step.path).unlink()
+            case Write():
+                (folder / step.path).write_text(step.text or "", "utf-8")
             case Say(text):
                 words.append(text)
             case _:
