@@ -61,7 +61,8 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
             else:
                 _report_lost(state, born, heads)
         except (SagentError, OSError, ValueError) as error:
-            state.journal.notify("warning", text := f"{path} could not be restored: {failure(error)}")
+            why = failure(error) if isinstance(error, OSError) else error
+            state.journal.notify("warning", text := f"{path} could not be restored: {why}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
 

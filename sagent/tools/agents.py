@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
-from sagent.lib.text import count
+from sagent.lib.text import count, failure
 from sagent.messages import Text, user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
 from sagent.policy.readings import names_tool
@@ -71,7 +71,9 @@ class AgentSpawn(Harmless):
         try:
             peer = await (caller.spawn(order) if kind is None else _spawn_kind(caller, order, kind))
         except (SagentError, OSError) as error:
-            raise ToolError(f"No agent was spawned: {error}") from error
+            raise ToolError(
+                f"No agent was spawned: {failure(error) if isinstance(error, OSError) else error}"
+            ) from error
         if order.persistent:
             text = f"{peer.path} is at work; its answer arrives as a message. Write to it with AgentSend."
             return ToolOutput.of(text, summary=f"{peer.path} at work")

@@ -116,6 +116,8 @@ def _select(
     # a directory may have become a link while its names were read
     there = islice((path for path in found if is_regular(f"{root}/{path}")), _MOST)
     lines = [quote_path(label + path) for path in there]
+    if len(lines) < min(len(found), _MOST):
+        lines.append("(Files that cannot be looked at are not shown.)")
     if not found:
         hint, name = "", pattern.removeprefix("**/")
         for wider in (f"**/{name}/**", f"**/{name}"):
@@ -131,6 +133,10 @@ def _select(
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):
         lines.append(passed_over(len(matching) - len(found), "not shown"))
+    closed = [quote_path(label + directory) for directory in listing.closed if not is_hidden(directory)]
+    if closed:
+        more = f" and {len(closed) - 5} more" if len(closed) > 5 else ""
+        lines.append(f"(Not listed, because they could not be read: {', '.join(closed[:5])}{more}.)")
     if listing.cut:
         lines.append(CUT)
     return ToolOutput.of("\n".join([*lines, *notes]), summary=f"{len(found)} files" if found else "no files")

@@ -8,6 +8,7 @@ from sagent.errors import ToolError
 from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 
 _MOST, _DEEPEST, _MOST_CLASSES = 1_000, 50, 4
+_MAX_CHARACTERS = 10_000
 _RANGES = re.compile(r"(.)-(.)|.", re.DOTALL)
 _PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
 
@@ -18,8 +19,10 @@ def glob_regex(glob: str) -> str:
 
     `[a-z]` and `[!a-z]` stand for one character, `{a,b}` for either; a backslash takes the next character as it is. As
     a file may be called like that, these are also taken by the letter. Raises ToolError for braces that stand for too
-    many globs.
+    many globs, and for a glob that no path is as long as.
     """
+    if len(glob) > _MAX_CHARACTERS:
+        raise ToolError(f"The glob has {len(glob):,} characters, more than {_MAX_CHARACTERS:,}: use a shorter one.")
     pieces: list[str] = _PIECE.findall(glob)
     ways = _ways(iter(pieces), 0) if _balanced(pieces) else []
     lettered = ["\\\\" if piece == "\\" else piece for piece in re.findall(r"\*{2,}/|\*+|.", glob, re.DOTALL)]
@@ -54,7 +57,11 @@ def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:
         more = _ways(pieces, depth + 1) if piece == "{" else [[piece]]
         if depth > _DEEPEST or len(done) + len(ways) * len(more) > _MOST:
             raise ToolError(f"The glob's braces stand for more than {_MOST} globs: use several simpler ones.")
-        ways = [way + each for way in ways for each in more]
+        if len(more) == 1:
+            for way in ways:
+                way.extend(more[0])
+        else:
+            ways = [way + each for way in ways for each in more]
     return done + ways
 
 

@@ -112,6 +112,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
     is_wanted = name_filter(glob, names)
     files, hidden, cut, empty = [path.name], 0, False, not is_wanted(path.name)
+    closed: list[str] = []
     if not single:
         listing = await list_files(str(real))
         files, cut = listing.files, listing.cut
@@ -130,6 +131,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
             return [file for file in files if not is_hidden(file)], sum(map(is_hidden, asked)), not asked
 
         files, hidden, empty = await asyncio.to_thread(choose)
+        closed = [directory for directory in listing.closed if not is_hidden(directory)]
     return Query(
         root=str(real),
         label=prefix(path.parent if single else path, run.workspace),
@@ -149,6 +151,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         hidden=hidden,
         cut=cut,
         empty=empty and bool(glob or names),
+        closed=closed,
     )
 
 

@@ -32,11 +32,13 @@ _MOST_SIZE = 64_000_000  # bytes: of a larger file it may hold the whole
 
 
 class Listing(NamedTuple):
-    """The files below a directory. `cut`: there was no time for all of them."""
+    """The files below a directory. `cut`: there was no time for all of them. `closed` are directories that could not be
+    read."""
 
     files: list[str]
     by_ripgrep: bool
     cut: bool = False
+    closed: Sequence[str] = ()
 
 
 async def list_files(root: str) -> Listing:
@@ -45,8 +47,9 @@ async def list_files(root: str) -> Listing:
     if listed is not None:
         return Listing(listed, by_ripgrep=True)
     end = monotonic() + _PATIENCE
-    walked = await offload(lambda stop: list(walk(root, lambda: stop.is_set() or monotonic() > end)))
-    return Listing(walked, by_ripgrep=False, cut=monotonic() > end)
+    closed: list[str] = []
+    walked = await offload(lambda stop: list(walk(root, lambda: stop.is_set() or monotonic() > end, closed=closed)))
+    return Listing(walked, by_ripgrep=False, cut=monotonic() > end, closed=closed)
 
 
 async def list_ignored(root: str, listing: Listing) -> list[str]:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ class Query(NamedTuple):
     hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
     cut: bool = False  # there was no time to find all files
     empty: bool = False  # no file fits the globs
+    closed: Sequence[str] = ()  # directories that could not be read
 
 
 class Report(NamedTuple):
@@ -252,7 +253,7 @@ class _Finder:
         self._query = query
         self._regex = re.compile(query.python, flags)
         self._strict = re.compile(query.strict, flags)
-        self._passed_over: dict[str, list[str]] = {_UNREADABLE: [], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
+        self._passed_over: dict[str, list[str]] = {_UNREADABLE: [*query.closed], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
         self._stop = stop
         self._encoding = ""  # of the file that is searched, where it was guessed
         self._encodings: dict[str, list[str]] = {}

@@ -5,6 +5,7 @@ count. https://git-scm.com/docs/gitignore. ripgrep reads the same files; where t
 another) this follows ripgrep, so that a search says the same with and without it.
 """
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,9 +18,11 @@ from sagent.tools.globs import ignore_regex
 _LONGEST = 4_096  # characters of a pattern: of a path there are no more
 
 
-def walk(root: str, stop: Callable[[], bool], *, ignored: bool = False) -> Iterator[str]:
-    """Paths of regular files relative to `root`, in no order; with `ignored` those too that git ignores. What cannot be
-    read is passed over."""
+def walk(
+    root: str, stop: Callable[[], bool], *, ignored: bool = False, closed: list[str] | None = None
+) -> Iterator[str]:
+    """Paths of regular files relative to `root`, in no order; with `ignored` those too that git ignores. Directories
+    that cannot be read are passed over, and added to `closed` as "name/"."""
     root = os.path.realpath(root)
     base = len(root.rstrip("/")) + 1
     rules: tuple[_Rule, ...] = ()
@@ -30,7 +33,9 @@ def walk(root: str, stop: Callable[[], bool], *, ignored: bool = False) -> Itera
         directory, rules = stack.pop()
         try:
             entries = list(os.scandir(directory))
-        except OSError:
+        except OSError as error:
+            if closed is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):  # else it is gone
+                closed.append(f"{directory[base:] or '.'}/")
             continue
         for entry in entries:
             if entry.name == ".git" or (not ignored and _is_ignored(entry, rules)):

@@ -1,6 +1,7 @@
 """Whatever a path is or leads to, a tool of files works or says in one sentence what is wrong with which path."""
 
 import os
+import re
 import socket
 
 import pytest
@@ -11,6 +12,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import json_freeze
 from sagent.lib.text import failure
 from sagent.tools import Edit, Glob, Grep, List, Read, Write
+from sagent.tools.globs import glob_regex
 
 LEVELS = 25
 DEEP = "/".join(["d" * 200] * LEVELS)  # longer than the system takes at once
@@ -115,3 +117,19 @@ async def test_any_name_is_answered_in_words(call, workspace, root, name) -> Non
 )
 def test_system_errors_name_the_file(error, said) -> None:
     assert failure(error) == said
+
+
+async def test_directory_that_cannot_be_read_is_said(call, workspace, hostile) -> None:
+    (hostile / "plain.txt").write_text("deep x\n")
+    found = await answer(call, workspace, Glob(), {"pattern": "**/*.txt"})
+    assert "plain.txt" in found
+    assert f"because they could not be read: {'d' * 200}/" in found
+    searched = await answer(call, workspace, Grep(), {"pattern": "deep"})
+    assert "plain.txt:1:deep x" in searched
+    assert f"because they could not be read: {'d' * 200}/" in searched
+
+
+def test_glob_that_is_longer_than_any_path_is_refused_at_once() -> None:
+    with pytest.raises(ToolError, match="more than 10,000: use a shorter one"):
+        glob_regex("x" * 200_000)
+    assert re.fullmatch(glob_regex("x" * 9_000 + "{a,b}"), "x" * 9_000 + "b")
