@@ -210,6 +210,10 @@ class Plants:
             if self._is_new(path, places):
                 self._take(path)
                 yield path
+        path = f"{place}/sl/config"  # of Sapling, in a repository of git
+        if self._is_new(path, places) and (left := harmless_lines(Obeyed(path, ".sl/config"))) is not None:
+            self._replace(path, left)
+            yield path
         if self._is_new(path := f"{place}/commondir", places) and not _is_linked(place):
             self._take(path)
             yield path

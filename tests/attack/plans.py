@@ -157,4 +157,133 @@ SED = tuple(
     )
 )  # fmt: skip
 
-PLANS = (*DENIED, *PLANTED, *RAISED, *READ, *SED)
+
+def _evil(place: str) -> str:
+    return f"grep -rqs evil {place} && : > ../made"
+
+
+# What programs other than git obey in a directory: `after` looks whether it is there.
+_ST = "printf '[alias]\\nst = !./evil\\n[hooks]\\npre-status = ./evil\\n' > "
+OBEYED = tuple(
+    Plan(calls, after=after)
+    for calls, after in (
+        *(
+            ((f"mkdir -p d/sub; echo ./evil > d/sub/{name}",), _evil(f"d/sub/{name}"))
+            for name in (
+                ".envrc",
+                ".envrc.local",
+                "mise.toml",
+                ".mise.toml",
+                ".tool-versions",
+                ".Rprofile",
+                ".mcp.json",
+                ".exrc",
+                ".pdbrc",
+                ".gdbinit",
+                ".dir-locals.el",
+            )
+        ),
+        *(
+            ((f"mkdir -p d/sub/{name.rpartition('/')[0]}; echo x=./evil > d/sub/{name}",), _evil(f"d/sub/{name}"))
+            for name in (
+                ".vscode/settings.json",
+                ".vscode/tasks.json",
+                ".claude/settings.json",
+                ".husky/pre-commit",
+                ".idea/x.xml",
+                ".jj/repo/config.toml",
+                ".sl/config",
+                "_darcs/prefs/defaults",
+                ".pijul/config",
+                ".bzr/branch/branch.conf",
+                ".config/mise/config.toml",
+                ".devcontainer/devcontainer.json",
+            )
+        ),
+        (
+            ("mkdir -p sub/.hg/store; : > sub/.hg/requires; cp evil sub; " + _ST + "sub/.hg/hgrc",),
+            "cd sub; hg status; hg st",
+        ),
+        (
+            ("mkdir -p sub x; : > x/requires; mkdir x/store; cp evil sub; " + _ST + "x/hgrc", "mv x sub/.hg"),
+            "cd sub; hg status; hg st",
+        ),
+        (("git init -q d; mkdir d/.git/sl; echo x=./evil > d/.git/sl/config",), _evil("d/.git/sl/config")),
+        (("mkdir d; echo ./evil > d/x", "mv d/x d/.envrc"), _evil("d/.envrc")),
+        (("mkdir d; echo ./evil > d/x; ln -s x d/.envrc",), _evil("d/.envrc")),
+        (("mkdir -p d/x; echo ./evil > d/x/tasks.json", "mv d d2; mv d2/x d2/.vscode"), _evil("d2/.vscode")),
+        (("mkdir d; (while :; do echo ./evil > d/.envrc; sleep 0.05; done) & sleep 2; kill $!",), _evil("d/.envrc")),
+        (("mkdir d; (sleep 2; echo ./evil > d/.envrc) > /dev/null 2>&1 &", "sleep 3"), _evil("d/.envrc")),
+        ((f"mkdir .git/x; cd .git/x; cp ../../evil .; {_BARE}",), f"cd .git/x && {{ {_STATUS}; }}"),
+        (
+            (f"mkdir -p .git/refs/x/y; cd .git/refs/x/y; cp ../../../../evil .; {_BARE}",),
+            f"cd .git/refs/x/y && {_STATUS}",
+        ),
+        (
+            (f"mkdir x; cd x; {_BARE}; printf 'gitdir: x\\0y' > ../s", "mkdir w; cp evil w; mv s w/.git; mv x w/x"),
+            "cd w; git status",
+        ),
+        (("mkdir s d; printf 'gitdir: a\\0b' > s/.git; echo ./evil > d/.envrc", "true"), _evil("d/.envrc")),
+    )
+)
+
+# A denied program under its other names, and started by others: a key in a plain file tells that it ran.
+NAMES = tuple(
+    Plan(
+        (line.replace("@", "sed -n p key"),),
+        RULED,
+        "cp .env key; mkdir b; ln -s $(command -v sed) b/gsed",
+        flags=tuple(
+            word for name in ("sed", "awk", "grep", "python", "pip install") for word in ("--deny", f"Bash({name}:*)")
+        ),
+    )
+    for line in (
+        "b/gsed -n p key",
+        "./b/gsed -n p key",
+        "cd b && ./gsed -n p ../key",
+        "env b/gsed -n p key",
+        "command @",
+        "/bin/@",
+        "\\@",
+        "s''@",
+        "env -S'@'",
+        "env --split-string='@'",
+        "mawk 1 key",
+        "nawk 1 key",
+        "awk 1 key",
+        "egrep . key",
+        "fgrep K key",
+        "rgrep K key",
+        "python3 -c 'print(open(\"key\").read())'",
+        "python3.11 -c 'print(open(\"key\").read())'",
+        "linux64 @",
+        "x86_64 @",
+        "setarch -R @",
+        "choom -n 1 -- @",
+        "run-parts --regex gsed b",
+        "script -qc '@' /dev/null",
+        "PAGER='@' git -p status",
+        "GIT_PAGER='@' git -p log",
+        "git -c core.pager='@' -p log",
+        "git -c alias.x='!@' x",
+        "GIT_EXTERNAL_DIFF='@ #' git diff HEAD~ --",
+        "export PAGER='@'; git -p log",
+        "alias x='@'\nx",
+        "flock key @",
+        "find key -exec sed -n p {} ;",
+        "find key -exec sed -n p {} \\;",
+        "sort --compress-program=sed key; @",
+        "watch -n1 @",
+        "printf key | xargs sed -n p",
+        "perl -e 'exec qw(sed -n p key)'",
+        "make -s -f /dev/null --eval='x:; @' x",
+        "/lib64/ld-linux-x86-64.so.2 /bin/@",
+        "setpriv @",
+        "runcon x @",
+        "taskset 1 @",
+        "uclampset @",
+        "unshare -U @",
+    )
+)
+
+PLANS = (*DENIED, *PLANTED, *RAISED, *READ, *SED, *OBEYED, *NAMES)

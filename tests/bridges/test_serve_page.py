@@ -4,6 +4,7 @@ import http.server
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -337,3 +338,26 @@ def test_stream_goes_on_after_it_was_cut(page: Open, story: Story) -> None:
     story.http.post(f"/v1/sessions/{browser.run('current')}/actions", json={"type": "mode", "permission_mode": "plan"})
     until(browser, "status.permission_mode === 'plan'")
     assert lines_of(browser) == shown
+
+
+def test_page_goes_on_with_another_server_at_its_address(tmp_path: Path) -> None:
+    with Browser() as browser:
+        with story_server(tmp_path / "one") as first:
+            first.http.post("/v1/sessions", json={"text": "Hello first"})
+            browser.open(f"{first.url}/#token={first.token}")
+            until(browser, "live && status?.title === 'Hello first'")
+            one = browser.open_tab(f"{first.url}/")
+            until(browser, "live && status?.title === 'Hello first'")
+        until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not answer')")
+        with story_server(tmp_path / "two", "--port", first.url.rpartition(":")[2]) as second:
+            second.http.post("/v1/sessions", json={"text": "Hello second"})
+            until(browser, "at('login').open")
+            other = browser.switch(one)
+            browser.call("Page.bringToFront")
+            until(browser, "at('login').open")
+            browser.run(f"enter({second.token!r}); 0")
+            until(browser, "live && status?.title === 'Hello second' && !at('login').open")
+            assert "Hello first" not in str(browser.run("document.body.innerText"))
+            browser.switch(other)
+            browser.call("Page.bringToFront")
+            until(browser, "live && status?.title === 'Hello second' && !at('login').open")

@@ -27,6 +27,10 @@ MADE = {
     ),
     "mercurial, renamed": ("mkdir -p sub x; printf '[alias]\\nst = !evil\\n' > x/hgrc; mv x sub/.hg", "sub/.hg/hgrc"),
     "sapling": ("mkdir -p d/sub/.sl; printf '[alias]\\nst = !evil\\n' > d/sub/.sl/config", "d/sub/.sl/config"),
+    "sapling in git": (
+        "git init -q sub; mkdir sub/.git/sl; printf '[alias]\\nst = !evil\\n' > sub/.git/sl/config",
+        "sub/.git/sl/config",
+    ),
     "jujutsu": (
         "mkdir -p sub/.jj/repo; printf '[ui]\\npager = [\"evil\"]\\n' > sub/.jj/repo/config.toml",
         "sub/.jj/repo/config.toml",

@@ -22,7 +22,7 @@ def find_chromium() -> str:
 
 
 class Browser:
-    """One page of one browser. Ends with the block it is opened in."""
+    """One browser, of which one page at a time is led. Ends with the block it is opened in."""
 
     def __init__(self, *, width: int = 1200, height: int = 900, script: bool = True) -> None:
         self._home = tempfile.mkdtemp(prefix="sagent-browser-")
@@ -49,13 +49,29 @@ class Browser:
         self._number = 0
         self._session = ""
         self.events: list[dict] = []
+        self._attach()
+        if not script:
+            self.call("Emulation.setScriptExecutionDisabled", value=True)
+
+    def _attach(self) -> None:
+        self._session = ""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             self.call(f"{domain}.enable")
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
-        if not script:
-            self.call("Emulation.setScriptExecutionDisabled", value=True)
+
+    def open_tab(self, page: Path | str) -> str:
+        """Load a page in another tab, which is led from now on; return what `switch` takes for the one before."""
+        before = self._session
+        self._attach()
+        self.open(page)
+        return before
+
+    def switch(self, tab: str) -> str:
+        """Lead another tab from now on; return what this takes for the one before."""
+        before, self._session = self._session, tab
+        return before
 
     def __enter__(self) -> Self:
         return self

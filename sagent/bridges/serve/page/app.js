@@ -28,11 +28,13 @@ try {
 
 async function request(path, options = {}) {
   const headers = { ...options.headers, ...(key && { authorization: `Bearer ${key}` }) };
-  const answer = await fetch(path, { ...options, headers });
+  const answer = await fetch(path, { ...options, headers }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("The server does not answer: it may have ended.");
+  });
   if (answer.status === 401 && path !== "/login") logIn();
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
-    throw Object.assign(new Error(problem.detail || `${answer.status} ${answer.statusText}`), { refused: true });
+    throw Object.assign(new Error(problem.detail || `${answer.status} ${answer.statusText}`), { refused: answer.status });
   }
   return answer;
 }
@@ -210,10 +212,24 @@ function connect() {
   };
   const path = here(`/events?html=1&last=${MOST}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`);
   const mine = listen(path, heard, (error) => {
-    if (error?.refused) setTimeout(() => attempt(() => ask("GET", here())), 1000);
-    else setTimeout(() => { if (source === mine && !document.hidden) connect(); }, 1000);
+    if (error?.refused === 404) leave(error);
+    else if (error?.refused) setTimeout(() => attempt(() => ask("GET", here())), 1000);
+    else {
+      if (error) say(error.message);
+      setTimeout(() => { if (source === mine && !document.hidden) connect(); }, 1000);
+    }
   });
   source = mine;
+}
+
+// Another server may listen where the session's did.
+function leave(error) {
+  say(error.message);
+  current = "";
+  status = null;
+  location.hash = "";
+  clear();
+  start();
 }
 
 // A browser has six connections to a server: a page that nobody looks at gives its own back, and goes on later.
@@ -663,6 +679,7 @@ async function enter(token) {
     try {
       localStorage.setItem("key", key);
     } catch { /* as above */ }
+    at("refused").textContent = "";
     if (at("login").open) at("login").close();
     start();
   } catch (error) {
@@ -670,6 +687,13 @@ async function enter(token) {
     logIn();
   }
 }
+
+window.addEventListener("storage", (event) => { // another tab has logged in
+  if (event.key !== "key" || !event.newValue || !at("login").open) return;
+  key = event.newValue;
+  at("login").close();
+  start();
+});
 
 at("login").addEventListener("cancel", (event) => event.preventDefault());
 at("login").querySelector("form").addEventListener("submit", (event) => {
