@@ -11,7 +11,7 @@ from sagent.lib.git import files_named, git_directories, git_places, is_git_dire
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
-from sagent.sandbox.places import known_places, listening
+from sagent.sandbox.places import caches, known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
 _OWN_PLACES = ("/run", "/dev", "/proc", "/tmp", "/var/tmp")  # noqa: S108 -- each box has its own
@@ -59,7 +59,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     written = [path for path, tool in named if tool in EDITS and not is_below(path, unwritten | unread)]
     read = [path for path, tool in named if tool == "Read" and not is_below(path, unread)]
     hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
-    places = (*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written)
+    places = (*judge.roots, *repositories, *caches(home, judge.roots), *written)
     writable = [path for path in places if not is_below(path, unwritten)]  # what is denied wins, also over deeper ones
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
     session = judge.places.session  # where `.env` files lie that were read: of it long outputs alone are shown

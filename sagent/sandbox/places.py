@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.sandbox.profile import is_below
 
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
 _NAMED = re.compile(r"/[^\s,;:=]+")  # in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
@@ -58,6 +59,26 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
         if os.path.lexists(os.path.join(real, name.partition("/")[0])):  # noqa: PTH118 -- many paths, kept cheap
             found.add(os.path.realpath(os.path.join(real, name)))  # noqa: PTH118 -- the same
     return frozenset(found)
+
+
+def caches(home: str, roots: Iterable[str]) -> Iterator[str]:
+    """Yield where the caches of builds lie below a home directory, which holds no link.
+
+    A link of the person's is followed (`~/.cache` on a large disk), but none in `roots` or to a further one: a command
+    could make such.
+    """
+    writable = tuple(roots)
+    for name in known_places().caches:
+        place, rest = home, name
+        while rest and not os.path.islink(place):  # noqa: PTH114 -- many paths, kept cheap
+            first, _, rest = rest.partition("/")
+            place = f"{place}/{first}"
+        if not os.path.islink(place) or is_below(place, writable):  # noqa: PTH114 -- the same
+            yield f"{home}/{name}"
+            continue
+        led = os.path.join(place.rpartition("/")[0], os.readlink(place), rest)  # noqa: PTH115, PTH118 -- the same
+        if os.path.realpath(led) == os.path.normpath(led):
+            yield os.path.normpath(led)
 
 
 def homes(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagent.lib.text import count
 from sagent.sandbox import Sandbox
-from sagent.sandbox.places import known_places
+from sagent.sandbox.places import known_places, really_below
 from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
 
@@ -40,7 +40,7 @@ def advice(means: Means) -> str:
 def described(profile: Profile, *, whole: bool = False) -> Sequence[tuple[str, str]]:
     """What commands in a sandbox may reach and write, in words; hidden places are counted, or named in the `whole`."""
     home = os.path.realpath(Path("~").expanduser())
-    caches = {f"{home}/{name}" for name in known_places().caches}
+    caches = really_below(home, known_places().caches)
     written = [path for path in profile.writable if path not in caches]
     there = sum(map(os.path.exists, caches.intersection(profile.writable)))
     places = [*written, *([count(there, "cache")] if there else []), "temporary files"]

@@ -1,9 +1,15 @@
 """The list of places: what it holds, and that its parts do not contradict each other."""
 
 import os
+import subprocess
 from pathlib import Path
 
-from sagent.sandbox.places import known_places, really_below
+import pytest
+
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Sandbox
+from sagent.sandbox.places import caches, known_places, really_below
+from sagent.tool import Workspace
 
 KEYS = [
     ".ssh/id_ed25519",
@@ -94,3 +100,39 @@ def test_places_are_known_by_where_they_really_lie_too(tmp_path: Path) -> None:
         f"{tmp_path}/home/.aws/config",
         f"{tmp_path}/real/.aws/config",
     }
+
+
+@pytest.mark.parametrize("link", [".cache", ".cache/pip"])
+async def test_caches_on_another_disk_are_written(tmp_path: Path, link: str) -> None:
+    home, disk, tree = tmp_path / "home", tmp_path / "disk", tmp_path / "tree"
+    for made in ((home / link).parent, disk / "pip", tree):
+        made.mkdir(parents=True)
+    (home / link).symlink_to(disk if link == ".cache" else disk / "pip")
+    profile = PermissionPolicy("edit", home=home).profile(Workspace(tree))
+    assert str(disk / "pip") in profile.writable
+    sandbox = Sandbox()
+    if not sandbox.stands:
+        pytest.skip(sandbox.means.why)
+    try:
+        confined = await sandbox.confine(["touch", str(disk / "pip/x")], profile, tree)
+        argv, environment = confined.launched(os.environ)
+        subprocess.run(argv, cwd=tree, env=environment, check=True)
+        confined.finish()
+    finally:
+        await sandbox.aclose()
+    assert (disk / "pip/x").exists()
+
+
+def test_a_link_that_commands_can_make_opens_no_cache(tmp_path: Path) -> None:
+    home, tree, other = tmp_path / "home", tmp_path / "home/tree", tmp_path / "other"
+    for made in (home, tree, other / "pip"):
+        made.mkdir(exist_ok=True, parents=True)
+    (tree / "cache").symlink_to(other)
+    (home / ".cache").symlink_to("tree/cache")
+    (home / ".npm").mkdir()
+    assert not [path for path in caches(str(home), [str(tree)]) if path.startswith(str(other))]
+    assert str(home / ".npm/_cacache") in caches(str(home), [str(tree)])
+    (home / ".cache").unlink()
+    (home / ".cache").symlink_to(other)
+    assert str(other / "pip") in caches(str(home), [str(tree)])
+    assert str(other / "pip") not in caches(str(home), [str(home)])

@@ -74,8 +74,8 @@ def _looking(profile: "Profile") -> "Profile":
     """A profile in which nothing is written but the caches that it lets be written, and no host is reached."""
     from dataclasses import replace
 
-    from sagent.sandbox.places import known_places
+    from sagent.sandbox.places import known_places, really_below
 
     home = os.path.realpath(Path("~").expanduser())
-    caches = {f"{home}/{name}" for name in known_places().caches}
+    caches = really_below(home, known_places().caches)
     return replace(profile, writable=tuple(path for path in profile.writable if path in caches), domains=())
