@@ -124,11 +124,13 @@ async def test_false_price_of_a_gateway() -> None:
     body = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}], "usage": usage}
     raw = Raw(body=json.dumps(body).encode(), headers=(("content-type", "application/json"),))
     async with FakeProviderServer([raw, raw], strict=False, counts=False) as server:
-        model = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1").model("dense")
+        provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
+        model = provider.model("dense")
         books = Ledger(Decimal(3), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
         async with Agent(model, resources=Resources(ledger=books, log=MemoryLog())) as agent:
             for _ in range(2):
                 assert (await agent.run("go")).content == "hello"
+        await provider.aclose()
     assert books.cost().total + books.cost().unbilled < 1
 
 

@@ -17,8 +17,8 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall
-from sagent.model import Billed, Delta, Model, ModelLimits, Reply, Request, RequestDigest, TextPart
-from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.model import Billed, Delta, ModelLimits, Provider, Reply, Request, RequestDigest, TextPart
+from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Cut, FakeProviderServer, Raw, Received, Step, Turn
 from sagent.tools.agents import AgentSpawn
@@ -126,19 +126,29 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {  # of usage, by what they say
     "chat": ("prompt_tokens", "completion_tokens", "total_tokens"),
     "responses": ("input_tokens", "output_tokens", "total_tokens"),
     "google": ("promptTokenCount", "candidatesTokenCount", "totalTokenCount"),
+    "converse": ("inputTokens", "outputTokens", "totalTokens"),
 }
+STREAMS = {"converse": "application/vnd.amazon.eventstream"}
 
 
-def model_of(family: str, url: str) -> Model:
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def provider_of(family: str, url: str) -> Provider:
     match family:
         case "anthropic":
-            return Anthropic.from_key("k", base_url=url).model("dense")
+            return Anthropic.from_key("k", base_url=url)
         case "responses":
-            return OpenAI.from_key("k", base_url=f"{url}/v1").model("dense")
+            return OpenAI.from_key("k", base_url=f"{url}/v1")
         case "google":
-            return Google.from_key("k", base_url=url).model("dense")
+            return Google.from_key("k", base_url=url)
+        case "converse":
+            return Bedrock.from_key("k", base_url=url)
         case _:
-            return OpenAICompatible.from_key("k", base_url=f"{url}/v1").model("dense")
+            return OpenAICompatible.from_key("k", base_url=f"{url}/v1")
 
 
 def retold(value: object, family: str, chance: Random, says: str) -> object:
@@ -185,6 +195,15 @@ def retold_body(body: bytes, family: str, chance: Random, says: str) -> bytes:
     return b"\n".join(lines)
 
 
+def retold_frame(true: Usage, chance: Random, says: str) -> bytes:
+    """The last frame of Converse, with other usage."""
+    from sagent.testing.families.converse import frame
+
+    usage = {"inputTokens": true.input, "outputTokens": true.output, "totalTokens": true.input + true.output}
+    told = {} if says == "nothing" else {"usage": told_usage({**usage}, FAMILIES["converse"], chance, says)}
+    return frame({":event-type": "metadata", ":message-type": "event"}, json.dumps(told).encode())
+
+
 @pytest.mark.parametrize("family", [*FAMILIES])
 @pytest.mark.parametrize("says", ["nothing", "zero", "input", "output", "nonsense", "huge", "huge input"])
 async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) -> None:
@@ -201,15 +220,19 @@ async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) 
         served.append(true)
         answer = Answer(turn, request, true, f"{len(served):016d}")
         rendered = WIRES[family].render(answer)
-        body = b"".join(rendered) if isinstance(rendered, list) else rendered
-        told = retold_body(body, family, chance, says)
+        if family == "converse" and isinstance(rendered, list):
+            told = b"".join((*rendered[:-1], retold_frame(true, chance, says)))
+        else:
+            body = b"".join(rendered) if isinstance(rendered, list) else rendered
+            told = retold_body(body, family, chance, says)
         if chance.random() < 0.1:
             return Cut(Turn(text="w"), after_events=2)
-        return Raw(body=told, headers=(("content-type", "text/event-stream"),))
+        return Raw(body=told, headers=(("content-type", STREAMS.get(family, "text/event-stream")),))
 
     cap = Decimal("0.40")
     async with FakeProviderServer(step, strict=False, counts=False) as server:
-        model = model_of(family, server.url)
+        provider = provider_of(family, server.url)
+        model = provider.model("dense")
         prices = PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}})
         ledger, refused, answered = Ledger(cap, prices), False, 0
         limits = RunLimits(max_response_tokens=1_000, max_retries=1)
@@ -223,6 +246,7 @@ async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) 
                     break
                 except ModelError:
                     continue
+        await provider.aclose()
     true = sum((MICRO * (usage.input + 4 * usage.output) for usage in served), Decimal(0))
     assert refused
     assert answered > 2
@@ -241,7 +265,8 @@ async def test_count_without_its_cached_part_bounds_nothing() -> None:
         return Raw(body=json.dumps(body).encode(), headers=(("content-type", "application/json"),))
 
     async with FakeProviderServer(step, strict=False, counts=False) as server:
-        model = model_of("chat", server.url)
+        provider = provider_of("chat", server.url)
+        model = provider.model("dense")
         ledger = Ledger(Decimal(1), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
         limits = RunLimits(max_response_tokens=1_000)
         async with Agent(model, limits=limits, resources=Resources(ledger=ledger, log=MemoryLog())) as agent:
@@ -252,3 +277,4 @@ async def test_count_without_its_cached_part_bounds_nothing() -> None:
             assert unsure > MICRO * 7_000  # what the whole conversation may cost
             await agent.run("Go on.")
             assert ledger.cost().unbilled == unsure
+        await provider.aclose()

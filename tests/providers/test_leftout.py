@@ -16,7 +16,7 @@ from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, json_freeze_object, sha256_hex
 from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Request, ToolSpec
-from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
 from sagent.providers.leftout import find_refused
 from sagent.testing.model_suite import collect
 from sagent.testing.script import Received
@@ -25,13 +25,23 @@ from sagent.tool import RunContext, ToolOutput
 from sagent.tools.pdf import encode_png
 from tests.repl.samples import PNG
 
-Made: TypeAlias = Anthropic | OpenAI | OpenAICompatible | Google
+Wire: TypeAlias = Anthropic | OpenAI | OpenAICompatible | Google
+Made: TypeAlias = Wire | Bedrock
 MODELS: dict[type[Made], str] = {
     Anthropic: "claude-sonnet-4-6",
     OpenAI: "gpt-5.6-terra",
     OpenAICompatible: "some-model",
     Google: "gemini-3.1-pro-preview",
+    Bedrock: "amazon.nova-pro-v1:0",
 }
+
+
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
 NOTHING = set[str]()
 OTHER = PNG[:-12] + b"\0\0\0\0tEXt" + PNG[-12:]  # another image, by its bytes
 SPECS = tuple(
@@ -45,7 +55,7 @@ HISTORY = [
 ]
 
 
-def refused(made: type[Made], words: str, *, status: int = 400) -> set[str]:
+def refused(made: type[Wire], words: str, *, status: int = 400) -> set[str]:
     """What an error is found to be about, in short."""
     provider = made.from_key("k" * 9, base_url="http://127.0.0.1:9")
     model = provider.model(MODELS[made])
@@ -96,7 +106,7 @@ def named(key: str) -> str:
         (Anthropic, "tools.99.custom.input_schema: bad", {"tool mcp__maps__key"}),  # of a schema, nobody knows which
     ],
 )
-def test_part_is_found(made: type[Made], words: str, found: set[str]) -> None:
+def test_part_is_found(made: type[Wire], words: str, found: set[str]) -> None:
     assert refused(made, words) == found
 
 
