@@ -103,9 +103,7 @@ def _output_limit(state: AgentState) -> str:
     if most is not None and limit >= most:
         return f"{size}, the most that {full_name(state.model)} writes in one: "
     if (wanted is None or limit < wanted) and state.ledger.cap_of(state.path) is not None:
-        return (
-            f"{size}, as the budget or the window left no room for more: raise max_budget_usd (--max-budget-usd), or "
-        )
+        return f"{size}, as the budget or the window left no room for more: raise the budget (max_budget_usd), or "
     return f"{size}: raise max_response_tokens (--max-response-tokens), or "
 
 

@@ -15,11 +15,11 @@ def run(argv: list[str]) -> int:
         return _flushed(_dispatch(argv))
     except SagentError as error:
         from sagent.cli.reported import report_as_json
-        from sagent.lib.text import printable
+        from sagent.lib.text import in_shell, printable
 
         if report_as_json(argv, error):
             _flushed(0)
-        sys.stderr.write(printable(f"sagent: {error}\n"))
+        sys.stderr.write(printable(f"sagent: {in_shell(str(error))}\n"))
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help
         return _flushed(ended.code if isinstance(ended.code, int) else 0)

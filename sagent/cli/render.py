@@ -26,7 +26,7 @@ from sagent.events import (
 )
 from sagent.lib.json import json_dump
 from sagent.lib.money import in_words
-from sagent.lib.text import escaped, main_argument, one_line, printable
+from sagent.lib.text import escaped, in_shell, main_argument, one_line, printable
 from sagent.messages import ToolCall
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class TextRenderer:
 
 def report(*lines: str) -> None:
     """Say on standard error, at once, what is no part of a result."""
-    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
+    sys.stderr.write("".join(f"sagent: {printable(in_shell(line))}\n" for line in lines))
     sys.stderr.flush()
 
 
@@ -185,7 +185,7 @@ def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None
     denials = result.denials if denied else ()
     err.writelines(printable(f"sagent: denied {each.tool}: {each.reason}\n") for each in denials)
     if result.error is not None:
-        err.write(printable(f"sagent: {result.error.message}\n"))
+        err.write(printable(f"sagent: {in_shell(result.error.message)}\n"))
     if result.session_path and result.head and not quiet:
         head = "" if err.isatty() else f", head {result.head}"
         err.write(printable(f"sagent: session {result.session_id}{head}\n"))
@@ -195,8 +195,9 @@ def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None
 def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
     """Write what a person should know even when they did not ask for progress. `live`: they see the text come."""
     match event:
-        case Notice(_, "warning" | "error", text):
-            err.write(f"sagent: {printable(text)}\n")
+        case Notice(agent, "warning" | "error", text):
+            who = "" if agent == ROOT else f"{agent}: "
+            err.write(f"sagent: {printable(who + in_shell(text))}\n")
         case Retrying(seconds=seconds, discarded=discarded) if seconds or not discarded or live:
             err.write(f"sagent: {again(event, shown=live)}\n")
         case _:
@@ -239,7 +240,7 @@ class Transcript:
         elif isinstance(event, ToolStarted):
             self._line(f"  {event.agent} ⏺ {event.call.name}({argument_line(event.call)})")
         elif isinstance(event, Notice):
-            self._line(f"! {event.agent}: {event.text}")
+            self._line(f"! {event.agent}: {in_shell(event.text)}")
 
     def _show(self, event: Event) -> None:
         match event:
@@ -258,7 +259,7 @@ class Transcript:
             case Retrying(_, _, _, attempt, _, _):
                 self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
             case Notice(_, _, text):
-                self._line(f"! {text}")
+                self._line(f"! {in_shell(text)}")
             case Switched(_, what):
                 self._line(f"→ {what}")
             case Advised(_, advice):

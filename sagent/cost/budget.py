@@ -241,8 +241,11 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
     # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
-    how = "" if budget.path else " (--max-budget-usd, /cost)"
-    ways = [f"raise it to {more}{how}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
+    how = "" if budget.path else " (max_budget_usd)"
+    ways = [
+        f"raise it to {more}{how}",
+        *([f"shorten the input to {fits} tokens (sagent sessions compact)"] if fits else []),
+    ]
     who = "as the provider counts" if bound.source == "provider" else "by its bytes"
     cheaper = f"use a model at {share} % of the price" if share else "use a cheaper model"
     return BudgetExceeded(

@@ -396,7 +396,7 @@ class Ledger:
         if ask.ceiling is None:
             return None
         output = self._output(ask, budget, ask.input_bound.tokens)
-        enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if budget.held else ask.least
+        enough = _enough(ask) if budget.held else ask.least
         if output < enough:
             return None
         held = EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)
@@ -445,7 +445,8 @@ class Ledger:
             return ""
         from sagent.cost.waiting import describe
 
-        return describe(ask, budget.cap, budget.room, monotonic() - ask.at, self._holders(budget))
+        waited = monotonic() - ask.at
+        return describe(ask, _enough(ask), budget.cap, budget.room, waited, self._holders(budget))
 
     def _holders(self, budget: _Budget) -> list[Reservation]:
         """The calls in flight that hold money of a budget."""
@@ -456,11 +457,13 @@ class Ledger:
 
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         budget.queue.append((Waiting(ask, self._grant), future))
-        pause = NOTICE_SECONDS
+        pause, is_told = NOTICE_SECONDS, False
         try:
             while not (await asyncio.wait([future], timeout=pause))[0]:
-                if words := self.waits(ask.agent):
-                    told(words)
+                ahead = next((each for _, each in budget.living().queue if not each.done()), future)
+                if (ahead is future or not is_told) and (words := self.waits(ask.agent)):
+                    told(words)  # again only for the first: those behind it wait for the same
+                    is_told = True
                 pause = min(REPEAT_SECONDS, self._end_silent(budget.living()))
             return future.result()
         except asyncio.CancelledError:
@@ -494,3 +497,8 @@ class Ledger:
                 else:
                     return
             budget.queue.popleft()
+
+
+def _enough(ask: Ask) -> int:
+    """Return the output with which a call begins while others are in flight: it waits for less."""
+    return max(ask.least, min(ask.wanted, ROOMY_OUTPUT))

@@ -14,6 +14,7 @@ NOTICE_SECONDS = 3.0
 """Seconds after which a wait is told for the first time."""
 REPEAT_SECONDS = 60.0
 """Seconds after which it is told again."""
+_MAX_NAMED = 2  # calls in flight that are named
 
 
 class Ending(Protocol):
@@ -63,21 +64,23 @@ async def within(reply: Awaitable[Reply], model: Model, call: Ending) -> Reply:
         call.give_up = None
 
 
-def describe(ask: Ask, cap: Decimal, room: Decimal, waited: float, holders: Iterable[Holder]) -> str:
-    """Return a sentence that says what a call waits for, and until when at the latest."""
-    least = ask.ceiling.cost(ask.input_bound.tokens, ask.least) + ask.extra_usd if ask.ceiling else Decimal(0)
-    calls = "; ".join(map(_held, sorted(holders, key=lambda each: -each.held)))
+def describe(ask: Ask, output: int, cap: Decimal, room: Decimal, waited: float, holders: Iterable[Holder]) -> str:
+    """Return a sentence that says what a call waits for, and until when at the latest. `output` is how many tokens it
+    must be able to write to begin."""
+    need = ask.ceiling.cost(ask.input_bound.tokens, output) + ask.extra_usd if ask.ceiling else Decimal(0)
+    held = sorted(holders, key=lambda each: -each.held)
+    calls = [_held(call) for call in held[:_MAX_NAMED]]
+    if rest := held[_MAX_NAMED:]:
+        calls.append(f"{len(rest)} more hold {show(sum((call.held for call in rest), Decimal(0)))}")
+    free = f"{show(max(room, Decimal(0)))} of {show(cap)} is free"
     return (
-        f"{ask.agent} has waited {waited:.0f} s for money: its call to {ask.provider}/{ask.model} needs at least "
-        f"{show(least)}, and {show(max(room, Decimal(0)))} of {show(cap)} is free. Reserved by calls in flight: "
-        f"{calls or 'none'}. Interrupt one of them, or raise the budget (/cost)"
+        f"waiting for money ({waited:.0f} s so far): the next call needs {show(need)}, and {free}. "
+        f"In flight: {'; '.join(calls) or 'nothing'}. Interrupt one, or raise the budget (max_budget_usd)"
     )
 
 
 def _held(call: Holder) -> str:
     left = call.max_silence - call.silent  # signs of life that are no word are not seen here
-    until = f"given up if it stays silent for {left:.0f} s more" if left > 0 else "its provider keeps it alive"
-    return (
-        f"{show(call.held)} by {call.ask.agent} ({call.ask.role}, for {call.seconds:.0f} s, silent for "
-        f"{call.silent:.0f} s; {until})"
-    )
+    until = f"given up after {left:.0f} s more" if left > 0 else "its provider keeps it alive"
+    role = "" if call.ask.role == "executor" else f" as {call.ask.role}"
+    return f"{call.ask.agent}{role} holds {show(call.held)} (silent for {call.silent:.0f} s, {until})"

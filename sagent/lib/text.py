@@ -153,3 +153,29 @@ def same_ends(before: Sequence[object], after: Sequence[object]) -> tuple[int, i
     head = sum(takewhile(bool, map(eq, before, after)))
     room = min(len(before), len(after)) - head
     return head, min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))
+
+
+# A message names a step as a program takes it, or by a command line, which every machine has.
+_IN_SHELL: Mapping[str, str] = {"(max_budget_usd)": "(--max-budget-usd)"}
+_IN_REPL: Mapping[str, str] = {
+    "(max_budget_usd)": "(/cost USD)",
+    "sagent sessions compact": "/compact",
+    "sagent login ": "/login ",
+    "sagent doctor": "/doctor",
+}
+
+
+def in_shell(text: str) -> str:
+    """Return a message with its steps as command lines."""
+    return _spelled(text, _IN_SHELL)
+
+
+def in_repl(text: str) -> str:
+    """Return a message with its steps as slash commands."""
+    return _spelled(text, _IN_REPL)
+
+
+def _spelled(text: str, steps: Mapping[str, str]) -> str:
+    for step, own in steps.items():
+        text = text.replace(step, own)
+    return text

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +88,7 @@ class StatusDisplay:
         self._hint = ""
         self._hint_end: asyncio.TimerHandle | None = None
         self.figures = Figures(note="starting …")
+        self._short: Collection[str] = ()  # agents that wait for money
         self._parts: Sequence[str] = ()
         self._command: StatusCommand | None = None
         self.redraw = screen.redraw
@@ -146,6 +147,7 @@ class StatusDisplay:
         while True:
             await asyncio.sleep(1.0)
             if agent is not None:
+                self._short = _short_of_money(agent) if self._painter.view.children else ()
                 self.update_cost(agent)  # prices load meanwhile, and calls are billed without an event
             before, drawn = drawn, self._render_panel(self._screen.surface.width, self._screen.rows)
             if drawn != before:
@@ -157,6 +159,7 @@ class StatusDisplay:
             around = Around(
                 (self.figures.cost or Cost()).by_agent,
                 self._questions.asking,
+                self._short,
                 self._painter.near,
                 bool(self._leaving()),
             )
@@ -192,3 +195,13 @@ class StatusDisplay:
 
 def _defect(what: str, error: Exception, width: int) -> Line:
     return (("", f"({what} cannot be shown: {type(error).__name__}: {error})"[:width]),)
+
+
+def _short_of_money(agent: "RootAgent") -> Collection[str]:
+    """Return the agents of the tree that wait for money. The status of one elsewhere is at hand; ours takes long."""
+    from sagent.agent import Agent
+
+    living = agent.tree.living
+    return {
+        one.path for one in living if (one.ledger.waits(one.path) if isinstance(one, Agent) else one.status().waits)
+    }

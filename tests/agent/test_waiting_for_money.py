@@ -42,17 +42,61 @@ async def test_wait_names_need_room_and_holders() -> None:
     first, second = await held(ledger, "root/a", 600), await held(ledger, "root/b", 300)
     waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
     words = await told(lines)
-    found = re.search(r"^root/c has waited .* at least (\S+), and (\S+) of (\S+) is free.*: (.*)\. Interrupt", words)
+    found = re.search(
+        r"^waiting for money .* needs (\S+), and (\S+) of (\S+) is free\. In flight: (.*)\. Interr", words
+    )
     assert found is not None
     assert found.groups()[:3] == ("$0.0005", "$0.0001", "$0.001")
-    assert re.findall(r"(\S+) by (root/\w)", found[4]) == [("$0.0006", "root/a"), ("$0.0003", "root/b")]
-    assert "given up if it stays silent for" in words
-    assert ledger.waits("root/c").startswith("root/c has waited")
+    assert re.findall(r"(root/\w) holds (\S+)", found[4]) == [("root/a", "$0.0006"), ("root/b", "$0.0003")]
+    assert found[4].count("given up after") == 2
+    assert ledger.waits("root/c").startswith("waiting for money")
     assert ledger.waits("root/a") == ""
     first.settle([Charge("flat", Usage(output=1))])
     (await waiting).release()
     second.release()
     assert ledger.waits("root/c") == ""
+
+
+async def test_what_is_free_is_never_as_much_as_what_is_said_to_be_needed() -> None:
+    """A call that begins beside others waits for room for a roomy answer, and not only for its least."""
+    ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
+    first = await held(ledger, "root/a", 7_000)
+    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 9_000, 16, told=lines.append))
+    found = re.search(r"needs \$(\S+), and \$(\S+) of", await told(lines))
+    assert found is not None and Decimal(found[1]) > Decimal(found[2]) > MICRO * 16
+    first.release()
+    (await waiting).release()
+
+
+async def test_those_behind_the_first_that_waits_say_so_once() -> None:
+    ledger, first, behind = Ledger(MICRO * 10_000, BOOK), list[str](), list[str]()
+    call = await held(ledger, "root/a", 9_000)
+    tasks = [
+        asyncio.create_task(
+            ledger.reserve(f"root/{name}", "executor", "mine", "flat", 0, 5_000, 5_000, told=lines.append)
+        )
+        for name, lines in (("b", first), ("c", behind))
+    ]
+    async with asyncio.timeout(20):
+        while len(first) < 4:
+            await asyncio.sleep(0.01)
+    assert len(behind) == 1
+    call.release()
+    for task in tasks:
+        (await task).release()
+
+
+async def test_of_many_calls_in_flight_the_largest_are_named() -> None:
+    ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
+    calls = [await held(ledger, f"root/{name}", 2_000 - at) for at, name in enumerate("abcd")]
+    waiting = asyncio.create_task(
+        ledger.reserve("root/e", "executor", "mine", "flat", 0, 5_000, 5_000, told=lines.append)
+    )
+    words = await told(lines)
+    assert re.findall(r"(root/\w) holds", words) == ["root/a", "root/b"] and "2 more hold $0.003995" in words
+    for call in calls:
+        call.release()
+    (await waiting).release()
 
 
 async def test_call_that_pings_keep_alive_is_not_said_to_end() -> None:
@@ -72,7 +116,7 @@ async def test_wait_in_a_branch_is_its_own() -> None:
     one, two = ledger.branch("root"), ledger.branch("root")
     first, lines = await held(one, "root", 900), list[str]()
     waiting = asyncio.create_task(two.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
-    assert "$0.0009 by root" in await told(lines)
+    assert "root holds $0.0009" in await told(lines)
     assert one.waits("root") == ""
     assert two.waits("root") != ""
     first.release()
@@ -117,8 +161,8 @@ async def test_hung_call_gives_its_money_up_when_others_wait() -> None:
     await asyncio.wait([second])
     assert second.exception() is None or isinstance(second.exception(), BudgetExceeded)
     notices = [event for event in seen if isinstance(event, Notice)]
-    assert [notice.agent for notice in notices if "has waited" in notice.text][:1] == ["root/b"]
-    assert {notice.level for notice in notices if "has waited" in notice.text} == {"warning"}
+    assert [notice.agent for notice in notices if "waiting for money" in notice.text][:1] == ["root/b"]
+    assert {notice.level for notice in notices if "waiting for money" in notice.text} == {"warning"}
     assert (ledger.held, ledger._calls) == (0, set())
     await hung.aclose()
     await other.aclose()
@@ -132,7 +176,7 @@ async def test_status_says_what_an_agent_waits_for() -> None:
     async with asyncio.timeout(20):
         while not waiting.status().waits:
             await asyncio.sleep(0.01)
-    assert "by root/a (executor" in waiting.status().waits
+    assert "root/a holds" in waiting.status().waits
     first.release()
     assert (await run).content == "Done."
     assert waiting.status().waits == ""

@@ -287,7 +287,7 @@ def test_limits_exit_4(shell: Shell) -> None:
         (("--max-response-tokens", "40"), "its output limit of 40 tokens: raise max_response_tokens"),
         (
             ("--max-budget-usd", "0.05"),
-            "tokens, as the budget or the window left no room for more: raise max_budget_usd",
+            "tokens, as the budget or the window left no room for more: raise the budget (max_budget_usd)",
         ),
         ((), "its output limit of 32,000 tokens: raise max_response_tokens"),
         (("--model", "anthropic/claude-3-haiku-20240307"), "the most that anthropic/claude-3-haiku-20240307 writes"),

@@ -166,7 +166,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
         "$0.0007 counts as spent",
         "$0.0003 of it is left",
         "raise it to $0.01",
-        "44 tokens (/compact)",
+        "44 tokens (sagent sessions compact)",
         "at 84 % of the price",
         "cost $0.000356;",
         "256",

@@ -175,6 +175,21 @@ def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
     assert taken.endswith("◌ Working 10 s")
 
 
+def test_the_tree_says_who_waits_for_money() -> None:
+    around = Around(short=["root/works", "root/done"])
+    rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
+    assert any("works" in row and "waits for money" in row for row in rows)
+    assert not any("done" in row and "waits for money" in row for row in rows), "it has ended"
+
+
+def test_an_agent_that_has_ended_tries_nothing_again() -> None:
+    failed = Result("", (), "error", Failure("budget", "no money"))
+    view, _ = tell(Received("root", user("go")), Retrying("root/a", "silent", "stalled", 1, 0.0))
+    assert "trying again" in panel(view)
+    view, _ = tell(Finished("root/a", failed), view=view)
+    assert "trying again" not in panel(view)
+
+
 def test_what_a_narrow_panel_has_no_room_for_is_left_out_whole() -> None:
     call = ToolCall("c", "AskUser", JsonObject({"question": "Which colour?"}))
     view, _ = tell(Received("root", user("go")), ToolStarted("root", call))

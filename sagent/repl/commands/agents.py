@@ -43,7 +43,7 @@ async def list_agents(context: CommandContext) -> None:
     rows: list[list[Span]] = []
     waits: list[str] = []
     for now in (agent.status() for agent in context.opened.agent.tree.living):
-        waits += [now.waits] if now.waits else []
+        waits += [f"{now.path}: {now.waits}"] if now.waits else []
         figures = [
             "waits for money" if now.waits else now.state,
             now.model,

@@ -10,6 +10,7 @@ from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
 from sagent.lib.json import as_str, json_dump
+from sagent.lib.text import in_repl
 from sagent.messages import Message, Text
 from sagent.repl.view.calls import argument_line, counts, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
@@ -116,7 +117,7 @@ def render_block(block: Block, width: int) -> list[Line]:
             return _advice(advice, width)
         case Report(text, level):
             style, mark = _LEVELS[level]
-            return wrap([(style, printable(text).strip())], width, ((style, mark),))
+            return wrap([(style, printable(in_repl(text)).strip())], width, ((style, mark),))
         case Finished():
             return [_returned(block, width)]
         case Shell():

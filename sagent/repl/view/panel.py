@@ -31,11 +31,12 @@ _STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of what is to be
 _MARKS = {
     "working": ("◌", "class:working"),
     "asks": ("?", "class:ask"),
+    "waits for money": ("◌", "class:ask"),
     "done": ("●", "class:done"),
     "stopped": ("✗", "class:failed"),
     "failed": ("✗", "class:failed"),
 }
-_RANKS = ("asks", "working", "failed", "stopped", "done")
+_RANKS = ("asks", "waits for money", "working", "failed", "stopped", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,12 @@ class Figures:
 @dataclass(frozen=True, slots=True)
 class Around:
     """What the panel shows that no event says: USD by agent where the ledger knows, for a call may be billed after its
-    reply; the agents that wait for approval; the agent that the person reads along with; and whether something that is
-    open has `taken` the keys."""
+    reply; the agents that wait for approval, and those that are `short` of money; the agent that the person reads along
+    with; and whether something that is open has `taken` the keys."""
 
     spent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     asking: Collection[str] = ()
+    short: Collection[str] = ()
     near: str = ROOT
     taken: bool = False
 
@@ -184,8 +186,8 @@ def _children(view: View, at: float, width: int, around: Around, most: int) -> l
     """The tree in at most so many lines. Where there is not room for all, those that ask or work come before those that
     have ended, and the rest is counted."""
     children = [
-        replace(child, state="asks") if path in around.asking and child.state == "working" else child
-        for path, child in sorted(view.children.items())
+        replace(child, state=_state(child, around)) if child.state == "working" else child
+        for _, child in sorted(view.children.items())
     ]
     if (left := len(children) - min(most, MOST_CHILDREN)) > 0:
         left += most <= MOST_CHILDREN  # the line that counts them takes one
@@ -196,12 +198,18 @@ def _children(view: View, at: float, width: int, around: Around, most: int) -> l
     return [*_columns(rows, width), *([counted] if left > 0 else ())]
 
 
+def _state(child: Child, around: Around) -> str:
+    if child.path in around.asking:
+        return "asks"
+    return "waits for money" if child.path in around.short else "working"
+
+
 def _row(child: Child, at: float, around: Around) -> tuple[Line, Sequence[str], str]:
     """Who it is; state, tokens, USD and clock; and what it does now."""
     indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
     mark, style = _MARKS[child.state]
     who = "class:chosen" if child.path == around.near else "class:news"
-    clock = _clock(at - child.since) if child.state in ("working", "asks") else ""
+    clock = _clock(at - child.since) if child.state in ("asks", "waits for money", "working") else ""
     spent = around.spent.get(child.path) or child.usd
     tokens = f"{count(child.tokens)} tok" if child.tokens else ""  # of a reply that was cut short nobody says how many
     usd = money(spent) if tokens or spent else ""

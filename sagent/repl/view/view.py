@@ -300,7 +300,7 @@ def _other(view: View, event: Event, at: float) -> Step:
             state = "done" if error is None else "stopped" if error.kind == "interrupted" else "failed"
             child = replace(child, state=state, doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
-            view, blocks = replace(view, running=running, ended=view.ended | {agent}), (event,)
+            view, blocks = replace(_awake(view, agent), running=running, ended=view.ended | {agent}), (event,)
         case _:
             view, blocks = _shared(view, event, at)
     return replace(view, children={**view.children, child.path: child}), blocks
