@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, overload
 
-from sagent.agent import spawn
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
-from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
 from sagent.agent.resources import (
@@ -26,7 +24,6 @@ from sagent.agent.resources import (
     tools_of,
 )
 from sagent.agent.runs import Runner, warn_of_own_ledger
-from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
 from sagent.engine.context import Context
 from sagent.engine.journal import Journal
@@ -45,7 +42,9 @@ from sagent.session.log import MemoryLog
 from sagent.tool import RunContext, Tool, Workspace
 
 if TYPE_CHECKING:
+    from sagent.agent.child import ChildTask
     from sagent.agent.saved_session import SavedSession
+    from sagent.agent.spawn import AgentParts
     from sagent.rewind.restore import FileChanges
 
 D = TypeVar("D")
@@ -375,6 +374,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         if not request.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
         state, path = self.state, self.tree.reserve(self.path, request.name, self.neighbours.deepest)
+        from sagent.agent import spawn
+
         with allowance(state.ledger, path, request.budget_usd):
             parts = spawn.parts_for(self, self.resources, path, request)
             history = spawn.shared_history(state) if request.share == "full" else ()
@@ -391,13 +392,15 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         path = self.tree.reserve(self.path, name, self.neighbours.deepest)
         resources = cast("Agent[Never]", model).resources
         given = replace(resources, ask=self._given.ask or resources.ask)
+        from sagent.agent import spawn
+
         history = spawn.shared_history(model.state) if messages is None else messages
         parts = spawn.parts_like(model, given, self, path)
         return self._begin(parts, history, SpawnRequest(prompt.content, name), prompt, lambda: deps)
 
     def _begin(
         self,
-        parts: AgentParts,
+        parts: "AgentParts",
         history: Sequence[Message],
         request: SpawnRequest,
         prompt: Message | None = None,
@@ -406,13 +409,17 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         """A new agent below this one, at the start of its life: its events are passed on here. Without a prompt, it
         continues one of an earlier process. By default each of its turns has the dependencies that this agent's run has
         when the turn begins."""
+        from sagent.agent.child import ChildTask
+
         self._warn()
         child = Agent[Never](**parts)
         child.restore(history)
         child.listen(self._pass_on)
         child.neighbours.settle_below(self.neighbours, request)
         if prompt is not None:
-            spawn.record_birth(child.state, self.state, request, prompt)
+            from sagent.agent.spawn import record_birth
+
+            record_birth(child.state, self.state, request, prompt)
         child._life = ChildTask(child, child._runs, self, request, deps or (lambda: self.state.run.deps))
         return child
 

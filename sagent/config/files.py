@@ -2,7 +2,6 @@
 
 import re
 import stat
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -84,6 +83,8 @@ class File:
             for key in keys:
                 data = _member(data, key)
             return data is not None
+
+        from bisect import bisect_left
 
         ends = list(_statement_ends(self._text))
         place = bisect_left(ends, 1, key=has_keys)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, valid_text, whole_text
-from sagent.lib.schema import coerce, violations
 from sagent.lib.text import nearest
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, full_name
@@ -84,6 +83,8 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
 def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
     """Return a call's arguments in the form of the tool's schema; a lenient tool ignores what it does not understand.
     Raises ToolError for arguments that do not fit."""
+    from sagent.lib.schema import coerce, violations
+
     arguments = coerce(tool.parameters, given)
     if getattr(tool, "lenient", False):
         return arguments if isinstance(arguments, JsonObject) else EMPTY

@@ -1,7 +1,6 @@
 """A budget and how much of it is used: for the whole tree, or for an agent with an allowance and those below it."""
 
 import asyncio
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import field
@@ -257,5 +256,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
 
 def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
     """The most tokens of input that a call with the least output can have."""
+    from bisect import bisect_right
+
     sizes = range(1, ask.input_bound.tokens + 1)
     return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))

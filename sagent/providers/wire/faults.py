@@ -10,7 +10,6 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.overflow import is_of_part, is_overflow, most_output_in, sizes_in
 
 _MISFIRES = 2  # times that a call is made again for a generation that was none
 _SHOWN = 600  # characters of a provider's own words in a message
@@ -171,6 +170,8 @@ def _judge(
     text: str,
     misfire: ModelErrorKind = "server",
 ) -> ModelError:
+    from sagent.providers.wire.overflow import most_output_in, sizes_in
+
     words = _words(data) or _shorten(text) or "no explanation was given"
     codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
     headers = {**_headers_inside(data), **headers}
@@ -205,6 +206,8 @@ def _answered(
 
 
 def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
+    from sagent.providers.wire.overflow import is_of_part, is_overflow
+
     if is_overflow(status, codes, words, window=origin.window, most_input=origin.most_input):
         return "context_overflow"
     text = " ".join((*codes, words)).lower()
