@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sagent.context.definitions import DefinitionReader, Form, leave_out_rest
-from sagent.context.places import Place, places
+from sagent.context.definitions import DefinitionReader, Form, find_definitions, first_names
+from sagent.context.places import Place
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line, printable
 from sagent.model import EFFORTS
@@ -51,15 +51,8 @@ class AgentKind:
 def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[AgentKind, ...]:
     """The person's own, those of plugins, and the project's, by name. The notices say what was left out."""
     notices = [] if notices is None else notices
-    found: dict[str, AgentKind] = {}
-    reader = DefinitionReader(FORM, notices)
-    for place in places("agents", cwd, user_dir, notices):
-        for kind in agents_in(place, reader):
-            if (first := found.setdefault(kind.name, kind)) is not kind:
-                reader.leave_out_twin(kind.name, kind.path, first.path, place)
-    reader.finish()
-    leave_out_rest("agent", sorted(found), MOST, notices)
-    return tuple(found[name] for name in sorted(found)[:MOST])
+    found = find_definitions("agents", FORM, agents_in, cwd, user_dir, notices)
+    return tuple(found[name] for name in first_names("agent", sorted(found), MOST, notices))
 
 
 def tools_named(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """A reply before it is acted upon: made valid text, told from an empty one, its calls' ids, calls that are not made."""
 
+import operator
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
@@ -213,16 +214,19 @@ class _Watch:
 
 
 def _valid(reply: Reply) -> Reply:
-    """Return the same reply where its texts are valid, as nearly always."""
-    message = reply.message
-    parts = tuple(map(valid_part, message.parts))
-    same = all(new is old for new, old in zip(parts, message.parts, strict=True))
-    return reply if same else replace(reply, message=replace(message, parts=parts))
+    parts = valid_parts(reply.message.parts)
+    return reply if parts is reply.message.parts else replace(reply, message=replace(reply.message, parts=parts))
 
 
-def valid_part(part: AnyPart) -> AnyPart:
-    """Return a part with the halves of surrogate pairs in its text joined, and lone ones replaced."""
-    if isinstance(part, Text | Thinking) and not part.text.isascii() and (text := valid_text(part.text)) != part.text:
+def valid_parts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    """Return parts with the halves of surrogate pairs in their texts joined, and lone ones replaced: the same object
+    where there are none, as nearly always."""
+    found = tuple(map(_valid_part, parts))
+    return parts if all(map(operator.is_, found, parts)) else found
+
+
+def _valid_part(part: AnyPart) -> AnyPart:
+    if isinstance(part, Text | Thinking) and (text := valid_text(part.text)) != part.text:
         return replace(part, text=text)
     if isinstance(part, ToolCall) and not f"{part.id}{part.name}".isascii():
         return replace(part, id=valid_text(part.id), name=valid_text(part.name))

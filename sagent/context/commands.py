@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sagent.context.definitions import DefinitionReader, Form, leave_out_rest
+from sagent.context.definitions import DefinitionReader, Form, find_definitions, first_names
 from sagent.context.frontmatter import Document
-from sagent.context.places import Place, places
+from sagent.context.places import Place
 from sagent.lib.dataclass import dataclass
 
 MAX_COMMANDS = 200
@@ -25,23 +25,15 @@ class CommandFile:
 def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[CommandFile, ...]:
     """Return the person's own, those of plugins, and the project's. The notices say what was left out."""
     notices = [] if notices is None else notices
-    found: dict[str, CommandFile] = {}
-    reader = DefinitionReader(FORM, notices)
-    for place in places("commands", cwd, user_dir, notices):
-        for one in commands_in(place, reader):
-            if (first := found.setdefault(one.name, one)) is not one:
-                reader.leave_out_twin(one.name, one.path, first.path, place)
-    reader.finish()
-    leave_out_rest("command", found, MAX_COMMANDS, notices)
-    return tuple(found.values())[:MAX_COMMANDS]
+    found = find_definitions("commands", FORM, commands_in, cwd, user_dir, notices)
+    return tuple(found[name] for name in first_names("command", found, MAX_COMMANDS, notices))
 
 
-def commands_in(place: Place, reader: DefinitionReader | None = None) -> Iterator[CommandFile]:
+def commands_in(place: Place, reader: DefinitionReader) -> Iterator[CommandFile]:
     """Return a command for each `NAME.md`.
 
     One in a folder is called by its name, too, or, where that is taken, by both: `folder:name`.
     """
-    reader = reader or DefinitionReader(FORM, [])
     names: set[str] = set()
     for file in reader.files(place.path, 2):
         name = file.stem.lower()

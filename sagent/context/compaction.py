@@ -12,7 +12,7 @@ from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
 from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str, valid_text
+from sagent.lib.json import as_str
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
 from sagent.messages import Document, Image, Message, Text, ToolResult
@@ -188,16 +188,14 @@ def _is_summary(message: Message) -> bool:
 
 def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES) -> list[tuple[str, str]]:
     """The latest files that were edited, as messages with sender and text: those that are text and not long."""
-    from sagent.lib.encoding import Text as Decoded
-    from sagent.lib.encoding import decode
+    from sagent.lib.encoding import text_in
 
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
         with suppress(OSError, ValueError):
-            decoded = decode(read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)))
-            if not isinstance(decoded, Decoded):
+            text = text_in(read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)))
+            if text is None:
                 continue
-            text = valid_text(decoded.text)
             found.append((f"{_FILE}{path}", f"{path}, as it is now:\n{text}"))
             most -= len(text)
     return found

@@ -2,16 +2,15 @@
 or not understood."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from sagent.context.frontmatter import Document, read_document
-from sagent.context.places import Place
+from sagent.context.places import Kind, Place, places
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import Text, decode
-from sagent.lib.json import valid_text
+from sagent.lib.encoding import readable, text_in
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest, why_unread
 
@@ -166,10 +165,43 @@ def _some(things: Sequence[object], most: int = _MAX_NAMED) -> str:
     return f"{named} and {len(things) - most} more" if len(things) > most else named
 
 
-def leave_out_rest(what: str, names: Iterable[str], limit: int, notices: list[str]) -> None:
-    """Name those above a limit."""
-    if left := list(islice(names, limit, None)):
-        notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(left)}.")
+class Definition(Protocol):
+    """A thing that a file defines."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+
+
+D = TypeVar("D", bound=Definition)
+
+
+def find_definitions(
+    kind: Kind,
+    form: Form,
+    read: Callable[[Place, DefinitionReader], Iterator[D]],
+    cwd: Path,
+    user_dir: Path,
+    notices: list[str],
+) -> dict[str, D]:
+    """Return by name what is defined at all places of a kind: of two with one name the first counts. The notices say
+    what was left out."""
+    found: dict[str, D] = {}
+    reader = DefinitionReader(form, notices)
+    for place in places(kind, cwd, user_dir, notices):
+        for each in read(place, reader):
+            if (first := found.setdefault(each.name, each)) is not each:
+                reader.leave_out_twin(each.name, each.path, first.path, place)
+    reader.finish()
+    return found
+
+
+def first_names(what: str, names: Collection[str], limit: int, notices: list[str]) -> Sequence[str]:
+    """Return the names up to a limit; the notices name the others."""
+    if len(names) > limit:
+        notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(islice(names, limit, None))}.")
+    return [*islice(names, limit)]
 
 
 def _whole_lines(data: bytes) -> bytes:
@@ -178,7 +210,4 @@ def _whole_lines(data: bytes) -> bytes:
 
 
 def _text(data: bytes) -> str | None:
-    decoded = decode(data)
-    if isinstance(decoded, Text):
-        return valid_text(decoded.text)
-    return None if b"\0" in data else data.decode("utf-8", "replace")
+    return text_in(data) if b"\0" in data else readable(data)

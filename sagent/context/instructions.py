@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 
@@ -209,10 +208,9 @@ def _decode(data: bytes) -> str | None:
     except UnicodeDecodeError as error:
         if error.start >= len(data) - 3 and len(data) == FILE_LIMIT:
             return data[: error.start].decode("utf-8-sig")
-        from sagent.lib.encoding import Text, decode
+        from sagent.lib.encoding import text_in
 
-        decoded = decode(data[: len(data) // 4 * 4] if b"\0" in data and len(data) == FILE_LIMIT else data)
-        return valid_text(decoded.text) if isinstance(decoded, Text) else None
+        return text_in(data[: len(data) // 4 * 4] if b"\0" in data and len(data) == FILE_LIMIT else data)
 
 
 def _includes(text: str) -> Iterator[str]:

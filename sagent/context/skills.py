@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.context.places import Place, is_any, places
+from sagent.context.places import Place, is_any
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
@@ -46,23 +46,19 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     """
     if not is_any("skills", cwd, user_dir):
         return ()
-    from sagent.context.definitions import SKILL, DefinitionReader, leave_out_rest
+    from sagent.context.definitions import SKILL, find_definitions, first_names
 
     notices = [] if notices is None else notices
-    found: dict[str, Skill] = {}
     seen: set[str] = set()  # one that is linked to from several places is one
-    reader = DefinitionReader(SKILL, notices)
-    for place in places("skills", cwd, user_dir, notices):
+
+    def once(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
         for skill in skills_in(place, reader):
-            real = os.path.realpath(skill.path)
-            if real in seen:
-                continue
-            seen.add(real)
-            if (first := found.setdefault(skill.name, skill)) is not skill:
-                reader.leave_out_twin(skill.name, skill.path, first.path, place)
-    reader.finish()
-    leave_out_rest("skill", sorted(found), MOST, notices)
-    return tuple(found[name] for name in sorted(found)[:MOST])
+            if (real := os.path.realpath(skill.path)) not in seen:
+                seen.add(real)
+                yield skill
+
+    found = find_definitions("skills", SKILL, once, cwd, user_dir, notices)
+    return tuple(found[name] for name in first_names("skill", sorted(found), MOST, notices))
 
 
 def skills_text(skills: Sequence[Skill]) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sagent.context.calls import valid_part
+from sagent.context.calls import valid_parts
 from sagent.errors import ToolError
 from sagent.lib.json import as_array, valid_text
 from sagent.messages import Text
@@ -31,11 +31,10 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
 
 
 def _valid(output: ToolOutput) -> ToolOutput:
-    """Return the same output where its texts are valid, as nearly always."""
-    parts = tuple(map(valid_part, output.content))
-    summary, diff = (text if not text or text.isascii() else valid_text(text) for text in (output.summary, output.diff))
-    same = (parts, summary, diff) == (tuple(output.content), output.summary, output.diff)
-    return output if same else replace(output, content=parts, summary=summary, diff=diff)
+    content = valid_parts(output.content)
+    summary, diff = map(valid_text, (output.summary, output.diff))
+    same = content is output.content and (summary, diff) == (output.summary, output.diff)
+    return output if same else replace(output, content=content, summary=summary, diff=diff)
 
 
 def _is_output(output: object) -> bool:

@@ -89,10 +89,16 @@ def decode(data: bytes) -> Text | Binary:
     return _decode_older(data)
 
 
+def text_in(data: bytes) -> str | None:
+    """Return the text of bytes, as valid Unicode; None for what is no text."""
+    decoded = decode(data)
+    return valid_text(decoded.text) if isinstance(decoded, Text) else None
+
+
 def readable(data: bytes) -> str:
     """Return the text of bytes that a person or a program wrote; U+FFFD stands for what cannot be read."""
-    decoded = decode(data)
-    return valid_text(decoded.text) if isinstance(decoded, Text) else data.decode("utf-8", "replace")
+    text = text_in(data)
+    return data.decode("utf-8", "replace") if text is None else text
 
 
 @dataclass(frozen=True, slots=True)

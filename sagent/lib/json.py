@@ -230,7 +230,7 @@ def sha256_hex(data: bytes) -> str:
 
 def valid_text(text: str) -> str:
     """Join surrogate pairs that arrived split, and replace lone surrogates, so that the text is valid Unicode."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def join_pairs(text: str) -> str:
@@ -243,7 +243,7 @@ def whole_text(text: str) -> tuple[str, str]:
     next piece. Lone halves before that are replaced."""
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     text = text.removesuffix(half)
-    return text if text.isascii() else valid_text(text), half
+    return valid_text(text), half
 
 
 def as_object(value: object) -> Mapping[str, object]:

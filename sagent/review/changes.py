@@ -11,9 +11,8 @@ from pathlib import Path
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.encoding import Text, decode, decode_output, readable
+from sagent.lib.encoding import decode_output, readable, text_in
 from sagent.lib.git import git_call
-from sagent.lib.json import valid_text
 from sagent.lib.regular import read_regular
 
 _SHOWN = (
@@ -92,10 +91,10 @@ def _untracked(cwd: Path) -> Iterator[str]:
     """The files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
-            decoded = decode(read_regular(cwd / name, cwd, most=MOST_NEW))
-            text = valid_text(decoded.text) if isinstance(decoded, Text) else "\0"
+            text = text_in(read_regular(cwd / name, cwd, most=MOST_NEW))
         except (OSError, ValueError):
-            text = "\0"
+            text = None
+        text = "\0" if text is None else text
         lines = text.removesuffix("\n").split("\n") if text else []
         quoted = '"b/' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
         hunk = f"@@ -0,0 +1,{len(lines)} @@\n" if lines else ""

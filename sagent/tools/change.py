@@ -8,13 +8,14 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import hunks, unified
+from sagent.lib.encoding import UTF8, Binary, Encoding, decode
 from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, named, short
 from sagent.tools.replacement import Replacement, replace_all
-from sagent.tools.textfile import UTF8, Binary, Encoding, decode, encode, write_atomic
+from sagent.tools.textfile import encode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _MOST_DIFF = 400  # lines

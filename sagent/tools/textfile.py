@@ -7,11 +7,8 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.atomic import replacing
-from sagent.lib.encoding import UTF8, Binary, Encoding, Text, decode
-from sagent.lib.json import valid_text
+from sagent.lib.encoding import Encoding, text_in
 from sagent.lib.regular import open_regular, real_directory, stat_regular
-
-__all__ = ["UTF8", "Binary", "Encoding", "Text", "decode", "encode", "line_end", "read_whole", "write_atomic"]
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
@@ -33,10 +30,8 @@ def read_whole(path: Path, most: int) -> str | None:
     OSError and ValueError."""
     with open_regular(os.path.realpath(path)) as file:
         data = file.read(4 * most + 1)
-    decoded = decode(data) if len(data) <= 4 * most else None
-    if not isinstance(decoded, Text) or len(decoded.text) > most:
-        return None
-    return valid_text(decoded.text.replace("\r\n", "\n"))
+    text = text_in(data) if len(data) <= 4 * most else None
+    return None if text is None or len(text) > most else text.replace("\r\n", "\n")
 
 
 def line_end(text: str) -> str:

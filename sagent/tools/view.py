@@ -9,12 +9,12 @@ from threading import Event
 from time import monotonic
 
 from sagent.errors import ToolError
+from sagent.lib.encoding import Binary, decode
 from sagent.lib.image import image_type
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.tool import Stamp, ToolOutput, Workspace
 from sagent.tools.media import show_image
 from sagent.tools.offload import offload
-from sagent.tools.textfile import Binary, decode
 
 _SMALL = 1_000_000  # bytes; more is looked through in a thread
 _MOST = 50_000_000  # bytes; of more only the part asked for is read

@@ -17,9 +17,8 @@ READ = """
 import sys
 from pathlib import Path
 from sagent.config.files import read_file
-from sagent.context.commands import commands_in
+from sagent.context.commands import find_commands
 from sagent.context.instructions import gather
-from sagent.context.places import Place
 from sagent.context.skills import find_skills
 from sagent.errors import ConfigError
 from sagent.repl.project import branch_of
@@ -30,7 +29,7 @@ said = []
 found = gather(root, root.parent / "user")
 print(found.text, *found.notices, sep="\\n")
 print(find_skills(root, root.parent / "user", said), *said, sep="\\n")
-print(list(commands_in(Place(root / ".sagent/commands", root))), list(walk(str(root), lambda: False)), branch_of(root))
+print(find_commands(root, root.parent / "user"), list(walk(str(root), lambda: False)), branch_of(root))
 try:
     read_file(root / ".sagent/config.toml", root)
 except ConfigError as error:

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.errors import ToolError
+from sagent.lib.encoding import Text, decode
 from sagent.lib.json import json_freeze_object
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import RunContext, conflict
 from sagent.tools import Edit, Read, Write
 from sagent.tools.change import unified_diff
 from sagent.tools.replacement import Replacement, replace
-from sagent.tools.textfile import Text, decode
 from tests.depth import deep
 
 

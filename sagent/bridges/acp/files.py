@@ -9,6 +9,7 @@ from pathlib import Path
 from sagent.bridges.acp.client import Client
 from sagent.bridges.jsonrpc import RpcError
 from sagent.errors import ToolError
+from sagent.lib.encoding import UTF8
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools.ask import AskUser
@@ -16,7 +17,7 @@ from sagent.tools.change import Change, make, plan_edit, plan_write
 from sagent.tools.edit import Edit
 from sagent.tools.paths import judged, short
 from sagent.tools.replacement import read_replacements
-from sagent.tools.textfile import UTF8, encode
+from sagent.tools.textfile import encode
 from sagent.tools.write import Write
 
 MOST = 10_000_000  # characters of a file that are sent to an editor

@@ -159,9 +159,9 @@ def _is_bot_wall(response: "WebResponse") -> bool:
 
 async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None:
     """A PDF or an image; None for text. Raises ToolError for what is neither."""
+    from sagent.lib.encoding import Binary, decode
     from sagent.lib.image import image_type
     from sagent.tools.media import show_image
-    from sagent.tools.textfile import Binary, decode
 
     name, body = str(response.address), response.body
     if body.startswith(b"%PDF-") or image_type(body):

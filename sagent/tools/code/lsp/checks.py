@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sagent.lib.encoding import Text, decode
 from sagent.lib.regular import read_regular
 from sagent.tool import Workspace
 from sagent.tools.code.lsp.connection import ServerError
@@ -13,7 +14,6 @@ from sagent.tools.code.lsp.documents import Document
 from sagent.tools.code.lsp.server import LanguageServer
 from sagent.tools.code.lsp.servers import Seat, Servers
 from sagent.tools.paths import short
-from sagent.tools.textfile import Text, decode
 
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run
 LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import Text, decode
 from sagent.lib.json import as_array, as_int, as_object, as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import count
@@ -15,7 +16,7 @@ from sagent.tools.code.lsp.checks import read_text
 from sagent.tools.code.lsp.server import LanguageServer, path_of
 from sagent.tools.code.lsp.text import Lines, apply_edits, read_edits
 from sagent.tools.paths import explained, short
-from sagent.tools.textfile import Text, decode, encode, write_atomic
+from sagent.tools.textfile import encode, write_atomic
 from sagent.tools.walk import walk
 
 _MOST_FILES = 200
