@@ -49,7 +49,7 @@ class AgentKind:
 
 
 def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[AgentKind, ...]:
-    """The person's own, those of plugins, and the project's, by name. The notices say what was left out."""
+    """Return the person's agents, those of plugins and the project's, by name. The notices say what was left out."""
     notices = [] if notices is None else notices
     found = find_definitions("agents", FORM, agents_in, cwd, user_dir, notices)
     return tuple(found[name] for name in first_names("agent", sorted(found), MOST, notices))

@@ -23,14 +23,14 @@ class CommandFile:
 
 
 def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[CommandFile, ...]:
-    """Return the person's own, those of plugins, and the project's. The notices say what was left out."""
+    """Return the person's commands, those of plugins and the project's. The notices say what was left out."""
     notices = [] if notices is None else notices
     found = find_definitions("commands", FORM, commands_in, cwd, user_dir, notices)
     return tuple(found[name] for name in first_names("command", found, MAX_COMMANDS, notices))
 
 
 def commands_in(place: Place, reader: DefinitionReader) -> Iterator[CommandFile]:
-    """Return a command for each `NAME.md`.
+    """Yield a command for each `NAME.md`.
 
     One in a folder is called by its name, too, or, where that is taken, by both: `folder:name`.
     """

@@ -32,7 +32,7 @@ _ELSEWHERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the files of one kind hold. `much`: the bytes that are read; `head`: only its head, which may be followed by
+    """The form of one kind of file. `much`: the bytes that are read; `head`: only its head, which may be followed by
     any amount of text."""
 
     what: str
@@ -205,7 +205,7 @@ def first_names(what: str, names: Collection[str], limit: int, notices: list[str
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """What was cut, without a letter that was cut."""
+    """Return cut data without the part of a character at its end."""
     return data[: len(data) // 4 * 4] if b"\0" in data else data[: data.rfind(b"\n") + 1] or data
 
 

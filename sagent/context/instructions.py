@@ -184,7 +184,7 @@ class _Reader:
 
 
 def _own_words(data: bytes) -> bytes:
-    """What a file says itself: without its includes, comments and blanks."""
+    """Return a file's own text: without its includes, comments and blanks."""
     text = re.sub(rb"(?s)<!--.*?-->|(?m:^\s*[-*]?\s*@\S+\s*$)|\xef\xbb\xbf", b"", data)
     return b" ".join(text.split())
 

@@ -51,12 +51,12 @@ def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = No
 
 
 def is_any(kind: Kind, cwd: Path, user_dir: Path) -> bool:
-    """Return True if something lies at one of the places, whatever it is."""
+    """Return True if anything is at one of the places, whatever it is."""
     return any(os.path.lexists(place.path) for place in _places(kind, cwd, user_dir))
 
 
 def _why_not(place: Place) -> str:
-    """Why what lies at a place is none; "" where it is one, or there is nothing."""
+    """Return why nothing is read at a place; "" if it can be read, or nothing is there."""
     try:
         place.path.lstat()
         if not _is_inside(place):

@@ -18,7 +18,8 @@ class Style(NamedTuple):
 
 
 def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Style:
-    """A style by its name or its file's. Raises UsageError, with the names that there are and what was left out."""
+    """Return a style by its name or its file's. Raises UsageError, with the names that there are and what was left
+    out."""
     notices = [] if notices is None else notices
     found: dict[str, tuple[Style, Path]] = {}
     known: list[str] = []

@@ -449,7 +449,7 @@ class Ledger:
         return describe(ask, _enough(ask), budget.cap, budget.room, waited, self._holders(budget))
 
     def _holders(self, budget: _Budget) -> list[Reservation]:
-        """The calls in flight that hold money of a budget."""
+        """Return the calls in flight that hold money of a budget."""
         return [each for each in self._calls if each.held and each.budget.living() is budget]
 
     async def _wait(self, ask: Ask, budget: _Budget, told: Callable[[str], None]) -> Reservation:

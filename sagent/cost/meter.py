@@ -1,4 +1,4 @@
-"""How many tokens a conversation has, and the most that its next request can have."""
+"""The number of tokens of a conversation, and the most that its next request can have."""
 
 from sagent.cost.budget import InputBound
 from sagent.lib.dataclass import dataclass
@@ -7,7 +7,7 @@ from sagent.model import Request
 
 @dataclass(slots=True)
 class Meter:
-    """How many tokens a conversation has: the provider's last count, and its bytes for what came since.
+    """The size of a conversation in tokens: the provider's last count, and the bytes of what came since.
 
     `max_input` is what `Model.max_input_tokens` returns for a request. Money is held by `bound`, never by `estimate`.
     """
@@ -19,7 +19,8 @@ class Meter:
     parts: tuple[object, ...] = ()  # of the request that was counted; none if the conversation was made smaller
 
     def bound(self, request: Request, max_input: int) -> InputBound:
-        """The most input tokens of a request: by the count, if it begins with what was counted, else by its bytes."""
+        """Return the most input tokens of a request: by the count, if it begins with what was counted, else by its
+        bytes."""
         begins = bool(self.parts) and _parts(request)[: len(self.parts)] == self.parts
         if not begins or max_input < self.max_input:
             return InputBound(max_input)

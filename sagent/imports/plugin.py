@@ -110,7 +110,7 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
 
 
 def _faults(folder: Path, name: str) -> Sequence[str]:
-    """What of a plugin's skills, agents, commands and styles would be left out, or not understood."""
+    """Return what of a plugin's skills, agents and commands would be left out, or not understood."""
     from sagent.context import agents, commands, skills
 
     faults: list[str] = []

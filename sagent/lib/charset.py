@@ -119,7 +119,7 @@ def _trust(sample: bytes, codecs: Collection[str]) -> dict[str, float]:
 
 
 def _declared(data: bytes) -> str:
-    """The codec that a text names for itself at its beginning or its end (PEP 263, XML, HTML, Emacs, Vim)."""
+    """Return the codec that a text names for itself at its beginning or its end (PEP 263, XML, HTML, Emacs, Vim)."""
     import codecs
 
     ends = data[:1024] + b"\n" + (data[-256:] if len(data) > 1024 else b"")
@@ -135,7 +135,7 @@ def _declared(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """The lines that say something about the encoding, as many as are looked at."""
+    """Return the lines that say something about the encoding, as many as are looked at."""
     found = re.search(rb"[\x80-\xff]", data)
     start = max(0, found.start() - 200) if found else 0
     text = _CONTROLS.sub(b"", data[start : start + 64 * 1024])  # chardet takes what has ESC for another kind of data

@@ -19,7 +19,7 @@ class Descent:
     /proc, none are seen."""
 
     def __init__(self, root: int, output: int) -> None:
-        """`output` is the number of a pipe's file (st_ino), or 0."""
+        """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0."""
         self._root, self._output = root, output
         self._known: dict[int, bytes] = {}  # when each began, by its number: numbers are used again
 
@@ -67,7 +67,7 @@ def _numbers() -> Iterator[int]:
 
 
 def _state(pid: int) -> tuple[bytes, bytes, bytes] | None:
-    """Its state, its parent, and when it began; None where it is gone."""
+    """Return a process's state, its parent, and when it began; None if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return words[0], words[1], words[19]

@@ -36,9 +36,9 @@ _MAX_CONTROLS = 0.05  # of the characters of a text
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How bytes stand for a text: a codec, and the byte order mark in front. With `mixed` there are bytes that it does
-    not understand, or would write otherwise; they travel as lone surrogates. `guess` is said of one that was guessed.
-    """
+    """A way in which bytes stand for a text: a codec, and the byte order mark in front. With `mixed` there are bytes
+    that it does not understand, or would write otherwise; they travel as lone surrogates. `guess` describes one that
+    was guessed."""
 
     codec: str = "utf-8"
     bom: bytes = b""
@@ -103,8 +103,8 @@ def readable(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What programs have written, perhaps in several encodings; `guesses` are of those that are not UTF-8. Where
-    `sure` is False there are lines of which no encoding makes a text."""
+    """The text that programs have written, perhaps in several encodings; `guesses` are of those that are not UTF-8. If
+    `sure` is False, no encoding makes a text of some lines."""
 
     text: str
     guesses: tuple[str, ...] = ()
@@ -197,7 +197,8 @@ def _try(data: bytes, codec: str) -> str | None:
 
 
 def _errors(codec: str) -> str:
-    """UTF-16 on Windows holds lone surrogates now and then; they must come back as they were."""
+    """Return the error handler of a codec. UTF-16 on Windows sometimes holds lone surrogates, which must come back as
+    they were."""
     return "surrogatepass" if codec in _WIDE else "strict"
 
 

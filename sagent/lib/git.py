@@ -312,7 +312,7 @@ def without_work_tree(config: str) -> bytes | None:
 
 
 def _work_tree(config: bytes) -> tuple[bytes, str] | None:
-    """The line by which a configuration that git has written names a work tree, and that place."""
+    """Return the line by which a configuration that git has written names a work tree, and that place."""
     section = re.search(rb"(?m)^\[core\]\n((?:[ \t]+[^\n]*\n)*)", config)
     line = re.search(rb"(?m)^[ \t]+worktree = ([^\\\"#;\n\0]+)\n", section[1]) if section else None
     return (line[0], os.fsdecode(line[1]).strip()) if line else None

@@ -1,4 +1,4 @@
-"""What an image is by its bytes: its type, its size, and whether its file is whole."""
+"""The type and size of an image by its bytes, and whether its file is whole."""
 
 import struct
 import zlib
@@ -44,7 +44,8 @@ def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
 
 
 def _is_whole_png(data: bytes) -> bool:
-    """Whether the chunks that are needed have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and 10."""
+    """Return True if the chunks that are needed have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and
+    10."""
     at, pixels = 8, zlib.decompressobj()
     unpacked = 0
     while at + 12 <= len(data):

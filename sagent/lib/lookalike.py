@@ -51,7 +51,7 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a canonically equal text stands, and what is to stand there after an edit."""
+    """The place of a canonically equal text, and the text that an edit puts there."""
 
     start: int
     stop: int

@@ -35,7 +35,7 @@ def shrink_image(data: bytes, side: int, most: int) -> tuple[str, bytes] | None:
 
 
 def answer() -> None:
-    """The other process: writes the image on standard input, smaller, after a letter for its form."""
+    """Write the image on standard input, smaller, after a letter for its form. This is the other process."""
     isolated.limit()
     head, _, data = sys.stdin.buffer.read().partition(b"\n")
     side, most = map(int, head.split())

@@ -213,8 +213,8 @@ class CommandJudge:
 
     @cached_property
     def obeyed_by_git(self) -> list[str]:
-        """What may make git run a program where one of the commands calls it; what the person's own repository has as
-        hooks does not count."""
+        """Paths that may make git run a program if one of the commands calls it; the hooks of the person's own
+        repository do not count."""
         found: list[str] = []
         for part in self._script.parts:
             words = unwrap(part.words)

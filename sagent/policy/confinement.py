@@ -128,8 +128,8 @@ def _git_names() -> list[str]:
 
 
 def _obeyed_by_git(top: str) -> Iterator[str]:
-    """What says which programs git runs in a work tree, wherever that lies, in those that share its repository, and in
-    its submodules."""
+    """Return the files that name the programs git runs in a work tree, wherever that lies, in those that share its
+    repository, and in its submodules."""
     names = _git_names()
     starts = [os.path.realpath(place) for place in git_places(Path(top))]
     if starts[0] != f"{top}/.git":

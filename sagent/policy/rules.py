@@ -186,7 +186,7 @@ class Rule:
             yield ((unescape("".join(pieces[:at])) or "") + rest).rstrip("/")
 
     def named_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
-        """The absolute paths that the rule names without a wildcard."""
+        """Yield the absolute paths that the rule names without a wildcard."""
         if "/" not in self.pattern:
             return
         for pattern in _absolute(self.pattern.removesuffix("/**"), roots, home):
@@ -315,7 +315,7 @@ def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:
 
 
 def _cut_literal(pattern: str) -> tuple[str, str]:
-    """The path of a pattern's directories before its first wildcard, and the rest of the pattern."""
+    """Return the path of a pattern's directories before its first wildcard, and the rest of the pattern."""
     parts = pattern.split("/")
     count = next((at for at, part in enumerate(parts) if unescape(part) is None), len(parts))
     return unescape("/".join(parts[:count])) or "/", "/".join(parts[count:])
@@ -329,7 +329,7 @@ def _regex(pattern: str) -> str:
 
 
 def _real_regex(pattern: str) -> str:
-    """A regular expression for where the directories before a pattern's first wildcard lead."""
+    """Return a regular expression for where the directories before a pattern's first wildcard lead."""
     literal, rest = _cut_literal(pattern)
     return re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(f"/{rest}") if rest else "(?:/.*)?")
 

@@ -20,7 +20,8 @@ _EXPRESSION = re.compile(r"(?:-[nErsuz]*e|--expression(?:=|\Z))(.*)", re.DOTALL)
 
 
 def _between(mark: str) -> str:
-    """What stands before a mark in a pattern; whether brackets could hide the mark is not left open."""
+    """Return a regular expression for the text before a mark in a pattern. A bracket that could hide the mark is not
+    matched."""
     return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{mark}\\\n\[]*\])*"
 
 

@@ -281,7 +281,7 @@ def _shown(message: Message) -> Iterable[Shown]:
 
 
 def _typed(part: Shown) -> Shown:
-    """An image with the type that its bytes have: providers refuse another one."""
+    """Return an image with the type that its bytes have: providers refuse another one."""
     if not isinstance(part, Image):
         return part
     from sagent.lib.image import image_type  # for few conversations

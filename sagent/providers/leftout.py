@@ -130,7 +130,7 @@ def notes_on(left: Mapping[str, object], provider: str, model: str) -> list[str]
 
 
 def _stand_in(part: Text | Image | Document) -> Text:
-    """What a model reads in the place of a part that was refused."""
+    """Return the text that a model reads in the place of a part that was refused."""
     if isinstance(part, Text):
         return part
     what = "image" if isinstance(part, Image) else part.name or "document"
@@ -140,7 +140,7 @@ def _stand_in(part: Text | Image | Document) -> Text:
 def find_refused(
     error: "ModelError", body: bytes, request: Request, naming: "Naming | None", left: Collection[str] = ()
 ) -> Mapping[str, str]:
-    """The parts that an error is about, each with what it is and what the provider says of it; none for others.
+    """Return the parts that an error is about, each with what it is and what the provider says of it; none for others.
 
     By the place in the body that the error names, the name of a tool, or a size in pixels; else what is new since the
     last reply, of the kind that the error speaks of (of any, if it says nothing), and then all of that kind. Where
@@ -162,7 +162,7 @@ def find_refused(
 
 
 def _of_servers(refused: Iterable[str], tools: Iterable[ToolSpec]) -> Mapping[str, str]:
-    """All tools of the MCP servers of which too many were refused: they are likely made by one program."""
+    """Return all tools of the MCP servers of which too many were refused: they are likely made by one program."""
     counts = Counter(_server(key.removeprefix("tool ")) for key in refused if key.startswith("tool "))
     return {
         _tool_key(tool): f"the other tools of the MCP server {server}: {_MAX_OF_SERVER} of its tools were refused"
@@ -174,7 +174,8 @@ def _of_servers(refused: Iterable[str], tools: Iterable[ToolSpec]) -> Mapping[st
 def _too_many(
     words: str, media: Sequence[Image | Document], tools: Sequence[ToolSpec]
 ) -> Sequence[ToolSpec | Image | Document]:
-    """Where there are too many: the older half of images and documents; the last tools, of MCP servers if there are."""
+    """Return what goes if there are too many: the older half of images and documents; the last tools, of MCP servers if
+    there are."""
     if _MANY_MEDIA.search(words):
         return media[: (len(media) + 1) // 2]
     if not _MANY_TOOLS.search(words):
@@ -187,7 +188,7 @@ def _too_many(
 def _placed(
     words: str, body: bytes, media: Sequence[Image | Document], tools: Mapping[str, ToolSpec]
 ) -> list[ToolSpec | Image | Document]:
-    """The parts at the places in the body that an error names."""
+    """Return the parts at the places in the body that an error names."""
     paths = [re.findall(r"\w+", path) for path in _PATH.findall(words.replace(" -> ", "."))]
     if not paths:
         return []
@@ -204,8 +205,8 @@ def _placed(
 
 
 def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, str]:
-    """The innermost item of a list that a path leads to, and the name of the tool that it is or is in. Steps that are
-    not there are passed over: providers name types of blocks, too. Bedrock counts its members from 1."""
+    """Return the innermost item of a list that a path leads to, and the name of the tool that it is or is in. Steps
+    that are not there are passed over: providers name types of blocks, too. Bedrock counts its members from 1."""
     at: object = whole
     item: object = None
     tool, first = "", int("member" in path)
@@ -229,7 +230,7 @@ def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, 
 
 
 def _data(value: object) -> Iterator[str]:
-    """Every long text within a value, without what a data URL begins with."""
+    """Yield every long text within a value, without what a data URL begins with."""
     if isinstance(value, str):
         yield value.partition(",")[2] if value.startswith("data:") else value
     for inner in (*as_array(value), *as_object(value).values()):
@@ -241,7 +242,7 @@ def _encoded(part: Image | Document) -> str:
 
 
 def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
-    """The tools that an error names."""
+    """Return the tools that an error names."""
     called = r"(?i:\b(?:function|tool)\b[\w ]{0,12}[:=]? ?)"
     quoted = r"['\"`]"
     return [
@@ -252,7 +253,8 @@ def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
 
 
 def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Document]) -> list[Image | Document]:
-    """What an error speaks of without a place: what no reply has come to yet, and where there is nothing, all of it."""
+    """Return the media that an error without a place speaks of: those that came since the last reply, or all if there
+    are none."""
     kinds = tuple(start for said, starts in _KINDS.items() if re.search(said, words, re.IGNORECASE) for start in starts)
     last = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1)
     new = [*_media(messages[last + 1 :])]
@@ -264,7 +266,8 @@ def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Do
 
 
 def _suspected(words: str, tools: tuple[ToolSpec, ...]) -> list[ToolSpec]:
-    """The tools that an error about a schema may mean: those of an unusual form; without any, those of MCP servers."""
+    """Return the tools that an error about a schema may mean: those of an unusual form; without any, those of MCP
+    servers."""
     if not _SCHEMA.search(words):
         return []
     odd = [tool for tool in tools if not are_plain((tool,), ANTHROPIC)]
@@ -289,7 +292,7 @@ def _key(part: ToolSpec | Text | Image | Document) -> str:
 
 
 def _server(tool: str) -> str:
-    """The MCP server that a tool is of, by its name; "" for any other tool."""
+    """Return the MCP server that a tool is of, by its name; "" for any other tool."""
     return tool.split("__")[1] if tool.startswith("mcp__") else ""
 
 
@@ -300,7 +303,7 @@ def _tool_key(tool: ToolSpec) -> str:
 
 
 def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -> str:
-    """A part as a person knows it: a tool with its server, an image with the call that brought it."""
+    """Return a part as a person knows it: a tool with its server, an image with the call that brought it."""
     if isinstance(part, ToolSpec):
         server = _server(part.name)
         return f"the tool {part.name}" + (f" of the MCP server {server}" if server else "")
@@ -315,7 +318,7 @@ def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -
 
 
 def kept_out(parameters: Iterable[Mapping[str, object]]) -> Mapping[str, JsonObject]:
-    """What logged requests left out, by provider."""
+    """Return what logged requests left out, by provider."""
     found: dict[str, dict[str, dict[str, object]]] = {}
     for logged in parameters:
         for provider, models in as_object(logged.get(LEFT_OUT)).items():

@@ -25,7 +25,7 @@ _MAX_PLAIN_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """What a provider takes. `keys` is the pattern of a property's name."""
+    """The form in which a provider takes tools. `keys` is the pattern of a property's name."""
 
     keys: str = r"[A-Za-z0-9_.-]{1,64}"
     refs: bool = True  # $ref to $defs may be used

@@ -164,8 +164,8 @@ def _image_at(name: str, directory: Path) -> Image | None:
 
 
 async def fit_images(images: Iterable[Image]) -> tuple[list[Part], list[str]]:
-    """The images that were put into a message, made smaller where they are large, and sentences about those that
-    cannot be attached."""
+    """Return the images of a message, made smaller where they are large, and sentences about those that cannot be
+    attached."""
     from sagent.tools.media import read_media
 
     parts: list[Part] = []

@@ -74,7 +74,7 @@ class Confined:
 
 
 def _surveyed(profile: "Profile") -> Sequence[str]:
-    """The directories that a command can write and a person may run git in: not the caches of build tools."""
+    """Return the directories that a command can write and a person may run git in: not the caches of build tools."""
     from sagent.sandbox.places import known_places, really_below
 
     caches = really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home

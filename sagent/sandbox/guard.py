@@ -86,7 +86,8 @@ class Guard:
 
     @property
     def kept(self) -> frozenset[str]:
-        """What is as it was, for it is held by a mount or put back: not what had no place to be in before a command."""
+        """Paths that are as they were, held by a mount or put back; without those that had no place to be in before a
+        command."""
         noted = (real for each in self._before.values() for real in each)
         return frozenset((*noted, *(real for real, _ in self._held.values())))
 

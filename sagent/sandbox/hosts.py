@@ -127,7 +127,7 @@ def _is_among(some: Entry, all_: Entry) -> bool:
 
 
 def _plain(host: str | Address) -> str | Address:
-    """An address without the IPv6 around it that leads to the same place."""
+    """Return an address without the IPv6 around it that leads to the same place."""
     return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
 
 

@@ -79,7 +79,7 @@ def make_wall(
 
 
 def _lose_capabilities(gate: Gate) -> None:
-    """As root lose what root can do beyond its own files: by CAP_DAC_OVERRIDE it would read and write everybody's."""
+    """Give up what root can do beyond its own files: with CAP_DAC_OVERRIDE it would read and write everybody's."""
     gate.call("PR_CAP_AMBIENT", "prctl", 47, 4)
     if 0 not in os.getresuid():
         return

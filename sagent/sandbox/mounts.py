@@ -129,8 +129,8 @@ class Mounts:
                 yield from ("--ro-bind", str(self._empty), place)
 
     def _source(self, place: str) -> str:
-        """What is shown at a place: itself, or of a submodule's configuration what git does not write with each
-        update."""
+        """Return the path that is shown at a place: itself, or for a submodule's configuration a copy without what git
+        writes with each update."""
         if "/modules/" not in place or not place.endswith("/config") or (shown := without_work_tree(place)) is None:
             return place
         copy = self._scratch / f"config-{hashlib.sha256(shown).hexdigest()}"

@@ -73,7 +73,7 @@ class Profile:
         return _depth(path, self.hidden) <= _depth(path, self.exposed)
 
     def files_shown(self) -> "Profile":
-        """With the files of `shown` among those that are exposed, in place of their directories."""
+        """Return the profile with the files of `shown` among those that are exposed, in place of their directories."""
         if not self.shown:
             return self
         places = dict(self.shown)

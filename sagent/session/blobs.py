@@ -132,7 +132,7 @@ class BlobDirectory:
         return self._directory
 
     def _outputs(self) -> Path:
-        """The directory of what commands may read: next to the blobs, or in them where these are temporary."""
+        """Return the directory of what commands may read: next to the blobs, or in them where these are temporary."""
         home = self._home()
         place = (home if self._temporary else home.parent) / OUTPUTS
         place.mkdir(mode=0o700, exist_ok=True)

@@ -172,7 +172,7 @@ def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of every file below a directory, of one with several names once. Symlinks are not followed."""
+    """Return the bytes of every file below a directory, of one with several names once. Symlinks are not followed."""
     size, seen = 0, set[int]()
     for above, _, names in os.walk(directory):
         for name in names:

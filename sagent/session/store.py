@@ -248,7 +248,7 @@ def has_lost_log(path: Path) -> bool:
 
 
 def _made_at(path: Path) -> float:
-    """When a session was made, by its name; infinity where its name does not say."""
+    """Return when a session was made, by its name; infinity if its name does not say."""
     try:
         made = datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S")  # noqa: DTZ007 -- below
     except ValueError:

@@ -417,7 +417,7 @@ def _shower(run: RunContext) -> Callable[[Path], object]:
 
 
 def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
-    """What commands may touch, with the long outputs of earlier ones, which can be looked at inside."""
+    """Return what commands may touch, with the long outputs of earlier ones, which they may look at."""
     profile = profile_of(workspace)
     with contextlib.suppress(OSError):
         place, source = map(os.path.realpath, blobs.shown())

@@ -41,7 +41,7 @@ class Capture:
     """
 
     def __init__(self, blobs: Blobs, *, limit: int, show: "Callable[[Path], object] | None" = None) -> None:
-        """`show` lets commands read a file; by default `blobs` does that."""
+        """Open it; `show` lets commands read a file, by default as `blobs` does."""
         self.size = 0
         self.flooded = False
         self.trouble = ""  # why the full text could not be kept

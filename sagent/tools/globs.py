@@ -94,7 +94,8 @@ def _choice(piece: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """A character or a range within `[...]`; the signs that may come to mean sets of characters mean themselves."""
+    """Return a character or a range within `[...]`; the signs that may come to mean sets of characters mean
+    themselves."""
     first, last = found.groups()
     return re.escape(found[0]) if last is None else f"{re.escape(first)}-{re.escape(last)}"
 

@@ -50,8 +50,8 @@ def _recording(data: bytes, name: str) -> Document | None:
 
 
 def show_image(data: bytes, name: str) -> ToolOutput | None:
-    """The image, smaller where it is large, or None when the bytes are none. Raises ToolError for one that no provider
-    would take."""
+    """Return the image, smaller if it is large, or None when the bytes are none. Raises ToolError for one that no
+    provider would take."""
     kind = image_type(data)
     if not kind:
         return None

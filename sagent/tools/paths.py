@@ -51,7 +51,7 @@ def short(path: Path, workspace: Workspace) -> str:
 
 
 def named(path: Path) -> str:
-    """The path for a message: quoted where it cannot be shown, and not longer than one reads."""
+    """Return the path for a message: quoted if it cannot be shown, and not longer than one reads."""
     text = quote_path(str(path))
     return text if len(text) <= _MAX_NAMED else f"{text[: _MAX_NAMED // 2]}...{text[-_MAX_NAMED // 2 :]}"
 

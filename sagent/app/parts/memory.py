@@ -131,7 +131,7 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _strangers(folder: Path) -> Iterator[str]:
-    """What lies in a folder and is no note, in words."""
+    """Yield a sentence for each entry of a folder that is no note."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _LOOKED_AT):
             if entry.name.startswith(".") or (is_note_name(entry.name) and entry.is_file(follow_symlinks=False)):

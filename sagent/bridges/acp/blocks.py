@@ -13,8 +13,8 @@ from sagent.messages import Message, Part, Text, user
 
 
 def read_prompt(blocks: Sequence[object]) -> Message | Callable[[], Message]:
-    """The message of a prompt, or, where it has images or documents, what makes it and takes its time. Each raises
-    RpcError for what is no prompt, or cannot be shown to a model."""
+    """Return the message of a prompt, or, if it has images or documents, a function that makes it and takes its time.
+    Both raise RpcError for what is no prompt, or cannot be shown to a model."""
     fields = map(as_object, blocks)
     slow = any(each.get("type") == "image" or "blob" in as_object(each.get("resource")) for each in fields)
     return partial(_read, blocks) if slow else _read(blocks)

@@ -70,7 +70,8 @@ def _mend_call(result: MutableMapping[str, object], version: str) -> None:
 
 
 def _block(block: object, version: str) -> object:
-    """A block as the SDK takes it: with what is needed alone, if it must be, or as a line that names it."""
+    """Return a block that the SDK takes: as it is, with only the members that are needed, or as a line that names
+    it."""
     if isinstance(block, str):
         return _text(block)
     fields = as_object(block)
@@ -94,7 +95,7 @@ def _block(block: object, version: str) -> object:
 
 
 def _message(message: object, version: str) -> object:
-    """A message of a prompt, which has one block."""
+    """Return a message of a prompt, which has one block."""
     fields = as_object(message)
     role = fields.get("role")
     return {
@@ -104,7 +105,7 @@ def _message(message: object, version: str) -> object:
 
 
 def _resource(held: object, version: str) -> object:
-    """What a resource holds; a text where it is neither text nor data."""
+    """Return the contents of a resource; a text if they are neither text nor data."""
     fields = as_object(held)
     if _is_read("resources/read", {"contents": [fields]}, version):
         return fields

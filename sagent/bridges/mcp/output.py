@@ -23,7 +23,7 @@ MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in
 
 
 def output_of(result: "CallToolResult", server: str) -> ToolOutput:
-    """A result as a model reads it: its blocks, and its structured content unless a text holds the same JSON."""
+    """Return a result as a model reads it: its blocks, and its structured content unless a text holds the same JSON."""
     content = [part for block in result.content for part in parts_of(block)]
     if (data := result.structured_content) is not None and not is_said(data, content):
         content.append(Text(json_dump(json_freeze(data))))
@@ -38,8 +38,8 @@ def is_small(blocks: Sequence[object]) -> bool:
 
 
 def is_said(data: object, content: Sequence[Media]) -> bool:
-    """Whether texts hold the same JSON as some structured content: whole, between other words, or, as servers do that
-    wrap a value as {"result": value}, the value, and for a list one text for each item."""
+    """Return True if texts hold the same JSON as some structured content: whole, or between other words. Where servers
+    wrap a value as {"result": value}, the value is enough, and for a list one text for each item."""
     texts = [part.text for part in content if isinstance(part, Text)]
     fields = as_object(data)
     wrapped = tuple(fields.values()) if {*fields} == {"result"} else ()
@@ -62,7 +62,7 @@ def _holds(text: str, wanted: object) -> bool:
 
 
 def _parsed(text: str) -> list[object]:
-    """The value that a text begins with, alone in a list."""
+    """Return the value that a text begins with, alone in a list."""
     try:
         return [_JSON.raw_decode(text)[0]]
     except (ValueError, RecursionError):
@@ -133,7 +133,7 @@ def _decoded(text: str, kind: str, name: str) -> Media:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Bytes in base64 of either alphabet, or in a data URL, padded or not. Raises ValueError."""
+    """Decode base64 of either alphabet, or a data URL, padded or not. Raises ValueError."""
     text = text.partition(",")[2] if text.startswith("data:") else text
     plain = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

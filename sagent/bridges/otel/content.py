@@ -35,7 +35,7 @@ def value_text(value: Json) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that is valid text: an exporter drops an attribute, or a span, that is none."""
+    """Return JSON that is valid text: an exporter drops an attribute, or a span, that is none."""
     return valid_text(json_dump(value))
 
 

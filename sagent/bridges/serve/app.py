@@ -41,8 +41,8 @@ _POLICY = (
 
 
 def make_app(users: Mapping[str, Sessions], host: str, more: Sequence[Route] = ()) -> "ASGIApp":
-    """The application; `users` has the sessions that each token opens. `more` are routes of others, for
-    those who have a token."""
+    """Make the application; `users` has the sessions that each token opens. `more` are routes of others, for those who
+    have a token."""
     repeats = Repeats()
 
     async def log_in(request: Request) -> Response:

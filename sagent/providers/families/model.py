@@ -168,7 +168,7 @@ class WireModel(ABC, Generic[E_co]):
         return request, tuple(notes)
 
     def _find_refused(self, error: ModelError, request: Request) -> Mapping[str, str]:
-        """The parts of the request that an error is about."""
+        """Return the parts of the request that an error is about."""
         if error.kind != "invalid_request":
             return {}
         from sagent.providers.leftout import find_refused

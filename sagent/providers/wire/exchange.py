@@ -146,7 +146,7 @@ async def read_answer(
 
 
 async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[Sequence[Delta | Reply]]:
-    """The deltas as they come, and in the end what was held back, and the reply."""
+    """Yield the deltas as they come, and in the end what was held back, and the reply."""
     async with aclosing(_deltas(call, answer, watch)) as batches:
         async for deltas in batches:
             yield deltas

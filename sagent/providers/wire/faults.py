@@ -329,7 +329,7 @@ def _words(data: object) -> str:
 
 
 def _details(error: Mapping[str, object]) -> str:
-    """Google's details that say more than its message: fields and what is wrong with them, and its own log."""
+    """Return Google's details that say more than its message: fields and what is wrong with them, and its own log."""
     details = [as_object(detail) for detail in as_array(error.get("details"))]
     fields = [as_object(each) for detail in details for each in as_array(detail.get("fieldViolations"))]
     told = [f"{as_str(each.get('field'))}: {as_str(each.get('description'))}" for each in fields]

@@ -138,11 +138,11 @@ class ReplyReader(ABC):
 
     @property
     def mends(self) -> tuple[str, ...]:
-        """How arguments were read that are not quite JSON, once the message was asked for."""
+        """The ways in which arguments that are not quite JSON were read, once the message was asked for."""
         return tuple(self._mends)
 
     def _parsed(self, name: str, raw: str) -> tuple[JsonObject, str | None]:
-        """As `parse_arguments`, and take note of what was mended."""
+        """Parse arguments, and take note of what was mended."""
         arguments, malformed, mends = mend_arguments(raw)
         self._mends.update((f"the JSON that {name} was called with was read {mend}", None) for mend in mends)
         return arguments, malformed

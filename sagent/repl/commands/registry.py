@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapping[str, Command]:
-    """Built-in commands win over skills, those over the person's, and these over the project's. The notices say which
-    cannot be called."""
+    """Return the commands by name: built-in ones win over skills, those over the person's, and these over the
+    project's. The notices say which cannot be called."""
     built_in, notices = built_in_commands(), [] if notices is None else notices
     theirs: dict[str, Command] = {}
     for skill in find_skills(settings.cwd, settings.config_dir):

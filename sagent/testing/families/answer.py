@@ -54,7 +54,7 @@ class Answer:
         ]
 
     def open_blocks(self, total: int) -> frozenset[int]:
-        """The numbers of the blocks that are never closed, of so many: those of cut calls. Calls come last."""
+        """Return the numbers of the blocks that are never closed, of so many: those of cut calls. Calls come last."""
         first = total - len(self.turn.calls)
         return frozenset(first + number for number, call in enumerate(self.turn.calls) if call.cut)
 

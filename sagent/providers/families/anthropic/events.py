@@ -70,7 +70,7 @@ class _Block:
         return parse_arguments(raw) if raw.strip() else (json_freeze(as_object(self.start.get("input"))), None)
 
     def raw(self) -> str:
-        """The arguments as text, blank where they came as an object."""
+        """Return the arguments as text, blank if they came as an object."""
         return "".join(self.json) or as_str(self.start.get("input"))
 
     def has_input(self) -> bool:

@@ -211,7 +211,7 @@ class GenerateReplyReader(ReplyReader):
                 return Opaque(_excerpt(piece.part), self._private(piece.part))
 
     def _given(self, piece: _Piece) -> tuple[JsonObject, str | None]:
-        """A call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
+        """Return a call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
         given = piece.arguments
         if isinstance(given, str) and given.strip():
             return self._parsed(piece.name, given)

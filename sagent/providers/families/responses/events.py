@@ -62,7 +62,7 @@ class _Item:
 
     @property
     def closed(self) -> bool:
-        """Whether the provider says that all of it has come; some of them leave its status out, or as it began."""
+        """True if the provider says that all of it has come; some leave its status out, or as it began."""
         status = as_str(self.whole.get("status"))
         return status == "completed" or (status != "incomplete" and (self.told or (self.said and not status)))
 
