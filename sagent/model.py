@@ -80,7 +80,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """What the call has cost so far: it counts if the call ends before its reply. A charge is `estimated` if its input
+    """The cost of the call so far: it counts if the call ends before its reply. A charge is `estimated` if its input
     may still grow."""
 
     charges: tuple[Charge, ...]

@@ -36,8 +36,8 @@ def output_of(form: object) -> Output:
         unknown = isinstance(error, PydanticSchemaGenerationError | AttributeError)  # which speak of pydantic's inside
         why = "pydantic has no schema for it." if unknown else str(error).splitlines()[0]
         raise UsageError(
-            f"output: {form!r:.100} cannot be asked for: {why} It takes a pydantic model, a "
-            "dataclass, a TypedDict, another type that pydantic knows, or a JSON Schema as a mapping."
+            f"output: {form!r:.100} cannot be asked for: {why} Give a pydantic model, a dataclass, a TypedDict "
+            "(before Python 3.12 of typing_extensions), another type that pydantic knows, or a JSON Schema."
         ) from error
     return _in_object(schema, lambda value: _read_by_type(adapter.validate_json, value))
 

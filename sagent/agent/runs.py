@@ -45,7 +45,7 @@ LIMIT_REASONS = {
     "hook_stop": "a hook ended the run; it was reported why",
     "need_advice": "it asks for advice, and there is no advisor; set one (--advisor), or answer it",
     "content_filter": "the provider's content filter stopped the answer",
-    "error": "the provider declared its reply broken, or its calls came cut again and again",
+    "error": "the provider reported a broken reply, or several replies in a row were cut within their calls",
 }
 
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)

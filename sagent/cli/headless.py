@@ -17,6 +17,7 @@ from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.signals import on_first_signal
+from sagent.lib.text import count
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
@@ -324,8 +325,8 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     found, told = bytearray(), False
     while True:
         if not told and not select.select([fd], [], [], FIRST_BYTE)[0]:
-            came = f"{len(found):,} bytes have" if found else "nothing has"
-            err.write(f"sagent: {came} come on stdin, which is still open: waiting for its end (Ctrl-C to stop)\n")
+            came = count(len(found), "byte") if found else "nothing"
+            err.write(f"sagent: read {came} from stdin, which is still open; waiting for its end (Ctrl-C to stop)\n")
             err.flush()
             told = True
         if not (piece := read_some(fd)):

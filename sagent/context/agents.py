@@ -67,7 +67,7 @@ def agents_in(place: Place, reader: DefinitionReader) -> Iterator[AgentKind]:
             continue
         fields, name = document.fields, document.fields.get("name") or file.stem
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name) or not fields.get("description"):
-            reader.say(file, "it does not describe an agent: it needs a name of letters and digits, and a description")
+            reader.leave_out(file, "an agent needs a name of letters and digits, and a description")
             continue
         tools, turns = document.words("tools"), fields.get("maxTurns", fields.get("max_turns", ""))
         model, effort = fields.get("model", ""), fields.get("effort", "")

@@ -3,6 +3,7 @@ or not understood."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
@@ -12,7 +13,7 @@ from sagent.context.places import Kind, Place, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable, text_in
 from sagent.lib.regular import read_regular
-from sagent.lib.text import nearest, why_unread
+from sagent.lib.text import why_unread
 
 ValueKind: TypeAlias = Literal["text", "flag", "number"]
 MAX_ENTRIES = 256  # of a folder that are looked at
@@ -63,10 +64,15 @@ class DefinitionReader:
         self._twins: dict[str, list[tuple[str, Path, Path]]] = {}  # names, files and those before them, by whose
 
     def leave_out(self, file: Path, why: str) -> None:
-        self._left_out.setdefault(why, []).append(file)
+        """Leave out a file: for this reason, and with what else is wrong with it in the same notice."""
+        faults = [fault for fault, files in self._said.items() if file in files]
+        for fault in faults:
+            self._said[fault].remove(file)
+        self._left_out.setdefault("; ".join((why, *faults)), []).append(file)
 
-    def say(self, file: Path, what: str) -> None:
-        self._said.setdefault(what, []).append(file)
+    def say(self, file: Path, fault: str) -> None:
+        """Say what is wrong with a file that is used all the same."""
+        self._said.setdefault(fault, []).append(file)
 
     def leave_out_twin(self, name: str, file: Path, first: Path, place: Place) -> None:
         """Leave out the second file of one name; nothing is said where both are the same file."""
@@ -127,8 +133,8 @@ class DefinitionReader:
     def _check(self, file: Path, document: Document) -> None:
         for key, value in document.fields.items():
             kind = self._form.keys.get(key)
-            if kind is None and key not in _ELSEWHERE and (near := nearest(key, self._form.keys)):
-                self.say(file, f"there is no key {key}{near} It has no effect")
+            if kind is None and key not in _ELSEWHERE and (near := get_close_matches(key, self._form.keys, 1)):
+                self.say(file, f"there is no key {key}, {near[0]} may be meant")
             elif kind is None and key not in _ABOUT:
                 self._idle.setdefault(key, []).append(file)
             elif kind == "flag" and value.lower() not in ("true", "false"):
@@ -142,7 +148,7 @@ class DefinitionReader:
         for why, files in self._left_out.items():
             plural, verb = ("s", "are") if len(files) > 1 else ("", "is")
             self._notices.append(f"The {what}{plural} {_some(files)} {verb} left out: {why}.")
-        self._notices.extend(f"{_some(files)}: {said}." for said, files in self._said.items())
+        self._notices.extend(f"{_some(files)}: {said}." for said, files in self._said.items() if files)
         for whose, twins in self._twins.items():
             name, file, first = twins[0]
             if len(twins) == 1:

@@ -265,8 +265,8 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
     if not (stubbed := stub(state, before, target, "overflow")):
         return False
     text = (
-        f"The context was full, at about {before:,} tokens: tool results or attached files and images were replaced by "
-        f"stubs ({stubbed} in all), which leaves about {state.context.tokens():,}. The model can read them again."
+        f"The context was full, at about {before:,} tokens. Old tool results and attachments were replaced by stubs "
+        f"({stubbed} of them), which leaves about {state.context.tokens():,}. The model can read them again."
     )
     state.journal.notify("info", text)
     return True

@@ -12,11 +12,11 @@ from sagent.lib.dataclass import dataclass
 
 _MAX_SAMPLE_BYTES = 3_000
 _MIN_LOOK = 0.45  # below it no text is believed
-_NEAR = 0.8  # of the best score, from which another reading is likely too
-_DOUBT = 0.015  # of confidence, that the commonest encoding is given before
-_DOUBT_OF_ONE = 0.1  # where there is one byte to judge by
+_MIN_NEAR = 0.8  # of the best score, from which another reading is likely too
+_COMMONEST_LEAD = 0.015  # of confidence that the commonest encoding, cp1252, is given
+_COMMONEST_LEAD_OF_ONE = 0.1  # where there is one byte to judge by
 _HIGH = bytes(range(128, 256))
-_ENOUGH_LETTERS = 3  # for a guess that is called probable
+_MIN_LETTERS = 3  # for a guess that is called probable
 
 _ENCODINGS = {
     **dict.fromkeys(("cp1252", "gb18030", "cp932", "cp1251", "cp949", "euc_kr", "koi8-r"), 1.0),
@@ -75,12 +75,12 @@ def guess(data: bytes) -> Guess | None:
     if not found:
         return None
     best, *others = found
-    near = [one for one in others if one.score > best.score * _NEAR and one.text != best.text]
+    near = [one for one in others if one.score > best.score * _MIN_NEAR and one.text != best.text]
     letters = sum(letter.isalpha() and not letter.isascii() for letter in best.text)
     codec = _SMALLER.get(best.codec, best.codec)
     if codec != best.codec and _decoded(sample, codec) != best.text:
         codec = best.codec
-    return Guess(codec, clear=not near and letters >= _ENOUGH_LETTERS, other=near[0].codec if near else "")
+    return Guess(codec, clear=not near and letters >= _MIN_LETTERS, other=near[0].codec if near else "")
 
 
 class _Reading(NamedTuple):
@@ -114,7 +114,7 @@ def _trust(sample: bytes, codecs: Collection[str]) -> dict[str, float]:
     among = {*codecs, "cp1252"}  # what chardet says where nothing fits; it warns where that is not among them
     found = chardet.detect_all(sample, ignore_threshold=True, include_encodings=among, compat_names=False)
     trusts = {one["encoding"]: one["confidence"] for one in found}
-    doubt = _DOUBT if len(sample) - len(sample.translate(None, _HIGH)) > 1 else _DOUBT_OF_ONE
+    doubt = _COMMONEST_LEAD if len(sample) - len(sample.translate(None, _HIGH)) > 1 else _COMMONEST_LEAD_OF_ONE
     return {codec: trusts[codec] + (doubt if codec == "cp1252" else 0) for codec in codecs if codec in trusts}
 
 

@@ -7,9 +7,9 @@ from io import BytesIO
 from sagent.lib import isolated
 
 MAX_PIXELS = 120_000_000  # of an image that is opened
-_SECONDS = 20  # on the clock
-_QUALITY = 85  # of JPEG
-_LEAST = 64  # pixels of a side
+_TIMEOUT_SECONDS = 20
+_JPEG_QUALITY = 85
+_MIN_SIDE = 64  # pixels
 _PNG, _JPEG = b"P", b"J"
 
 
@@ -24,7 +24,7 @@ def shrink_image(data: bytes, side: int, most: int) -> tuple[str, bytes] | None:
             input=b"%d %d\n%b" % (side, most, data),
             capture_output=True,
             check=False,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -49,11 +49,11 @@ def answer() -> None:
     while True:
         image.thumbnail((side, side))
         letter, made = _JPEG if form == "JPEG" else _PNG, BytesIO()
-        image.save(made, "JPEG" if letter == _JPEG else "PNG", quality=_QUALITY)
+        image.save(made, "JPEG" if letter == _JPEG else "PNG", quality=_JPEG_QUALITY)
         if letter == _PNG and made.tell() > most:  # a photograph, most likely
             letter, made = _JPEG, BytesIO()
-            image.convert("RGB").save(made, "JPEG", quality=_QUALITY)
-        if made.tell() <= most or side < _LEAST:
+            image.convert("RGB").save(made, "JPEG", quality=_JPEG_QUALITY)
+        if made.tell() <= most or side < _MIN_SIDE:
             break
         side = max(image.size) * 3 // 4
     sys.stdout.buffer.write(letter + made.getvalue())

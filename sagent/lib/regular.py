@@ -182,7 +182,7 @@ def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: i
         code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
         raise OSError(code, f"it is {special_kind(found.st_mode)}, not a file", path)
     if _is_kernels(path, found, place):
-        raise OSError(errno.EINVAL, "it is the kernel's, and no ordinary file", path)
+        raise OSError(errno.EINVAL, "it is a file of the kernel that acts like a device", path)
 
 
 def special_kind(mode: int) -> str:

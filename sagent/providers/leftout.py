@@ -41,7 +41,7 @@ _PATH = re.compile(
 _PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
 _MANY_MEDIA = re.compile(r"(too many|at most \d+) (images?|documents?|files?|media|audios?)\b", re.IGNORECASE)
 _MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
-_FEW = 8  # tools: a smaller number is no limit of them
+_MIN_TOOLS = 8  # that a limit of tools is: a smaller number means something else
 _KINDS: Mapping[str, tuple[str, ...]] = {
     r"\b(images?|pictures?|photos?|vision)\b": ("image/",),
     r"\b(pdfs?|documents?|pages?|files?)\b": ("application/",),
@@ -52,7 +52,7 @@ Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
 """Messages by their identity and by how much is left out, and what goes out in their place."""
 _NOTHING = re.compile(r"request contains an invalid argument|(invalid|illegal) base64|\bbad request\b", re.IGNORECASE)
 _MAX_OF_SERVER = 3  # tools of an MCP server that are refused one by one
-_WORDS = 300  # characters of what a provider says
+_MAX_SAID = 300  # characters of what a provider says
 _MEDIA, _LARGE = "media ", "large "  # of keys: what is left out, and what is sent smaller
 _MAX_SIDE, _MAX_BYTES = 1_024, 1_000_000  # pixels and bytes of an image that is made smaller
 
@@ -156,7 +156,7 @@ def find_refused(
     if pixels := [int(number) for number in _PIXELS.findall(words)]:
         found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
-    said = " ".join(words.split())[:_WORDS].rstrip(".")
+    said = " ".join(words.split())[:_MAX_SAID].rstrip(".")
     refused = {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
     return {**_of_servers((*left, *refused), request.tools), **refused}
 
@@ -180,7 +180,7 @@ def _too_many(
         return media[: (len(media) + 1) // 2]
     if not _MANY_TOOLS.search(words):
         return ()
-    most = min((number for number in map(int, re.findall(r"\d+", words)) if number >= _FEW), default=len(tools))
+    most = min((number for number in map(int, re.findall(r"\d+", words)) if number >= _MIN_TOOLS), default=len(tools))
     served = [tool for tool in tools if _server(tool.name)]
     return (served or tools)[-(len(tools) - most) :] if most < len(tools) else ()
 

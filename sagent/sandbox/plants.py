@@ -33,8 +33,8 @@ from sagent.sandbox.survey import BUILT, Survey
 MAX_DIRECTORIES = 200_000  # below one directory that commands can write
 MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
 _SLICE_SECONDS = 0.01  # in which directories are looked at before others have their turn
-_UNSURE = 1_000_000_000  # ns since a change, within which another may have the same time
-_SLACK = 10_000_000  # ns by which a file system's clock may be behind
+_SAME_TIME_NS = 1_000_000_000  # since a change, within which another may have the same time
+_CLOCK_SLACK_NS = 10_000_000  # by which a file system's clock may be behind
 _CONFIGURATIONS = ("config", "config.worktree")
 _PASSED_OVER = frozenset({".git/objects"})
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
@@ -94,7 +94,7 @@ class Plants:
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
         found = self.look(places) if self._since else []
-        self._since = self._since or time.time_ns() - _SLACK
+        self._since = self._since or time.time_ns() - _CLOCK_SLACK_NS
         return found
 
     def end(self, places: Kept, *, goes_on: bool) -> list[str]:
@@ -255,7 +255,7 @@ class Plants:
         state = found.st_ino, found.st_ctime_ns
         if self._settled.get(path) == state:
             return False
-        if time.time_ns() - found.st_ctime_ns > _UNSURE:
+        if time.time_ns() - found.st_ctime_ns > _SAME_TIME_NS:
             self._settled[path] = state
         if self._allowed.get(path) == state or self._is_kept(path, places):
             self._settled[path] = state

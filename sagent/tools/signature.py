@@ -244,7 +244,8 @@ def _model_of(name: str, fields: Mapping[str, tuple[object, object]]) -> "tuple[
             parameter, (hint, _) = next(iter(fields.items()))
             raise TypeError(
                 f"{name}: parameter {parameter}: JSON cannot hold {hint!r:.80}: take text, a number, a list, a "
-                f"TypedDict, a dataclass or a pydantic model, and make the rest of it. {str(error).splitlines()[0]}"
+                "TypedDict (before Python 3.12 of typing_extensions), a dataclass or a pydantic model, and make the "
+                f"rest of it. {str(error).splitlines()[0]}"
             ) from None
         for parameter, field in fields.items():
             _model_of(name, {parameter: field})

@@ -39,4 +39,4 @@ async def test_stubborn_server_is_ended_before_its_connection_is_cut(name: str, 
 
 def test_time_to_end_is_less_than_the_connection_has() -> None:
     signals = 0.4 + 0.4  # of the sweep in process.sh
-    assert pipes._GRACE + signals < link._ENDING
+    assert pipes._END_SECONDS + signals < link._ENDING

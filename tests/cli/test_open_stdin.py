@@ -45,7 +45,7 @@ def test_open_pipe_is_said(monkeypatch: pytest.MonkeyPatch, first: bytes, words:
     if words and not first:
         assert "no input on stdin" in said
         return
-    assert ("9 bytes have come" if first else "nothing has come") in said
+    assert ("read 9 bytes" if first else "read nothing") in said
     assert said.count("waiting for its end") == 1
     assert (first.decode() + " and more").strip() in prompt.text + str(prompt.parts)
 
@@ -97,6 +97,6 @@ def test_program_says_that_a_pipe_is_held_open(shell: Shell) -> None:
         assert running.stdin and running.stderr and running.stdout
         running.stdin.write(b"data")
         running.stdin.flush()
-        assert b"4 bytes have come on stdin, which is still open" in running.stderr.readline()
+        assert b"read 4 bytes from stdin, which is still open" in running.stderr.readline()
         running.stdin.close()
         assert running.stdout.read() == b"ok\n"

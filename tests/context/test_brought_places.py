@@ -102,7 +102,7 @@ def test_agents_are_read_and_never_have_more(tmp_path: Path) -> None:
     assert (kind.model, kind.max_turns, kind.prompt) == ("", 7, "Be strict.")
     assert len(notices) == 4, notices
     for words in (
-        "silent.md: it does not",
+        "silent.md is left out",
         "pipe.md could not",
         "maxTurns is '9999",
         "no effect here: permissionMode",

@@ -50,7 +50,7 @@ def put(folder: Path, kind: str, name: str, data: bytes) -> Path:
     [
         (b"", "is left out: it is empty"),
         (b"\x00\x01\x02\xff" * 40, "is left out: it is not text"),
-        (b"---\nname: x\ndescription: a\ndescripton: b\n---\nText", "Did you mean description?"),
+        (b"---\nname: x\ndescription: a\ndescripton: b\n---\nText", "no key descripton, description may be meant"),
         (b"---\nname: x\ndescription: a\nzebra: b\n---\nText", "have no effect here: zebra"),
         (b"---\nname: x\ndescription:a\n---\nText", "line 3 is ignored, 'description:a'"),
         (b"---\nname: x\ndescription: a\nname: y\n---\nText", "line 4 gives name again"),
@@ -61,6 +61,15 @@ def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path
     path = put(tmp_path / ".sagent" / kind, kind, "broken", data)
     found = [text for text in said(kind, tmp_path) if str(path) in text and words in text]
     assert len(found) == 1, said(kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents"])
+@pytest.mark.parametrize("head", [b"name: x\ndescripton: b", b"name: x\ndescription:b"])
+def test_fault_that_leaves_file_out_is_in_same_notice(kind: str, head: bytes, tmp_path: Path) -> None:
+    path = put(tmp_path / ".sagent" / kind, kind, "broken", b"---\n%s\n---\nText" % head)
+    (notice,) = (text for text in said(kind, tmp_path) if str(path) in text)
+    assert "is left out" in notice
+    assert head.decode().split("\n")[1].partition(":")[0] in notice
 
 
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
@@ -197,7 +206,7 @@ def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None
     for words in (
         "skills/bare/SKILL.md is left out",
         "no key descripton",
-        "agents/typo.md: it does",
+        "agents/typo.md is left out",
         "commands/empty.md",
     ):
         assert words in left

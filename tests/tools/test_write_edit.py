@@ -240,7 +240,7 @@ LINE = st.text("abcé \t", max_size=6).filter(lambda line: "éé" not in line)  
 async def test_an_edit_touches_nothing_else(call, root, workspace, before, after, end, codec) -> None:
     old, new = "MARK\nmark", "Ça\nalors\n!"
     pieces = ["".join(line + end for line in before), "".join(line + end for line in after)]
-    pieces[0] = "é" + end + pieces[0]  # else nothing tells cp1252 from UTF-8
+    pieces[0] = "Ça va déjà, garçon" + end + pieces[0]  # else nothing tells cp1252 from UTF-8 and from Greek
     text = pieces[0] + old.replace("\n", end) + pieces[1]
     file = root / "f.txt"
     file.write_bytes(text.encode(codec))

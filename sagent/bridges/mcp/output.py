@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 _MAX_STARTS = 20  # places in a text where JSON may begin that are tried
-_SMALL = 20_000  # characters
+_MAX_SMALL = 20_000  # characters
 _JSON = json.JSONDecoder()
 MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in all
 
@@ -34,7 +34,7 @@ def output_of(result: "CallToolResult", server: str) -> ToolOutput:
 
 def is_small(blocks: Sequence[object]) -> bool:
     """Return True if blocks are texts that are read in a moment; others are looked at in a thread."""
-    return sum(len(as_str(getattr(block, "text", None))) or _SMALL + 1 for block in blocks) <= _SMALL
+    return sum(len(as_str(getattr(block, "text", None))) or _MAX_SMALL + 1 for block in blocks) <= _MAX_SMALL
 
 
 def is_said(data: object, content: Sequence[Media]) -> bool:
@@ -73,10 +73,10 @@ def is_same(one: object, other: object) -> bool:
     """Return True if two values are the same in JSON, which knows no difference of 1 and 1.0, and true is no number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
+    if all(isinstance(each, Mapping) for each in (one, other)):
         first, second = as_object(one), as_object(other)
         return {*first} == {*second} and all(is_same(value, second[name]) for name, value in first.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+    if all(isinstance(each, list | tuple) for each in (one, other)):
         items, others = as_array(one), as_array(other)
         return len(items) == len(others) and all(map(is_same, items, others))
     return one == other

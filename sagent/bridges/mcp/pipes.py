@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.types import JSONRPCMessage
 
 LONGEST_LINE = 1 << 26  # bytes of one message
-_GRACE = 1.0  # seconds to end by itself, once its standard input has
+_END_SECONDS = 1.0  # that a program gets to end by itself, once its standard input has ended
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
 _PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
 _CHUNK = 1 << 16
@@ -116,10 +116,10 @@ async def _end(program: PipedProcess) -> None:
     """Ask a program to end, by the end of its standard input, and then see to it."""
     program.writer.close()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_END_SECONDS):
             await program.process.ended()
     await program.process.kill()
-    await asyncio.wait([program.listening], timeout=_GRACE)
+    await asyncio.wait([program.listening], timeout=_END_SECONDS)
 
 
 def _message(line: bytes) -> "JSONRPCMessage":
