@@ -155,7 +155,7 @@ def test_many_files_of_another_program_cost_one_line_for_each_reason(kind: str, 
     notices = said(kind, tmp_path)
     twins = [text for text in notices if "are not used: others have their names" in text]
     idle = [text for text in notices if text.startswith("Keys of ")]
-    typos = [text for text in notices if "there is no key descripton. Did you mean description?" in text]
+    typos = [text for text in notices if "there is no key descripton, description may be meant" in text]
     assert [len(twins), len(idle), len(typos), len(notices)] == [1, 1, 1, 3], notices
     assert "n0, n1, n2 and 6 more" in twins[0] and "and 15 more" in typos[0] and "and 17 more" in idle[0]
 
