@@ -6,6 +6,7 @@ harnesses take turns, task by task. They run a small model's commands unasked, a
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def main() -> None:
     harnesses = available(arguments.harness or list(HARNESSES))
     if not harnesses:
         parser.error("no harness is left")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server and the agent are ended too
     try:
         files = find(arguments.model, os.environ)
         with served(files) as url:
@@ -57,6 +59,8 @@ def main() -> None:
             rows = run(bench, harnesses, tasks)
     except (FetchError, ServerError) as error:
         sys.exit(f"eval: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"eval: stopped; the runs that are done are in {out / results.FILE}")
     print("\n".join(results.tables(rows)))
 
 

@@ -61,7 +61,7 @@ def find_aider() -> Harness:
 
     def argv(job: Job) -> list[str]:
         server = ["--model", f"openai/{job.model}", "--openai-api-base", job.url, "--openai-api-key", "none"]
-        quiet = ["--no-show-model-warnings", "--no-check-update", "--analytics-disable", "--no-pretty"]
+        quiet = ["--no-show-model-warnings", "--no-show-release-notes", "--no-check-update", "--analytics-disable"]
         return [
             program,
             *server,
