@@ -28,6 +28,9 @@ UNRECORDED = (
 )
 
 
+_LINKED = "it was a hard link: under its other names the content stays"
+
+
 @dataclass(frozen=True, slots=True)
 class FileChange:
     """One file that a rewind changes: how, and how many lines are added and removed (0 and 0 if it is not text)."""
@@ -74,7 +77,8 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
         checkpoints.report(None, writer.states, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)
-    return FileChanges(changed, (*work.left, *writer.left), work.plan.omitted, work.plan.commands)
+    omitted = (*work.plan.omitted, *writer.linked)
+    return FileChanges(changed, (*work.left, *writer.left), omitted, work.plan.commands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,7 @@ class _Writer:
         self.made: list[str] = []
         self.gone: list[str] = []
         self.left: list[Omission] = []
+        self.linked: list[Omission] = []  # files that had other names
         self.states: dict[bytes, FileState | None] = {}
 
     def record(self, call: str) -> Touched:
@@ -246,6 +251,8 @@ class _Writer:
             file.write(data)
             if step.before.kind == "file":
                 there = os.stat(name, dir_fd=above, follow_symlinks=False)
+                if there.st_nlink > 1:
+                    self.linked.append(Omission(step.path, _LINKED))
                 if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
                     with suppress(PermissionError):  # only root may give files away
                         os.fchown(file.fileno(), there.st_uid, there.st_gid)

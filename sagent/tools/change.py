@@ -1,6 +1,5 @@
 """Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, named, short
 from sagent.tools.replacement import Replacement, replace_all
-from sagent.tools.textfile import encode, write_atomic
+from sagent.tools.textfile import broken_link, encode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _MOST_DIFF = 400  # lines
@@ -46,21 +45,9 @@ def make(change: Change, workspace: Workspace) -> ToolOutput:
     """Write the file. Raises ToolError."""
     with explained(change.path):
         data = encode(change.after, change.encoding)
-        broken = _broken_link(change.real)
+        broken = broken_link(change.real)
         workspace.saw(change.real, data, write_atomic(change.real, data))
     return replace(change, said=change.said + broken).output(short(change.path, workspace))
-
-
-def _broken_link(real: Path) -> str:
-    """Return what to say of a file that has other names too, which it will have no longer."""
-    try:
-        links = os.lstat(real).st_nlink
-    except OSError:
-        return ""
-    if links < 2:
-        return ""
-    others = "another name" if links == 2 else f"{links - 1} other names"
-    return f" It was a hard link: the file has {others}, under which the old content stays."
 
 
 def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:

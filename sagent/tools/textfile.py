@@ -42,6 +42,18 @@ def line_end(text: str) -> str:
     return "\r\n" if crlf * 2 > text.count("\n") else "\n"
 
 
+def broken_link(real: Path) -> str:
+    """Return what to say of a file that has other names too, which it will have no longer once it is replaced."""
+    try:
+        links = os.lstat(real).st_nlink
+    except OSError:
+        return ""
+    if links < 2:
+        return ""
+    others = "another name" if links == 2 else f"{links - 1} other names"
+    return f" It was a hard link: the file has {others}, under which the old content stays."
+
+
 def write_atomic(real: Path, data: bytes) -> os.stat_result:
     """Replace a file's content in one step, or create it and its directories, at a path without links. Its mode stays.
 

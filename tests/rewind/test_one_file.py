@@ -195,3 +195,13 @@ async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path
     assert not (cwd / "sub").exists()
     assert "sub/new.txt" not in await do("/diff")
     await agent.aclose()
+
+
+async def test_file_with_another_name_is_set_back_alone_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    session = Session(tmp_path)
+    await session.run("echo two >a")
+    done = await restore_files(session.hand, session.checkpoints, "", str(tmp_path / "a"))
+    assert ((tmp_path / "a").read_text(), (tmp_path / "b").read_text()) == ("one\n", "two\n")
+    assert [each.path for each in done.omitted if "hard link" in each.why] == [str(tmp_path / "a")]

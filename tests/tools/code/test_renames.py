@@ -1,6 +1,7 @@
 """Renames that a server plans wrongly, or only in part: nothing half is written, and what is left is named."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,11 @@ def test_the_diff_has_the_lines_of_the_file_whatever_else_breaks_lines(tmp_path:
     plan = RenamePlan((FileChange(tmp_path / "a.c", b"", b"", before, after),))
     shown = plan.diff(Workspace(tmp_path)).split("\n")
     assert shown == ["--- a/a.c", "+++ b/a.c", "@@ -2 +2 @@", "-old\u2028old\r", "+new\u2028new\r", ""]
+
+
+async def test_rename_says_which_hard_link_it_breaks(rename: Rename) -> None:
+    rename.edits(a=[edit(0, 0, 3)])
+    os.link(rename.bench.root / "a.fake", rename.bench.root / "other-name")
+    said = await rename.make()
+    assert "a.fake: It was a hard link: the file has another name" in said
+    assert (rename.bench.root / "other-name").read_bytes() == b"old x\r\nold y\r\n"

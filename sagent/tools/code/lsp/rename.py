@@ -16,7 +16,7 @@ from sagent.tools.code.lsp.checks import read_text
 from sagent.tools.code.lsp.server import LanguageServer, path_of
 from sagent.tools.code.lsp.text import Lines, apply_edits, read_edits
 from sagent.tools.paths import explained, short
-from sagent.tools.textfile import encode, write_atomic
+from sagent.tools.textfile import broken_link, encode, write_atomic
 from sagent.tools.walk import walk
 
 _MOST_FILES = 200
@@ -68,14 +68,17 @@ class RenamePlan:
                 if read_regular(change.path, most=_LARGEST) != change.data:
                     raise ToolError(f"{change.path} has changed since the rename was planned. Call it again.")
         done: list[str] = []
+        broken = ""
         for change in self.changes:
+            link = broken_link(change.path)
             try:
                 self._write(change, workspace)
             except OSError as error:
                 written = f" Written before: {', '.join(done)}." if done else ""
                 raise ToolError(f"{change.path}: {error.strerror or error}.{written}") from None
             done.append(short(change.path, workspace))
-        text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}."
+            broken += f" {done[-1]}:{link}" if link else ""
+        text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}.{broken}"
         diff = self.diff(workspace)
         lines = diff.splitlines(keepends=True)
         cut = "... the rest of the diff is left out\n" if len(lines) > _MOST_SHOWN else ""
