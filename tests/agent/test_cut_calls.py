@@ -134,6 +134,25 @@ async def test_withdrawn_reply_ends_run_without_its_calls(family: str, stop: str
     assert reason in ("content_filter", "refusal")
 
 
+@pytest.mark.parametrize(
+    ("reason", "ended"),
+    [
+        ("SAFETY", "content_filter"),
+        ("guardrail_blocked", "content_filter"),
+        ("model_declined", "refusal"),
+        ("max_output_reached", "end"),
+        ("kv_window_full", "end"),
+        ("malformed_call", "error"),
+    ],
+)
+@pytest.mark.parametrize("family", [ANTHROPIC, CHAT, CONVERSE])
+async def test_words_of_other_families_say_that_reply_is_not_whole(family: str, reason: str, ended: str) -> None:
+    """Gateways pass on reasons that nobody has listed."""
+    calls = Turn(calls=[Call("wipe", {"path": "/home"})], stop=reason)
+    wipe, results, why, _ = await played(family, [calls, Turn("ok")])
+    assert (wipe.paths, why, len(results)) == ([], ended, 1)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_calls_that_are_cut_again_and_again_end_run(family: str) -> None:
     cut = Turn(calls=[Call("wipe", "", cut=True)], stop="max_tokens")
@@ -167,8 +186,10 @@ def asked(arguments: str, index: int = 0) -> dict[str, object]:
         ((asked(""), "[DONE]"), []),  # nothing says why it ended
         ((asked('{"path": "/a"}'), "[DONE]"), ["/a"]),  # an object ends by itself
         ((asked("{}"), "[DONE]"), ["/everything"]),  # recorded of a service that never says why it ends
-        ((asked(""), chunk("token_budget"), "[DONE]"), []),  # a reason that nobody knows
-        ((asked('{"path": "/a"}'), chunk("token_budget"), "[DONE]"), ["/a"]),
+        ((asked(""), chunk("eot_reached"), "[DONE]"), []),  # a reason that nobody knows
+        ((asked('{"path": "/a"}'), chunk("eot_reached"), "[DONE]"), ["/a"]),
+        ((asked('{"path": "/a"}'), chunk("token_budget"), "[DONE]"), []),  # one that speaks of a limit
+        ((asked('{"path": "/a"}'), chunk("PROHIBITED_CONTENT"), "[DONE]"), []),  # of a filter
         ((asked(""), chunk("stop"), "[DONE]"), ["/everything"]),
         ((asked('{"path": "/a"}'), chunk("length"), "[DONE]"), []),
         ((asked('{"path": "/a"}'), chunk(content="Then"), chunk("length"), "[DONE]"), []),  # Chat has no order of both

@@ -1,5 +1,6 @@
 """A reply taking shape: what every family's reader of events has, and what it gives."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
 MOST_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
 _INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with cached ones or without
+_SAYING: Mapping[StopReason, str] = {
+    "content_filter": "filter|safety|block|prohibit|guardrail|sensitive|recitation|spii|moderat|policy|violat",
+    "refusal": "refus|declin",
+    "context_overflow": "context|window",
+    "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
+    "error": "error|malformed|fail|invalid",
+}
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
@@ -221,6 +229,16 @@ class ReplyReader(ABC):
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze(data))
+
+
+def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
+    """Return why a reply ended. Gateways pass on words of other families: one that is not `known` is read by what it
+    says, for a reply that was cut or withdrawn is not whole."""
+    if reason not in known:
+        for stop, words in _SAYING.items():
+            if re.search(words, reason, re.IGNORECASE):
+                return stop
+    return known.get(reason, "end")
 
 
 def count_of(value: object) -> int:

@@ -13,7 +13,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of
+from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge, Usage
 
 CONTAINER = "container"
@@ -137,7 +137,7 @@ class MessagesReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
-        stop = _STOPS.get(self._stop, "end")
+        stop = stop_of(self._stop, _STOPS)
         if self._container and stop in ("tool_use", "pause"):  # it may wait there, and the next request must say where
             parts.insert(0, Opaque("", self._private({"type": CONTAINER, "id": self._container})))
         return self._assembled(parts, stop)

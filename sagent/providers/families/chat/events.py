@@ -15,7 +15,7 @@ from sagent.providers.families.billing import disjoint, first_count, own_price, 
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of
+from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
@@ -164,7 +164,7 @@ class ChatReplyReader(ReplyReader):
             parts.append(spoken(b"".join(self._sound)))
         parts += self._images
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
-        stop = _STOPS.get(self._stop.lower(), "end")
+        stop = stop_of(self._stop.lower(), _STOPS)
         if stop == ("stop_sequence" if calls else "tool_use"):
             stop = "end"
         if self._refused and stop == "end" and not calls:

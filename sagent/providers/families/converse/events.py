@@ -15,7 +15,7 @@ from sagent.providers.families.billing import cache_outside, tier_named
 from sagent.providers.families.media import made_notes
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of
+from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {
@@ -106,7 +106,7 @@ class ConverseReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
-        return self._assembled(parts, _STOPS.get(self._stop, "end"))
+        return self._assembled(parts, stop_of(self._stop, _STOPS))
 
     def notes(self) -> tuple[str, ...]:
         return made_notes(self.message().parts)
