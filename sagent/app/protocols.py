@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -96,8 +96,11 @@ class LearnedProtocols:
 class AdaptiveModel:
     """A model that is spoken to in one protocol, and from its first call that comes as text on in text."""
 
-    def __init__(self, model: Model, protocol: Protocol, learned: Callable[[], None]) -> None:
-        self._model, self._learned = model, learned
+    def __init__(
+        self, model: Model, protocol: Protocol, learned: Callable[[], None], asked: Container[str] = ()
+    ) -> None:
+        """`learned` is called when the protocol changes; `asked` are the tools that the person named."""
+        self._model, self._learned, self._asked = model, learned, asked
         self._text: TextModel | None = None
         self.protocol: Protocol = protocol
         self.provider, self.id = model.provider, model.id
@@ -117,7 +120,7 @@ class AdaptiveModel:
         if self._text is None:
             from sagent.context.textcalls.model import TextModel
 
-            self._text = TextModel(self._model)
+            self._text = TextModel(self._model, self._asked)
         return self._text
 
     def wrote_call_as_text(self) -> None:

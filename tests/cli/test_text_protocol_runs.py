@@ -6,7 +6,7 @@ from pathlib import Path
 from program import Shell
 
 from sagent.testing.script import Listed, Turn
-from sagent.testing.server import FakeProviderServer
+from sagent.testing.server import Call, FakeProviderServer
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 FIX = Turn(text="I fix it.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n")
@@ -62,3 +62,26 @@ def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
     assert done.code == 0
     assert "VERSION = 7" in json.dumps(_bodies(server)[1])
     assert (shell.cwd / "calc.py").read_text() == BROKEN.replace("-", "+")
+
+
+def test_big_model_is_spoken_to_natively_until_it_writes_a_call_as_text(shell: Shell) -> None:
+    written = Turn(text='```json\n{"name": "Read", "arguments": {"file_path": "calc.py"}}\n```')
+    turns = [Turn(text="", calls=(Call("Read", {"file_path": "calc.py"}),)), written, Turn(text="It subtracts.")]
+    server, flags = _serve(shell, turns, [Listed("some-70b")])
+    (shell.cwd / "calc.py").write_text(BROKEN)
+    done = shell.run(*flags, "What does calc.py do?", model="")
+    assert (done.code, done.out) == (0, "It subtracts.\n")
+    first, second, third = _bodies(server)
+    assert "tools" in first and "tools" in second and "tools" not in third
+    assert "return a - b" in json.dumps(third["messages"]), "what was called natively is still there"
+    listed = shell.run("models", model="")
+    assert "openai-compatible/qwen" in listed.out and "text" in listed.out
+    again = _serve(shell, [Turn(text="ok")], [Listed("some-70b")])
+    assert "tools" in _body_of(shell, again), "another server is another place"
+    assert shell.run("models", "--forget", "qwen", model="").code == 0
+    assert shell.run("models", "--forget", "qwen", model="").code == 1
+
+
+def _body_of(shell: Shell, place: tuple[FakeProviderServer, tuple[str, ...]]) -> dict[str, object]:
+    assert shell.run(*place[1], "hi", model="").code == 0
+    return _bodies(place[0])[0]

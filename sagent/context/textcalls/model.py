@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -41,8 +41,9 @@ _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  
 class TextModel:
     """A model to which tools are offered in words, and which calls them by blocks in its text."""
 
-    def __init__(self, inner: Model) -> None:
-        self.inner = inner
+    def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
+        """Tools for agents are described where they are among those `asked` for."""
+        self.inner, self._asked = inner, asked
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
@@ -85,7 +86,7 @@ class TextModel:
         if not tools:
             return request
         if self._offered[:2] != (request.system, request.tools):
-            self._offered = request.system, request.tools, offer(request.system, tools)
+            self._offered = request.system, request.tools, offer(request.system, tools, self._asked)
         options = JsonObject({name: value for name, value in request.options.items() if name not in _CHOICES})
         return replace(request, system=self._offered[2], tools=(), output_schema=None, options=options)
 

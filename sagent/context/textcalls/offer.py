@@ -1,7 +1,7 @@
 """The system prompt of the text protocol: what blocks there are, and what comes of them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from sagent.context.prompt import PROMPT_FILE
@@ -16,25 +16,30 @@ MAX_DESCRIPTION = 90  # characters
 
 _WRITTEN = ("Bash", "Write")
 _LOOKING = ("Read", "Grep", "Glob", "List")
-_UNSAID = (*_WRITTEN, *_LOOKING, "Edit", "TodoWrite", "BackgroundTask", "AgentSelf")
+_AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf")
+_UNSAID = (*_WRITTEN, *_LOOKING, *_AGENTS, "Edit", "TodoWrite", "BackgroundTask")
 _FIRST = ("advisor", "AgentSpawn")
 _HOW = "To call one, write a block with its name after the fence"
 _EXAMPLE = '{"argument": "value"}'
 
 
-def offer(system: str, tools: Mapping[str, ToolSpec]) -> str:
-    """Return a system prompt with the protocol: in place of the default prompt, or before another one."""
+def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
+    """Return a system prompt with the protocol: in place of the default prompt, or before another one.
+
+    Tools for agents are described only if a person has `asked` for them: every line costs a small model attention.
+    """
     default = PROMPT_FILE.read_text("utf-8").strip()
     own = system.removeprefix(default).lstrip("\n") if system.startswith(default) else system
-    return "\n\n".join(part for part in (protocol(tools), own) if part)
+    return "\n\n".join(part for part in (protocol(tools, asked), own) if part)
 
 
-def protocol(tools: Mapping[str, ToolSpec]) -> str:
+def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     """Return what is said of the blocks that these tools take."""
     opening, *paragraphs, closing = PROTOCOL_FILE.read_text("utf-8").strip().split("\n\n")
     writing, running = paragraphs[:2], paragraphs[2:]
     looking = () if "Bash" in tools else _LOOKING
-    others = [tool for name, tool in tools.items() if (name in looking or name not in _UNSAID) and not tool.deferred]
+    said = [name for name in tools if name in looking or name not in _UNSAID or (name in _AGENTS and name in asked)]
+    others = [tools[name] for name in said if not tools[name].deferred]
     others.sort(key=lambda tool: (tool.name not in looking, tool.name not in _FIRST))
     parts = (
         opening,
