@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from os import PathLike, fspath
@@ -217,8 +217,9 @@ def _tool_of(given: object) -> Tool:
 
 def _is_record(given: type) -> bool:
     """Return True for a class whose objects are data that JSON can hold: to make one is a call like another."""
-    named = issubclass(given, tuple) and hasattr(given, "_fields")
-    return (is_dataclass(given) or hasattr(given, "model_fields") or named) and "__call__" not in vars(given)
+    named = tuple in given.__mro__ and hasattr(given, "_fields")
+    marked = any(hasattr(given, mark) for mark in ("__dataclass_fields__", "model_fields"))
+    return (marked or named) and "__call__" not in vars(given)
 
 
 def _tool_of_class(given: type) -> Tool:

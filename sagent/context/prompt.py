@@ -11,6 +11,7 @@ from pathlib import Path
 from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
+FURTHER = "Further directories: "
 _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")
 
 
@@ -21,7 +22,7 @@ def compose(
     lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
     others = [str(root) for root in workspace.roots if root != workspace.cwd]
     if others:
-        lines.append(f"Further directories: {', '.join(others)}")
+        lines.append(f"{FURTHER}{', '.join(others)}")
     prompt = system if system is not None else PROMPT_FILE.read_text("utf-8").strip()
     parts = (prompt, "\n".join(lines), instructions.strip(), append.strip())
     return "\n\n".join(part for part in parts if part)

@@ -57,7 +57,11 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
         workspace.check_unchanged(real)
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
-    said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}{_written_as(encoding, content)}"
+    if before == after:
+        said = f"{short(path, workspace)} holds exactly this already: nothing was changed."
+    else:
+        note = f"{note}{_written_as(encoding, content)}"
+        said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}"
     return Change(path, real, before, after, encoding, said, shows=False)
 
 

@@ -138,7 +138,10 @@ def test_the_prompt_says_what_there_is() -> None:
     assert "hello.py" not in reading
     assert "```Read\nfile_path\n```" in reading
     assert "- Grep (text: pattern):" in reading
-    assert "- AgentSpawn (text: prompt):" in prompt("Bash", "AgentSpawn", "AgentSend")
+    assert "AgentSpawn" not in prompt("Bash", "AgentSpawn", "AgentSend")
+    model = TextModel(ScriptedModel(), asked=("AgentSpawn",))
+    asked = prompt("Bash", "AgentSpawn", "AgentSend")
+    assert "- AgentSpawn (text: prompt):" in asked and "AgentSend" not in asked
     assert len(both) < 190 * 4
 
 

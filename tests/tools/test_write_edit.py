@@ -32,6 +32,13 @@ async def test_a_new_file_is_created_with_its_directories(call, root) -> None:
     assert stat.S_IMODE((root / "a/b/c.txt").stat().st_mode) == 0o666 & ~_umask()
 
 
+async def test_file_that_is_written_as_it_is_is_said_to_be_unchanged(call, root) -> None:
+    (root / "f.txt").write_text("same\n")
+    await call(Read(), file_path="f.txt")
+    assert "nothing was changed" in text_of(await call(Write(), file_path="f.txt", content="same\n"))
+    assert "nothing was changed" not in text_of(await call(Write(), file_path="f.txt", content="other\n"))
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

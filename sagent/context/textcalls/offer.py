@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from sagent.context.prompt import PROMPT_FILE
+from sagent.context.prompt import FURTHER, PROMPT_FILE, split_place
 from sagent.context.textcalls.blocks import text_argument
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import one_line
@@ -26,11 +26,14 @@ _EXAMPLE = '{"argument": "value"}'
 def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     """Return a system prompt with the protocol: in place of the default prompt, or before another one.
 
-    Tools for agents are described only if a person has `asked` for them: every line costs a small model attention.
+    Tools for agents are described only if a person has `asked` for them, and directory, platform and date are left to
+    commands: every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
+    system, place = split_place(system)
+    further = next((line for line in place.splitlines() if line.startswith(FURTHER)), "")
     own = system.removeprefix(default).lstrip("\n") if system.startswith(default) else system
-    return "\n\n".join(part for part in (protocol(tools, asked), own) if part)
+    return "\n\n".join(part for part in (protocol(tools, asked), further, own) if part)
 
 
 def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
