@@ -372,7 +372,9 @@ CALL = st.one_of(
     st.just(("missing", JsonObject())),
 )
 TURNS = st.lists(st.lists(CALL, min_size=1, max_size=4), max_size=3)
-RUNS = st.lists(st.tuples(TEXTS, TURNS, st.one_of(TEXTS.filter(str.strip), st.just(None)), st.booleans()), min_size=1, max_size=4)
+RUNS = st.lists(
+    st.tuples(TEXTS, TURNS, st.one_of(TEXTS.filter(str.strip), st.just(None)), st.booleans()), min_size=1, max_size=4
+)
 
 
 @settings(deadline=None, max_examples=40)
