@@ -4,12 +4,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from sagent.version import __version__
+from tests.depth import slow
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +37,18 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     }
     assert tracked <= names
     assert not [name for name in names if name.startswith("tests/")]
+
+
+@slow
+def test_every_pin_installs_on_oldest_python(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    oldest = f"{project['requires-python'].removeprefix('>=')}.0"
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--target", str(tmp_path)]
+    done = subprocess.run(
+        [*pip, "--python-version", oldest, "-r", str(ROOT / "constraints.txt")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_does_no_work() -> None:
