@@ -21,7 +21,6 @@ _SINGLE = ("additionalProperties", "contains", "propertyNames", "not", "if", "th
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", *_COUNTS)
-_OWN_TOP = ("type", "properties", "required", "description", "title", "additionalProperties", "$defs", "definitions")
 
 
 def fit_tools(tools: tuple[ToolSpec, ...], form: ToolForm) -> Fitted:
@@ -80,12 +79,12 @@ class _Writer:
         self.renamed = self._names(schema)
 
     def _names(self, schema: JsonObject) -> Mapping[str, str]:
-        """New names for the properties whose names are refused, which no other property of the tool has."""
+        """Return new names for the properties whose names are refused, which no other property of the tool has."""
         known = dict.fromkeys(_property_names(schema))
         taken = {name: -1 for name in known if self._key.fullmatch(name)}
         new: dict[str, str] = {}
         for place, name in enumerate(known):
-            if name in taken and taken[name] == -1:
+            if taken.get(name) == -1:
                 continue
             plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:60].lstrip(".-")
             plain = plain if self._key.fullmatch(plain) else f"_{plain}"
@@ -98,17 +97,17 @@ class _Writer:
         for name in ("enum", "const", "not"):
             if name in flat:
                 words.append(f"({name} of the arguments: {_short(flat[name])})")
-        keep = {name: value for name, value in flat.items() if name not in ("enum", "const", "not", "$schema", "$id")}
+        gone = ("enum", "const", "not", "$schema", "$id", "type")
+        keep = {name: value for name, value in flat.items() if name not in gone}
         if not self._form.refs:
             keep = {name: value for name, value in keep.items() if name in ("properties", "required")}
-        node = self._object({**keep, "type": "object"}, 0)
+        node = self._object({"type": "object", **keep}, 0)
         if not node.get("properties") and not self._form.listed:
             del node["properties"]
-        order = {"type": "object", **{name: value for name, value in node.items() if name != "type"}}
-        return JsonObject(order), words
+        return JsonObject(node), words
 
     def _flat(self, schema: JsonObject, depth: int) -> tuple[dict[str, Json], list[str]]:
-        """A schema of arguments with its branches merged: each property of any of them, and what all of them need."""
+        """Return a schema of arguments with its branches merged: each property of any, and what all of them need."""
         self._left -= 1
         if "$ref" in schema and depth < MAX_INLINED:
             rest = {name: value for name, value in schema.items() if name != "$ref"}
@@ -142,7 +141,7 @@ class _Writer:
         return merged, words
 
     def _node(self, schema: Json, depth: int, inlined: int = 0) -> JsonObject:
-        """One schema inside the schema."""
+        """Return one schema inside the schema, in a form that is taken."""
         self._left -= 1
         if isinstance(schema, bool) or not isinstance(schema, JsonObject):
             return EMPTY
@@ -153,7 +152,7 @@ class _Writer:
         return JsonObject(self._object(schema, depth, inlined))
 
     def _reference(self, schema: JsonObject, depth: int, inlined: int) -> JsonObject:
-        """A reference to a definition stays where the provider follows it; another one is written out."""
+        """Keep a reference to a definition where the provider follows it; write out any other."""
         target, name = schema["$ref"], as_str(schema["$ref"]).rpartition("/")[2]
         found = self._resolved(target)
         if self._form.refs and target in (f"#/$defs/{name}", f"#/definitions/{name}") and found is not None:
@@ -165,7 +164,7 @@ class _Writer:
         return self._node(JsonObject({**found, **rest}), depth + 1, inlined + 1)
 
     def _resolved(self, target: Json) -> Json:
-        """What a pointer into this schema leads to; None for any other."""
+        """Return what a pointer into this schema leads to; None for any other."""
         path = as_str(target)
         if path != "#" and not path.startswith("#/"):
             return None
@@ -181,7 +180,7 @@ class _Writer:
         return at
 
     def _object(self, schema: Mapping[str, Json], depth: int, inlined: int = 0) -> dict[str, Json]:
-        """A schema with each of its members in a form that is taken."""
+        """Return a schema with each of its members in a form that is taken."""
         held = dict(schema)
         words: list[str] = []
         self._limit(held, words)
@@ -194,8 +193,9 @@ class _Writer:
                 held[name] = self._node(held[name], depth + 1, inlined)
         for name in _LISTS:
             if name in held:
-                listed = as_array(held.pop(name))
-                nodes = tuple(self._node(_json(each), depth + 1, inlined) for each in listed if each is not False)
+                listed = held.pop(name)
+                listed = listed if isinstance(listed, tuple) else ()
+                nodes = tuple(self._node(each, depth + 1, inlined) for each in listed if each is not False)
                 held |= {name: nodes} if nodes else {}
         self._items(held, depth, inlined)
         own = schema.get("properties")
@@ -330,7 +330,7 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _either(one: Json, other: Json) -> Json:
-    """A schema for what either of two takes."""
+    """Return a schema for what either of two takes."""
     if one == other or other in (True, EMPTY):
         return one
     before = one.get("anyOf") if isinstance(one, JsonObject) and {*one} == {"anyOf"} else None
@@ -339,7 +339,7 @@ def _either(one: Json, other: Json) -> Json:
 
 
 def _property_names(schema: Json, depth: int = 0) -> Iterable[str]:
-    """The names of all properties in a schema, in their order."""
+    """Yield the names of all properties in a schema, in their order."""
     if isinstance(schema, tuple):
         for each in schema:
             yield from _property_names(each, depth)
@@ -353,10 +353,6 @@ def _property_names(schema: Json, depth: int = 0) -> Iterable[str]:
                 yield from (one for one in each if isinstance(one, str))
             elif name not in ("default", "enum", "const", "examples"):
                 yield from _property_names(each, depth + 1)
-
-
-def _json(value: object) -> Json:
-    return value  # pyright: ignore[reportReturnType] -- it comes out of a JsonObject
 
 
 def _short(value: object) -> str:
