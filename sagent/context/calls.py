@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import ToolError
-from sagent.lib.json import EMPTY, LONE, JsonObject, valid_text, whole_text
+from sagent.lib.json import EMPTY, LONE, JsonObject, as_object, valid_text, whole_text
 from sagent.lib.text import nearest
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, full_name
@@ -44,6 +44,10 @@ _LIKELY = re.compile(
 _LINE = 300  # characters of what was shown that are kept
 NOTHING = "the model ended its reply without saying or doing anything"
 _LIMITS = ("max_tokens", "context_overflow")
+_QUOTED = (
+    "it stands word for word in what was read, so it was taken for a quotation. To run it, write its block and nothing"
+    " else. To show it, begin each line with >."
+)
 
 
 def says_nothing(reply: Message) -> bool:
@@ -98,6 +102,8 @@ def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
 def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
     """Return why a call that is not whole is not made, and what to do."""
     name, why = call.name or "This call", _WHY.get(stop, "the reply ended")
+    if call.private is not None and "quoted" in as_object(call.private.data):  # textcalls.quoting
+        return f"{name} was not run: {_QUOTED}"
     if stop in WITHDRAWN:
         return f"{name} was not run: {why}, so no call of that reply is made. Call it again if it is still needed."
     came = f" Of its arguments only this arrived: {call.malformed[:_MAX_SHOWN]!r}." if call.malformed else ""

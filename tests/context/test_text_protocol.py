@@ -186,6 +186,9 @@ def test_reminders_go_by_who_speaks_and_what_is_enclosed() -> None:
     assert first.content.startswith("Mend it.\n\n\"my a.py\"\n````\nx = '''\n```\n'''\n````\n\n(If a file must change")
     assert second is news
     assert third.parts == (Text("Look"), image, Text(LOOK))
+    task = model.written(request(user("Look.", sender="root"), user("More.", sender="root"), name="child")).messages
+    assert [message.content for message in task] == [f"Look.\n\n{LOOK}", "More."]
+    assert {message.sender for message in task} == {"root"}
     assert encloses(enclosed)
     assert not encloses(user("See:\n```\nx\n```"))
 

@@ -19,6 +19,8 @@ from sagent.model import ToolSpec
 
 FAMILY = "textcalls"
 """The label of a call's own text, by which it goes back as it was written."""
+QUOTED = "quoted"
+"""In the private data of a call that a reply only quotes, beside its `text`."""
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession"})
 MAX_BLANK_LINES = 2  # between a path and its block
@@ -307,6 +309,19 @@ def read(text: str, tools: Mapping[str, ToolSpec], stop: StopReason | None, stem
     reader.feed(valid_text(text))
     reader.finish(cut=stop in CUT)
     return reader.parts(stem)
+
+
+def own_text(call: ToolCall) -> str | None:
+    """Return a call's text as the model wrote it; None if it was made in another way."""
+    if call.private is None or call.private.family != FAMILY:
+        return None
+    data = call.private.data
+    return data if isinstance(data, str) else as_str(as_object(data).get("text"))
+
+
+def is_quoted(call: ToolCall) -> bool:
+    """Return True for a call that a reply only quotes."""
+    return own_text(call) is not None and call.private is not None and QUOTED in as_object(call.private.data)
 
 
 def text_argument(spec: ToolSpec) -> str:

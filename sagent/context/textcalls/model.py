@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sagent.context.textcalls.blocks import BlockReader, read
+from sagent.context.textcalls.blocks import BlockReader, own_text, read
 from sagent.context.textcalls.offer import offer
+from sagent.context.textcalls.quoting import held_back
 from sagent.context.textcalls.writing import Reminders, WrittenConversation
 from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, sha256_hex
@@ -107,7 +108,7 @@ class TextModel:
                     if shown := reader.finish(cut=item.message.stop in CUT):
                         yield TextPart(shown)
                     reply = replace(item, digest=_marked(item.digest))
-                    yield _with_calls(reply, tools) if tools else reply
+                    yield _with_calls(reply, tools, request.messages) if tools else reply
                 else:
                     yield item
         except (asyncio.CancelledError, ModelError):
@@ -141,8 +142,8 @@ def _marked(digest: RequestDigest) -> RequestDigest:
     return replace(digest, parameters=JsonObject({**digest.parameters, PROTOCOL: TEXT}))
 
 
-def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply:
-    """Return a reply with the calls that its text has."""
+def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], messages: Sequence[Message]) -> Reply:
+    """Return a reply with the calls that its text has, to these messages."""
     message = reply.message
     stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
     parts: list[Part] = []
@@ -168,7 +169,14 @@ def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply:
     end_run()
     if not made:
         return reply
+    if len("".join(map(_text_of, parts)).strip()) < len(message.content.strip()):
+        parts = [*held_back(parts, messages)]
     return replace(reply, message=_ended(replace(message, stop=None, parts=tuple(parts)), message))
+
+
+def _text_of(part: Part) -> str:
+    """Return the text of a call, as it was written."""
+    return (own_text(part) or "") if isinstance(part, ToolCall) else ""
 
 
 def _ended(made: Message, message: Message) -> Message:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from sagent.context.textcalls.blocks import FAMILY
+from sagent.context.textcalls.blocks import is_quoted, own_text
 from sagent.context.textcalls.edits import write_search
 from sagent.context.textcalls.paths import path_in, path_line
 from sagent.lib.dataclass import dataclass
@@ -15,6 +15,10 @@ from sagent.model import ToolSpec
 
 OUTPUT = "The output of the command:"
 NEXT = "If anything is left to do, write the next block. If not, answer in plain words."
+ENDLESS = (
+    "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
+    " in smaller steps."
+)
 LOST = "It was interrupted: there is no result."
 NO_OUTPUT = "(no output)"
 MAX_COMMAND = 80  # characters of a command that its result names
@@ -98,12 +102,16 @@ class WrittenConversation:
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         if results:
             written = Message("user", self._reminded([*answered(results), *others], NEXT), message.sender)
-        elif message.sender or not others:
+        elif not others or (message.sender and not self._is_task(message)):
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
             reminder = self._reminders.after(message) if self._reminders else ""
-            written = Message("user", self._reminded(others, reminder))
+            written = Message("user", self._reminded(others, reminder), message.sender)
         self._written.append(written)
+
+    def _is_task(self, message: Message) -> bool:
+        """Return True for the message with which another agent began this conversation."""
+        return len(self._known) == 1 and message.sender != "sagent" and ":" not in message.sender
 
     def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
         """Return parts with neighbouring texts joined, and the reminder at their end."""
@@ -119,16 +127,16 @@ class WrittenConversation:
 
 def enclose(path: str, text: str) -> Text:
     """Return a file as it stands in a person's message: its path, and a block with its text."""
-    block = fenced(text.removesuffix("\n"))
-    return Text(f"{path_line(path) or path}\n{block}")
+    return Text(f"{path_line(path) or path}\n{fenced(text.removesuffix(chr(10)))}")
 
 
 def encloses(message: Message) -> bool:
     """Return True for a message that has a file within it."""
-    return any(_is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
+    return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
-def _is_enclosure(text: str) -> bool:
+def is_enclosure(text: str) -> bool:
+    """Return True for a text that is a path and a block."""
     path, _, rest = text.partition("\n")
     return rest.startswith(("```", "~~~")) and bool(path_in(path))
 
@@ -157,13 +165,6 @@ def said(message: Message) -> Message:
                 texts, apart = [], False
     parts += [Text("".join(texts))] if texts else []
     return replace(message, parts=tuple(parts), stop="end" if message.stop == "tool_use" else message.stop)
-
-
-def own_text(call: ToolCall) -> str | None:
-    """Return a call's text as the model wrote it; None if it was made in another way."""
-    if call.private is None or call.private.family != FAMILY or not isinstance(call.private.data, str):
-        return None
-    return call.private.data
 
 
 def block_of(call: ToolCall) -> str:
@@ -206,7 +207,8 @@ def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
 def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
     """Return one result: a head and its text, then what is no text."""
     text = result.text if result.text.strip() else NO_OUTPUT
-    yield Text(_head(call, result, alone=alone) + text)
+    cut = not call.whole and result.is_error and not is_quoted(call)
+    yield Text(ENDLESS if cut else _head(call, result, alone=alone) + text)
     yield from (part for part in result.content if not isinstance(part, Text))
 
 
@@ -214,8 +216,8 @@ def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
     command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
     path = as_str(call.arguments.get("file_path"))
     failed = result.is_error or result.denied
-    if not call.whole and failed:
-        return "The block has no end, so nothing was done:\n"
+    if is_quoted(call):
+        return ""
     match call.name:
         case "Bash" if result.denied:
             return "The command was not run:\n"
