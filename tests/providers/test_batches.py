@@ -13,12 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagent import Agent, tool
+from sagent.agent import Resources
+from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Counting, Model, Reply, Request
 from sagent.providers import Batches, provider_named
 from sagent.providers.wire.transport import Answer, answer_with
+from sagent.session.log import MemoryLog
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
 from tests.providers.batch_server import BatchServer, Step
@@ -458,3 +462,37 @@ async def test_googles_sdk_sends_the_same_and_reads_the_server(server: BatchServ
     (mine,), (other,) = (each["batch"]["inputConfig"]["requests"]["requests"] for each in (ours, theirs))
     assert mine.keys() == other.keys()
     assert mine["request"]["contents"] == other["request"]["contents"]
+
+
+@EACH
+@pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
+async def test_call_of_a_cut_answer_is_not_made(name: str, stop: str, server: BatchServer) -> None:
+    wiped = list[str]()
+
+    @tool
+    def wipe(path: str = "/everything") -> str:
+        """Wipe a directory."""
+        wiped.append(path)
+        return "wiped"
+
+    def script(given: Mapping[str, Any]) -> Turn:
+        asked = says({**given})
+        return Turn("ok") if "not run" in asked else Turn(calls=(Call("wipe", {"path": "/home"}),), stop=stop)
+
+    server.script = script
+    async with collected() as batches, Agent(model_of(name, server, batches), tools=[wipe]) as agent:
+        result = await agent.run("go")
+        assert "not run" in "".join(each.text for message in agent.messages for each in message.results)
+    assert wiped == []
+    assert result.stop_reason in (("end",) if stop == "max_tokens" else ("content_filter", "refusal"))
+
+
+@EACH
+async def test_false_usage_of_a_batch_is_not_booked(name: str, server: BatchServer) -> None:
+    server.script = lambda given: Turn("ok", usage=Usage(input=10**12, output=9))
+    ledger = Ledger(Decimal(3), PriceBook())
+    resources = Resources(ledger=ledger, log=MemoryLog())
+    async with collected() as batches, Agent(model_of(name, server, batches), resources=resources) as agent:
+        for _ in range(2):
+            assert (await agent.run("go")).content == "ok"
+    assert ledger.cost().total + ledger.cost().unbilled < 3
