@@ -75,10 +75,14 @@ class Confined:
 
 def _surveyed(profile: "Profile") -> Sequence[str]:
     """Return the directories that a command can write and a person may run git in: not the caches of build tools."""
+    caches = _caches()
+    return [place for place in profile.writable if place not in caches]
+
+
+def _caches() -> frozenset[str]:
     from sagent.sandbox.places import known_places, really_below
 
-    caches = really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
-    return [place for place in profile.writable if place not in caches]
+    return really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
 
 
 def _is_done(plants: "Plants | None") -> bool:
@@ -312,7 +316,7 @@ class Sandbox:
             from sagent.sandbox.guard import Guard
             from sagent.sandbox.plants import Plants
 
-            self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside)
+            self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside, _caches())
         protected = tuple(protected)
         plants = self._plants if protected else None
         if plants is not None and (planted := plants.begin(roots, self._kept, protected)):

@@ -35,8 +35,15 @@ MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
 _SLICE_SECONDS = 0.01  # in which directories are looked at before others have their turn
 _SAME_TIME_NS = 1_000_000_000  # since a change, within which another may have the same time
 _CLOCK_SLACK_NS = 10_000_000  # by which a file system's clock may be behind
+_LAYOUT = ("HEAD", "objects", "refs", "commondir")
 _CONFIGURATIONS = ("config", "config.worktree")
 _PASSED_OVER = frozenset({".git/objects"})
+# Where names are those of branches, or of what was fetched: nobody works there.
+_NOT_WORKED_IN = (
+    BUILT
+    | {".git", "vendor", "Pods", "bower_components", "site-packages", ".terraform", ".yarn", ".direnv", ".gradle"}
+    | {".bundle", ".pixi", ".nox", ".eggs", "elm-stuff"}
+)
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
 _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")  # git runs `git-merge-STRATEGY`, a path too
 _PROGRAM = re.compile(rb"(?i)(?:\A|\bstrategy[ \t]*=)[^\n\[]*(?:/|\\\n)")
@@ -64,11 +71,12 @@ class Plants:
     in another way: but for what a command could write before, which something that it left may still have open. What
     is taken out is kept in the directory `aside`.
 
-    In a large tree the nearest directories are looked at for each command, the others by and by.
+    Below `caches` only repositories are looked for. In a large tree the nearest directories are looked at for each
+    command, the others by and by.
     """
 
-    def __init__(self, aside: Path) -> None:
-        self._aside = aside
+    def __init__(self, aside: Path, caches: AbstractSet[str] = frozenset()) -> None:
+        self._aside, self._caches = aside, caches
         self._surveys: dict[str, Survey] = {}
         self._windows: list[tuple[int, int]] = []
         self._since: int | None = None
@@ -152,9 +160,10 @@ class Plants:
         return found
 
     def _is_own(self, sign: str) -> bool:
-        """Return whether a name is one that programs obey, and lies in no directory that was built or installed."""
+        """Return whether a name is one that programs obey, and lies where somebody may work."""
         root = next((root for root in self._surveys if sign.startswith(f"{root}/")), "")
-        return is_obeyed(sign) and BUILT.isdisjoint(sign[len(root) :].split("/"))
+        parts = sign[len(root) :].split("/")[:-1]
+        return is_obeyed(sign) and _NOT_WORKED_IN.isdisjoint(parts) and not _lies_in(sign, self._caches)
 
     def allow(self, path: str) -> None:
         """Let a file stay as it is now, and until it is changed."""
@@ -203,11 +212,14 @@ class Plants:
         return any(os.path.lexists(each) and contents(each) == found for each in others)
 
     def _disarm(self, place: str, places: Kept) -> Iterator[str]:
+        has_grown = any(self._is_new(f"{place}/{name}", places) for name in _LAYOUT)  # to one, of what was there
         for name in _CONFIGURATIONS:
-            if self._is_new(path := f"{place}/{name}", places) and (lost := self._clean(path)):
+            if self._is_suspect(f"{place}/{name}", places, has_grown=has_grown) and (
+                lost := self._clean(path := f"{place}/{name}")
+            ):
                 yield f"{path} ({lost})"
         for path in self._hooks(place):
-            if self._is_new(path, places):
+            if self._is_suspect(path, places, has_grown=has_grown):
                 self._take(path)
                 yield path
         path = f"{place}/sl/config"  # of Sapling, in a repository of git
@@ -245,6 +257,10 @@ class Plants:
             ):
                 with anchored(path) as place:
                     place.chmod(found.st_mode | stat.S_IRWXU, follow_symlinks=False)
+
+    def _is_suspect(self, path: str, places: Kept, *, has_grown: bool) -> bool:
+        is_new = self._is_new(path, places)
+        return is_new or (has_grown and os.path.lexists(path) and not self._is_kept(path, places))
 
     def _is_new(self, path: str, places: Kept) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""

@@ -63,6 +63,7 @@ MADE = {
         "a/.config/mise/config.toml",
     ),
     "asdf": ("mkdir a; echo python path:evil > a/.tool-versions", "a/.tool-versions"),
+    "mise, without a dot": ("mkdir -p a/mise; echo 'x = \"evil()\"' > a/mise/config.toml", "a/mise/config.toml"),
     "R": ("mkdir a; echo 'system(\"evil\")' > a/.Rprofile", "a/.Rprofile"),
     "old times": ("mkdir a; echo evil > a/.envrc; touch -d 2001-01-01 a/.envrc a", "a/.envrc"),
     "closed": ("mkdir -p a/b; echo evil > a/b/.envrc; chmod 111 a/b a", "a/b/.envrc"),
@@ -115,6 +116,7 @@ ORDINARY = {
     "tools": ("mise.toml", '[tools]\nnode = "20"\npython = "3.12.1"\n'),
     "suggested extensions": (".vscode/extensions.json", '{"recommendations": ["a.b"]}\n'),
     "what was installed": ("node_modules/x/.vscode/settings.json", "{}\n"),
+    "what terraform fetched": (".terraform/modules/x/.vscode/settings.json", "{}\n"),
     "a name like it": (".envrc.example", "export A=1\n"),
     "a repository of darcs": ("_darcs/prefs/prefs", "boringfile .boring\n"),
 }
@@ -234,3 +236,32 @@ async def test_a_path_ends_where_git_ends_it(sandbox: Sandbox, tmp_path: Path) -
         sandbox, f"{line}; printf '[core]\n\tfsmonitor = evil\n' >> x/y/g/config; rm -r x/y/g/refs", tmp_path
     )
     assert b"evil" not in (tmp_path / "x/y/g/config").read_bytes()
+
+
+async def test_branches_are_not_taken_for_files(sandbox: Sandbox, tmp_path: Path) -> None:
+    name = "-c user.name=a -c user.email=a@b"
+    line = f"git init -q s; cd s; git {name} commit -q --allow-empty -m x; git branch mise.toml; git tag opencode.json"
+    assert await confined(sandbox, line, tmp_path) == []
+    assert (tmp_path / "s/.git/refs/heads/mise.toml").exists()
+
+
+GROWN = {
+    "its head": ("mkdir -p s/objects s/refs", "echo ref: refs/heads/x > s/HEAD", "s/config"),
+    "its objects": ("mkdir -p s/refs x; echo ref: refs/heads/x > s/HEAD", "mv x s/objects", "s/config"),
+    "a name": ("mkdir s", "mkdir t; mv s t/.hg", "t/.hg/hgrc"),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, now, config = GROWN[name]
+    evil = "printf '[alias]\\n\\tst = !evil\\n' > s/config; cp s/config s/hgrc"
+    for line in (f"{before}; {evil}", now):
+        sandbox = Sandbox()
+        if not sandbox.stands:
+            pytest.skip(sandbox.means.why)
+        await confined(sandbox, line, tmp_path)
+        await sandbox.aclose()
+    assert not (tmp_path / config).exists() or b"evil" not in (tmp_path / config).read_bytes()
