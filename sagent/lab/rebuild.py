@@ -14,7 +14,7 @@ from sagent import tools
 from sagent.agent.options import INNER, SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
-from sagent.context.textcalls.model import TextModel, speaks
+from sagent.context.textcalls.model import TextModel, text_model
 from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
@@ -190,10 +190,11 @@ class Rebuilder:
 
     def _spoken(self, model: Preparing, sent: contents.RequestSent) -> Preparing:
         """Return the model as it was spoken to: natively, or in the text protocol."""
-        if not speaks(sent.parameters) or isinstance(model, TextModel):
+        made = None if isinstance(model, TextModel) else text_model(model, sent.parameters)
+        if made is None:
             return model
-        if self._text is None or self._text.inner is not model:
-            self._text = TextModel(model)
+        if self._text is None or not self._text.is_like(made):
+            self._text = made
         return cast("Preparing", self._text)
 
     def _guesses(self, request: Request, sent: contents.RequestSent) -> Iterator[_Guess]:

@@ -13,6 +13,8 @@ from sagent.session.contents import Opened
 from sagent.session.store import Session
 from sagent.testing.script import Call, Turn
 
+ASKED = ("AgentSpawn", "Grep")
+
 
 class TextStage(Stage):
     """Providers whose models speak text, but for those of one provider."""
@@ -21,7 +23,7 @@ class TextStage(Stage):
 
     def resolve(self, name: str) -> Model:
         model = super().resolve(name)
-        return model if model.provider == self.native else TextModel(model)
+        return model if model.provider == self.native else TextModel(model, ASKED)
 
 
 async def session_of(state: Path, cwd: Path, family: str, other: str) -> Path:

@@ -11,7 +11,7 @@ from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
 from sagent.context.textcalls.writing import Reminders, WrittenConversation
 from sagent.errors import ModelError
-from sagent.lib.json import JsonObject, sha256_hex
+from sagent.lib.json import JsonObject, as_array, as_str, sha256_hex
 from sagent.messages import CUT, Message, Part, Text, ToolCall
 from sagent.model import (
     Billed,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from sagent.usage import Charge
 
-PROTOCOL, TEXT = "protocol", "text"
-"""A parameter that the log has of each request in the text protocol, by which it can be built again."""
+PROTOCOL, TEXT, ASKED = "protocol", "text", "asked_tools"
+"""Parameters that the log has of each request in the text protocol, by which it can be built again."""
 MAX_CONVERSATIONS = 64  # kept; the least recently used are written anew when they come back
 _SUMMARY = ":compactor"  # the end of a conversation's name that is to be summed up: what is written there is no call
 _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  # options about tools
@@ -44,15 +44,12 @@ class TextModel:
 
     def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
         """Tools for agents are described where they are among those `asked` for."""
-        self.inner, self._asked = inner, asked
+        self.inner, self.asked = inner, asked
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
-        self._offered: tuple[str, tuple[ToolSpec, ...], str] = (
-            "",
-            (),
-            "",
-        )  # the last prompt, its tools, what it became
+        # the last prompt, its tools, what it became
+        self._offered: tuple[str, tuple[ToolSpec, ...], str] = ("", (), "")
 
     @property
     def limits(self) -> ModelLimits:
@@ -87,7 +84,7 @@ class TextModel:
         if not tools:
             return request
         if self._offered[:2] != (request.system, request.tools):
-            self._offered = request.system, request.tools, offer(request.system, tools, self._asked)
+            self._offered = request.system, request.tools, offer(request.system, tools, self.asked)
         options = JsonObject({name: value for name, value in request.options.items() if name not in _CHOICES})
         return replace(request, system=self._offered[2], tools=(), output_schema=None, options=options)
 
@@ -107,7 +104,7 @@ class TextModel:
                 elif isinstance(item, Reply):
                     if shown := reader.finish(cut=item.message.stop in CUT):
                         yield TextPart(shown)
-                    reply = replace(item, digest=_marked(item.digest))
+                    reply = replace(item, digest=self._marked(item.digest, request))
                     yield _with_calls(reply, tools, request.messages) if tools else reply
                 else:
                     yield item
@@ -119,6 +116,16 @@ class TextModel:
             if hasattr(items, "aclose"):
                 await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
 
+    def is_like(self, other: "TextModel") -> bool:
+        """Return True for one that writes the same requests to the same model."""
+        return self.inner is other.inner and self.asked == other.asked
+
+    def _marked(self, digest: RequestDigest, request: Request) -> RequestDigest:
+        """Return a digest that says how the request was written."""
+        asked = tuple(tool.name for tool in request.tools if tool.name in self.asked)
+        said = {PROTOCOL: TEXT, **({ASKED: asked} if asked else {})}
+        return replace(digest, parameters=JsonObject({**digest.parameters, **said}))
+
     def __getattr__(self, name: str) -> object:
         """Return what the model has beyond the protocol; requests that it prepares are written first."""
         found: object = getattr(self.inner, name)
@@ -128,18 +135,16 @@ class TextModel:
 
         def prepared(request: Request) -> object:
             call = prepare(self.written(request))
-            return replace(call, digest=_marked(cast("RequestDigest", getattr(call, "digest", None))))
+            return replace(call, digest=self._marked(cast("RequestDigest", getattr(call, "digest", None)), request))
 
         return prepared
 
 
-def speaks(parameters: Mapping[str, object]) -> bool:
-    """Return True for the parameters of a request that a TextModel sent."""
-    return parameters.get(PROTOCOL) == TEXT
-
-
-def _marked(digest: RequestDigest) -> RequestDigest:
-    return replace(digest, parameters=JsonObject({**digest.parameters, PROTOCOL: TEXT}))
+def text_model(inner: Model, parameters: Mapping[str, object]) -> TextModel | None:
+    """Return a model as it was spoken to in a request with these parameters; None if that was not in text."""
+    if parameters.get(PROTOCOL) != TEXT:
+        return None
+    return TextModel(inner, tuple(map(as_str, as_array(parameters.get(ASKED)))))
 
 
 def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], messages: Sequence[Message]) -> Reply:
