@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
@@ -17,12 +17,14 @@ from sagent.session.blobs import OUTPUTS, BlobDirectory, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
-from sagent.session.lock import Lock
 from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 from sagent.session.view import ID
 from sagent.usage import Charge
 from sagent.version import __version__
+
+if TYPE_CHECKING:
+    from sagent.session.lock import Lock
 
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
@@ -40,7 +42,7 @@ class Session:
 
     def __init__(self, path: Path) -> None:
         self.path, self.id = path, path.name
-        self._lock = Lock(path)
+        self._lock = _take_lock(path)
         self._blobs = BlobDirectory(path / "blobs")
         self._logs = Family[FileLog]()
         try:
@@ -364,7 +366,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, draft, ignore_errors=True)
         made.mkdir(mode=0o700, parents=True)
-        undo.enter_context(closing(Lock(draft)))
+        undo.enter_context(closing(_take_lock(draft)))
         for file in log_files(source):  # before the blobs: what a log names by now is there
             target = made / file.relative_to(source)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -395,7 +397,7 @@ def _sweep_copies(home: Path) -> None:
         with suppress(SessionBusy, SessionNotFound, OSError):
             if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN:
                 continue  # somebody may be about to take its lock
-            with closing(Lock(left)):
+            with closing(_take_lock(left)):
                 shutil.rmtree(left)
 
 
@@ -406,7 +408,7 @@ def delete(path: Path) -> None:
 
     if not (is_session(path) or is_damaged(path)):
         raise SessionNotFound(f"no session at {path}")
-    with closing(Lock(path)):
+    with closing(_take_lock(path)):
         for directory in (path / "root", path / "blobs", path / OUTPUTS, *path.glob(f"{REPAIRED}*")):
             if directory.is_dir() and not directory.is_symlink():
                 shutil.rmtree(directory)
@@ -432,3 +434,10 @@ def check_version(path: Path, purpose: str) -> None:
             f"session {path.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "
             f"update sagent to {purpose}"
         )
+
+
+def _take_lock(path: Path) -> "Lock":
+    """Lock a session's directory for this process, as `Lock` says."""
+    from sagent.session.lock import Lock  # a session that is not kept needs none
+
+    return Lock(path)
