@@ -26,7 +26,7 @@ from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
-from sagent.lib.text import nearest
+from sagent.lib.text import nearest, unlike
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
@@ -292,7 +292,7 @@ def choose_tools(
             import difflib
 
             near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
-            hint = f" Did you mean {', '.join(by_name[near[0]])}?" if near else ""
+            hint = f" Did you mean {', '.join(by_name[near[0]])}?{unlike(name.lower(), near)}" if near else ""
             raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.EVERY)}.")
         chosen |= dict.fromkeys(known)
     online = (*tools.WEB, *tools.PAPERS)

@@ -13,7 +13,7 @@ from sagent.config.settings import Auth
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import spelled
+from sagent.lib.text import spelled, unlike
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
 from sagent.providers.access import NO_KEY, Access, either
 from sagent.providers.families.endpoint import LOGINS, Endpoint
@@ -442,10 +442,11 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
         example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
         return f"{name!r} does not name its provider. Give provider/model, as in {example}."
     near, maker = nearest_rows(head, rows), infer(rest, rows)
+    strange = unlike(head, near)
     if maker in near:
         near = [f"{maker}/{rest}"]
     known = sorted({**built_in(), **rows})
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(known)}."
+    hint = f"Did you mean {' or '.join(near)}?{strange}" if near else f"The providers are {', '.join(known)}."
     return (
         f"There is no provider {head!r}. {hint} If {name!r} is the model's full name, put its provider first: "
         f"PROVIDER/{name}."

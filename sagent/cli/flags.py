@@ -196,7 +196,7 @@ class Parser(argparse.ArgumentParser):
             file.write(message)
 
     def error(self, message: str) -> NoReturn:
-        near: list[str] = []
+        near, wrong = list[str](), ""
         if "unrecognized arguments:" in message:
             import difflib
 
@@ -208,8 +208,11 @@ class Parser(argparse.ArgumentParser):
             import difflib
 
             known = choice[2].rstrip(")").replace("'", "").split(", ")
-            near = difflib.get_close_matches(choice[0].strip("'"), known, 1, 0.6)
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            wrong = choice[0].strip("'")
+            near = difflib.get_close_matches(wrong, known, 1, 0.6)
+        from sagent.lib.text import unlike
+
+        meant = f" Did you mean {' or '.join(near)}?{unlike(wrong, near)}" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
 
 

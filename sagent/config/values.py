@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple, TypeAlias, cast
 
 from sagent.lib.money import TOO_MUCH
+from sagent.lib.names import find_path
 from sagent.lib.text import cut, nearest
 
 STATUS_PARTS = ("model", "advisor", "context", "cost", "shares", "jobs", "mode", "branch")
@@ -271,7 +272,7 @@ def rules(value: object, _: object = None) -> tuple[str, ...]:
 
 
 def path_of(value: object, base: PathBase) -> Path:
-    return base.path(str(value) if isinstance(value, PurePath) else text_of(value))
+    return find_path(base.path(str(value) if isinstance(value, PurePath) else text_of(value)))
 
 
 def directory(value: object, base: PathBase) -> Path:

@@ -145,7 +145,18 @@ def nearest(word: str, names: Iterable[str]) -> str:
     near = [name for name in names if len(name) > 2 and word.lower().startswith(name.lower())] or get_close_matches(
         word, names, 1, 0.6
     )
-    return f". Did you mean {near[0]}?" if near else ""
+    return f". Did you mean {near[0]}?{unlike(word, near)}" if near else ""
+
+
+def unlike(word: str, near: Iterable[str]) -> str:
+    """Return what to add to "Did you mean ...?" where one sees no difference: the word with its other letters escaped;
+    "" for any other word."""
+    if word.isascii():
+        return ""
+    from sagent.lib.lookalike import look_alike, reveal
+
+    shown = (reveal(word, name)[0] for name in near if look_alike(word, name))
+    return next((f" It has other characters: {text}." for text in shown), "")
 
 
 def same_ends(before: Sequence[object], after: Sequence[object]) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import unlike
 from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
@@ -301,7 +302,7 @@ def _no_pattern(tool: str) -> str:
 
     names = (*COMMAND_RULES, "Network", *PATH_TOOLS)
     near = difflib.get_close_matches(tool, names, 1, 0.5)
-    hint = f" Did you mean {near[0]}?" if near else f" Write {tool} for every call."
+    hint = f" Did you mean {near[0]}?{unlike(tool, near)}" if near else f" Write {tool} for every call."
     return f"only {', '.join(names)} take patterns.{hint}"
 
 

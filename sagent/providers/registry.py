@@ -116,8 +116,14 @@ def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
     if row := row_called(name, rows):
         return row
     known = {**built_in(), **(rows or {})}
+    from sagent.lib.text import unlike
+
     near = nearest_rows(name, rows)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(known))}."
+    hint = (
+        f"Did you mean {' or '.join(near)}?{unlike(name, near)}"
+        if near
+        else f"The providers are {', '.join(sorted(known))}."
+    )
     raise UsageError(f"There is no provider {name!r}. {hint}")
 
 

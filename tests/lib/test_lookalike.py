@@ -1,12 +1,18 @@
 """Texts that look the same: told apart in escapes, equal where they are canonically."""
 
+from pathlib import Path
 from unicodedata import normalize
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.app import choose_model
+from sagent.app.assembly import choose_tools
+from sagent.config import load
+from sagent.errors import SagentError
 from sagent.lib.lookalike import canonical, find_canonical, look_alike, reveal
+from sagent.lib.text import unlike
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,39 @@ def test_unchanged_letters_keep_their_form() -> None:
     text = "title = 'cafe\u0301'\n"
     (place,) = find_canonical(text, "title = 'caf\u00e9'", "title = 'caf\u00e9 caf\u00e9'")
     assert place.made == "title = 'cafe\u0301 caf\u00e9'" or place.made == "title = 'caf\u00e9 cafe\u0301'"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "shown"),
+    [
+        ({"model": "anthropi\u0441/x"}, "model", r"Did you mean .*\? It has other characters: anthropi\\u0441"),
+        ({"tools": ["R\u0435ad"]}, "tools", r"Did you mean Read\? It has other characters: r\\u0435ad"),
+        ({"allow": ["B\u0430sh(ls)"]}, "", r"Did you mean Bash\? It has other characters: B\\u0430sh"),
+        ({"deny": ["R\u0435ad(x)"]}, "", r"Did you mean Read\? It has other characters: R\\u0435ad"),
+        ({"effort": "h\u0456gh"}, "", r"Did you mean high\? It has other characters: h\\u0456gh"),
+    ],
+)
+async def test_name_that_looks_like_a_known_one_is_shown_escaped(
+    options: dict[str, object], kind: str, shown: str, tmp_path: Path
+) -> None:
+    async def use() -> None:
+        settings = load(options, {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k"}, tmp_path)
+        if kind == "tools":
+            choose_tools(settings)
+        await choose_model(settings, "")
+
+    with pytest.raises(SagentError, match=shown):
+        await use()
+
+
+def test_nothing_is_added_for_a_name_that_looks_different() -> None:
+    assert unlike("r\u00e9ad", ["Read"]) == ""
+    assert unlike("reed", ["Read"]) == ""
+    assert unlike("re\u200bad", ["write", "read"]) == " It has other characters: re\\u200bad."
+
+
+def test_directory_of_a_setting_is_found_in_either_form(tmp_path: Path) -> None:
+    there = tmp_path / normalize("NFD", "caf\u00e9")
+    there.mkdir()
+    assert load({"cwd": "caf\u00e9"}, {"HOME": str(tmp_path)}, tmp_path).cwd == there
+    assert load({"add_dirs": ["caf\u00e9"]}, {"HOME": str(tmp_path)}, tmp_path).add_dirs == (there,)
