@@ -102,7 +102,8 @@ def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
 def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
     """Return why a call that is not whole is not made, and what to do."""
     name, why = call.name or "This call", _WHY.get(stop, "the reply ended")
-    if call.private is not None and "quoted" in as_object(call.private.data):  # textcalls.quoting
+    own = call.private  # textcalls.quoting wrote it
+    if own is not None and own.family == "textcalls" and "quoted" in as_object(own.data):
         return f"{name} was not run: {_QUOTED}"
     if stop in WITHDRAWN:
         return f"{name} was not run: {why}, so no call of that reply is made. Call it again if it is still needed."

@@ -59,6 +59,12 @@ async def test_a_quoted_file_and_a_quoted_call_are_not_made() -> None:
     assert await calls_of(changed, *read(page)) == [("Write", True), ("Read", False)]
 
 
+async def test_an_enclosed_file_may_be_written_as_it_is() -> None:
+    said = "Both:\n\na.py\n```\nx = 1\n```\n\nb.py\n```\ny = 3\n```\n"
+    asked = user("Mend it.", enclose("a.py", "x = 1\n"), enclose("b.py", "y = 2\n"))
+    assert await calls_of(said, asked) == [("Write", True), ("Write", True)]
+
+
 async def test_the_persons_own_words_may_be_followed() -> None:
     assert await calls_of(f"I do.\n{BLOCK}", user(f"Run this:\n{EVIL}")) == [("Bash", True)]
 

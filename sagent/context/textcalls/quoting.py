@@ -13,12 +13,17 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
     """Return the parts of a reply that says more than its blocks, those calls marked as not whole that stand in what
     was read. Such a call is made if the reply has nothing else to say, or if it was made before."""
     calls = [part for part in parts if isinstance(part, ToolCall) and part.whole]
-    read = "\n".join(_lines(text) for text in _read(messages)) if calls else ""
-    if not read.strip():
+    if not calls:
         return tuple(parts)
+    told = "".join(_lines(text) for text in _told(messages))
+    files = "".join(_lines(part.text) for message in messages for part in _enclosures(message))
     made = {(call.name, call.arguments) for message in messages for call in message.calls if call.whole}
     quoted = {
-        call.id for call in calls if (call.name, call.arguments) not in made and _core(call) and _core(call) in read
+        call.id
+        for call in calls
+        if (call.name, call.arguments) not in made
+        and (own := _core(call))
+        and (own in told or (call.name == "Bash" and own in files))  # an enclosed file may be written as it is
     }
     return tuple(_marked(part) if isinstance(part, ToolCall) and part.id in quoted else part for part in parts)
 
@@ -34,14 +39,19 @@ def _core(call: ToolCall) -> str:
     return own if own.strip() else ""
 
 
-def _read(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the texts that the model was given and that the person did not write: results, files, others' messages."""
+def _told(messages: Sequence[Message]) -> Iterator[str]:
+    """Return the texts that the model was given by others than the person: results, and messages."""
     for message in messages:
         for result in message.results:
             yield result.text
-        for part in message.parts if message.role == "user" else ():
-            if isinstance(part, Text) and (message.sender or is_enclosure(part.text)):
-                yield part.text
+        if message.role == "user" and message.sender:
+            yield message.content
+
+
+def _enclosures(message: Message) -> Sequence[Text]:
+    """Return the files that a message has within it."""
+    texts = (part for part in message.parts if isinstance(part, Text)) if message.role == "user" else ()
+    return [part for part in texts if is_enclosure(part.text)]
 
 
 def _lines(text: str) -> str:
