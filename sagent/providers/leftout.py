@@ -43,14 +43,16 @@ _MANY_MEDIA = re.compile(r"(too many|at most \d+) (images?|documents?|files?|med
 _MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
 _MIN_TOOLS = 8  # that a limit of tools is: a smaller number means something else
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    r"\b(images?|pictures?|photos?|vision)\b": ("image/",),
-    r"\b(pdfs?|documents?|pages?|files?)\b": ("application/",),
-    r"\b(audio|recordings?)\b": ("audio/",),
+    r"(?<![a-z])(images?|pictures?|photos?|vision|multi-?modal)(?![a-z])": ("image/",),
+    r"(?<![a-z])(pdfs?|documents?|pages?|files?|multi-?modal)(?![a-z])": ("application/",),
+    r"(?<![a-z])(audio|recordings?|multi-?modal)(?![a-z])": ("audio/",),
 }
 _SCHEMA = re.compile(r"schema|grammar|function[ _]declaration|tools?[ _]definition", re.IGNORECASE)
 Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
 """Messages by their identity and by how much is left out, and what goes out in their place."""
-_NOTHING = re.compile(r"request contains an invalid argument|(invalid|illegal) base64|\bbad request\b", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"request contains an invalid argument|(invalid|illegal) base64|\bdecod|\bbad request\b", re.IGNORECASE
+)
 _MAX_OF_SERVER = 3  # tools of an MCP server that are refused one by one
 _MAX_SAID = 300  # characters of what a provider says
 _MEDIA, _LARGE = "media ", "large "  # of keys: what is left out, and what is sent smaller

@@ -101,6 +101,11 @@ def named(key: str) -> str:
         (Google, "Unable to process input image. Please retry", {"second"}),
         (Google, "Request contains an invalid argument.", {"second"}),
         (OpenAICompatible, "illegal base64 data at input byte 4", {"second"}),
+        (OpenAICompatible, "image_parse_error", {"second"}),
+        (OpenAICompatible, "1 validation error for image_url", {"second"}),
+        (OpenAICompatible, "Multimodal input failed", {"second"}),
+        (OpenAICompatible, "unexpected EOF while decoding", {"second"}),
+        (OpenAICompatible, "imageless requests are free", NOTHING),
         (Anthropic, "messages: roles must alternate", NOTHING),
         (Anthropic, "max_tokens: 5 is too few", NOTHING),
         (Anthropic, "tools.99.custom.input_schema: bad", {"tool mcp__maps__key"}),  # of a schema, nobody knows which
@@ -382,6 +387,8 @@ async def test_image_left_out_after_another_was_put_back() -> None:
         "image file is truncated (3 bytes not processed)",
         "Failed to load image: broken data stream when reading image file",
         "image: unknown format",
+        "Provided image is not valid.",
+        "Image is too large",
     ],
 )
 async def test_500_about_an_image_leaves_it_out(words: str) -> None:

@@ -39,6 +39,7 @@ _OF_PART = (
     r"|(failed|unable|error|not able) (to|when|while|in)? ?(load|decod|open|pars|read|compil)(e|ing)?"
     r" (the |this |input |json )*(image|audio|pdf|grammar|schema)"
     r"|error opening <_io|parsing grammar|image: unknown format"
+    r"|(image|audio|pdf)s?( data| file| url)? ((is|was|are|were) )?(not valid|invalid|too (large|small)|corrupt|exceed)"
 )
 _TYPES: Mapping[ModelErrorKind, str] = {  # the last ones of a line are Bedrock's, in the middle of a stream
     "overloaded": "overloaded_error engine_overloaded_error slow_down unavailable serviceunavailableexception",
