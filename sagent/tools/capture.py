@@ -329,7 +329,9 @@ def _binary_kind(sample: bytes) -> str:
     from sagent.lib.encoding import decode_output
 
     decoded = decode_output(sample, cut=True)
-    is_text = decoded.sure and decoded.guesses and controls * 50 <= len(sample) and decoded.text.count("\0") < 2
+    read = decoded.text.encode()  # in UTF-16, bytes of letters are those of controls
+    controls = len(read) - len(read.translate(None, _CONTROLS))
+    is_text = decoded.sure and decoded.guesses and controls * 50 <= len(read) and decoded.text.count("\0") < 2
     return "" if is_text else "binary data"
 
 

@@ -156,6 +156,13 @@ def test_output_of_any_bytes_is_valid_text(data: bytes) -> None:
     assert not [text for text in texts if re.search("[\ud800-\udfff]", text)]
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200), st.binary(max_size=40))
+def test_output_keeps_the_lines_that_are_utf8(text: str, other: bytes) -> None:
+    whole = ["plain", *text.split("\n"), "größe"]
+    data = "\n".join(whole).encode() + b"\n" + other.replace(b"\n", b"").replace(b"\0", b"")
+    assert decode_output(data).text.split("\n")[:-1] == whole
+
+
 def test_lines_of_several_encodings_are_each_read() -> None:
     lines = ["plain", "Größe in UTF-8", "plain"] * 2
     data = "\n".join(lines).encode() + b"\n" + "Größe, Übung\n".encode("latin-1") + b"x\n" * 6

@@ -620,6 +620,9 @@ async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
     assert text == "café\nGröße, Übung\nplain\n[text that is not UTF-8 was read as probably cp1252]"
     text = await rig.text(r"printf 'g\0r\0\366\0\337\0e\0\n\0'")
     assert text == "größe\n[text that is not UTF-8 was read as utf-16-le]"
+    letters = "".join(f"\\{byte:03o}" for byte in "имя = 'значение'\n".encode("utf-16"))
+    text = await rig.text(f'printf "{letters}"')
+    assert text == "имя = 'значение'\n[text that is not UTF-8 was read as utf-16-le with BOM]"
     assert (await rig.text(r"printf '\1\2\377\0\0\0\220\223%.0s' $(seq 40)")).startswith("[binary output: ")
 
 
