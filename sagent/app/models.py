@@ -119,9 +119,8 @@ class Choice:
         seen = None if wish == "text" else self.learned.of(place, model.id)
         small = is_small(model.id, self.listings.weights(place, model.id))
         protocol = seen or ("text" if wish == "text" or small else "native")
-        return AdaptiveModel(
-            model, protocol, lambda: self.learned.keep(place, model.id, "text"), self.settings.tools or ()
-        )
+        asked = (*(self.settings.tools or ()), *(() if small else ("Edit",)))  # the small write whole files better
+        return AdaptiveModel(model, protocol, lambda: self.learned.keep(place, model.id, "text"), asked)
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the

@@ -99,7 +99,7 @@ class AdaptiveModel:
     def __init__(
         self, model: Model, protocol: Protocol, learned: Callable[[], None], asked: Container[str] = ()
     ) -> None:
-        """`learned` is called when the protocol changes; `asked` are the tools that the person named."""
+        """`learned` is called when the protocol changes; `asked` are tools that the text protocol is to describe."""
         self._model, self._learned, self._asked = model, learned, asked
         self._text: TextModel | None = None
         self.protocol: Protocol = protocol

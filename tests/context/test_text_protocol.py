@@ -145,6 +145,20 @@ def test_the_prompt_says_what_there_is() -> None:
     assert len(both) < 190 * 4
 
 
+def test_edits_are_described_where_they_are_asked_for() -> None:
+    def prompt(*asked: str, tools: Sequence[ToolSpec] = TOOLS) -> str:
+        return TextModel(ScriptedModel(), asked).written(request(user("hi"), tools=tools)).system
+
+    assert "<<<<<<< SEARCH\n" not in prompt()
+    told = prompt("Edit")
+    assert "<<<<<<< SEARCH\n" in told
+    assert prompt("Edit", tools=[tool for tool in TOOLS if tool.name != "Edit"]).count("SEARCH") == 0
+    example = told[told.index("hello.py\n```\n<<<") :]
+    (call,) = read(example[: example.index("REPLACE\n```") + 11], {tool.name: tool for tool in TOOLS}, "end", "c")
+    assert isinstance(call, ToolCall)
+    assert (call.name, call.arguments["new_string"]) == ("Edit", 'print("hello")\n')
+
+
 def test_results_are_messages_of_the_users() -> None:
     calls = read("```bash\nls\n```\n\n```bash\npwd\n```\na.py\n```\n```\n", {t.name: t for t in TOOLS}, "end", "x")
     first, second, third = (call for call in calls if isinstance(call, ToolCall))

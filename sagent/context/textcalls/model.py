@@ -43,7 +43,7 @@ class TextModel:
     """A model to which tools are offered in words, and which calls them by blocks in its text."""
 
     def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
-        """Tools for agents are described where they are among those `asked` for."""
+        """Tools for agents, and edits of a part of a file, are described where they are among those `asked` for."""
         self.inner, self.asked = inner, asked
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)

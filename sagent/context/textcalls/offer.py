@@ -11,6 +11,7 @@ from sagent.lib.text import one_line
 from sagent.model import ToolSpec
 
 PROTOCOL_FILE = Path(__file__).with_name("prompt.md")
+EDIT_FILE = Path(__file__).with_name("edit.md")
 MAX_DESCRIBED = 6  # tools that have a line of their own
 MAX_DESCRIPTION = 90  # characters
 
@@ -26,8 +27,8 @@ _EXAMPLE = '{"argument": "value"}'
 def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     """Return a system prompt with the protocol: in place of the default prompt, or before another one.
 
-    Tools for agents are described only if a person has `asked` for them, and directory, platform and date are left to
-    commands: every line costs a small model attention.
+    Tools for agents and edits of a part of a file are described only if they are `asked` for, and directory, platform
+    and date are left to commands: every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
     system, place = split_place(system)
@@ -47,11 +48,18 @@ def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     parts = (
         opening,
         *(writing if "Write" in tools else ()),
+        *((_editing(),) if "Edit" in tools and "Edit" in asked else ()),
         *(running if "Bash" in tools else ()),
         *(_others(others, MAX_DESCRIBED + len(looking)) if others else ()),
         closing,
     )
     return "\n\n".join(parts)
+
+
+def _editing() -> str:
+    """Return how a part of a file is changed. Its marks are written here: as lines of a file they mean a conflict."""
+    text = EDIT_FILE.read_text("utf-8").strip()
+    return text.replace("{search}", "<<<<<<< SEARCH").replace("{replace}", ">>>>>>> REPLACE")
 
 
 def _others(tools: Sequence[ToolSpec], most: int) -> tuple[str, ...]:
