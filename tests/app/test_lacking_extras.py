@@ -11,6 +11,10 @@ from sagent.app import open_agent
 from sagent.config import load
 from sagent.events import Event, Notice
 
+LANGUAGES = ("c", "cpp", "go", "java", "javascript", "python", "ruby", "rust", "typescript")
+GRAMMARS = tuple(f"tree_sitter_{each}" for each in LANGUAGES)
+"""What the extra code has; tree_sitter itself comes with sagent."""
+
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     find: Callable[..., Any] = importlib.util.find_spec
@@ -39,6 +43,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         ("notebook", "Notebook", "notebook", ("ipykernel",)),
         ("Notebook", "Notebook", "notebook", ("jupyter_client",)),
         ("code", "RepoMap", "code", ("tree_sitter",)),
+        ("code", "RepoMap", "code", GRAMMARS),
         ("web", "WebSearch", "web", ("ddgs",)),
     ],
 )

@@ -1,5 +1,6 @@
 """Answers of MCP servers: each block that can be shown is, and what is left out is named."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08
             'x(a block of the type hologram cannot be shown: {"beam":7})',
         ),
         ({"content": [{"type": "image"}]}, "(a block of the type image cannot be shown: {})"),
+        ({"isError": False}, "(nothing)"),
         ({"content": [7]}, "(a block without a type cannot be shown: 7)"),
         (
             {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "held", "mimeType": 5}}]},
@@ -57,6 +59,28 @@ async def test_odd_answer_is_shown(tmp_path: Path, result: dict[str, object], re
     extra = {"resultType": "complete"} if discover == "modern" else {}
     async with odd.opened() as servers:
         assert await do(servers, f"result = { ({**extra, **result})!r}") == read
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        ({"result": "words"}, "words"),
+        ({"result": 5}, "5"),
+        ({"result": ["a", 1]}, '["a",1]'),
+        ({"result": None}, "(nothing)"),
+        ({"error": "it broke"}, "it broke"),
+        ({"error": {"message": "no code"}}, "no code"),
+        ({"error": {"code": "E1", "message": "odd code"}}, "odd code"),
+        ({"error": {"code": -1}}, '{"code": -1}'),
+        ({}, "an answer with neither a result nor an error"),
+    ],
+    ids=lambda given: json.dumps(given)[:60],
+)
+async def test_answer_of_no_known_shape_ends_the_call(tmp_path: Path, answer: dict[str, object], read: str) -> None:
+    odd = Odd(tmp_path)
+    async with asyncio.timeout(30), odd.opened() as servers:
+        code = f"raw(json.dumps({{'jsonrpc': '2.0', 'id': number, **{answer!r}}}).encode())"
+        assert read in await do(servers, code)
 
 
 async def test_error_result_keeps_structured_content(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def mend_answer(result: MutableMapping[str, object], version: str) -> None:
     """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
     if "toolResult" in result and "content" not in result:  # how the first revision had it
         result["structuredContent"] = result.pop("toolResult")
-    if "content" in result or "structuredContent" in result:
+    if not result.keys().isdisjoint(("content", "structuredContent", "isError")):
         _mend_call(result, version)
     elif isinstance(result.get("messages"), list):
         result["messages"] = [_message(each, version) for each in as_array(result["messages"])]

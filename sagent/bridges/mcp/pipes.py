@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.lib.json import as_object
 from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line
@@ -27,6 +28,7 @@ _END_SECONDS = 1.0  # that a program gets to end by itself, once its standard in
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
 _PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
 _CHUNK = 1 << 16
+_INTERNAL_ERROR = -32603  # JSON-RPC's code for an error of the server
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
 
@@ -123,14 +125,31 @@ async def _end(program: PipedProcess) -> None:
 
 
 def _message(line: bytes) -> "JSONRPCMessage":
-    """The message of a line. The SDK's reader refuses what is nested more than some 200 deep, so that whoever waits for
-    it would wait for ever."""
+    """The message of a line. The SDK's reader refuses what is nested more than some 200 deep, and answers of another
+    shape, so that whoever waits for one would wait for as long as a call may take."""
     from mcp.types import jsonrpc_message_adapter
 
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
-        return jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)
+        return jsonrpc_message_adapter.validate_python(_mended(json.loads(line)), by_name=False)
+
+
+def _mended(message: object) -> object:
+    """An answer as JSON-RPC has it: its result and its error are objects, and it has one of them."""
+    fields = as_object(message)
+    if "method" in fields or not isinstance(number := fields.get("id"), int | str):
+        return message
+    plain: dict[str, object] = {"jsonrpc": "2.0", "id": number}
+    if "result" in fields:
+        result, found = fields["result"], as_object(fields["result"])
+        return {**plain, "result": found if found or result == {} else {"structuredContent": result}}
+    error = fields.get("error", "an answer with neither a result nor an error")
+    given = as_object(error)
+    code, said = given.get("code"), given.get("message")
+    words = said if isinstance(said, str) else error if isinstance(error, str) else json.dumps(error)
+    code = code if isinstance(code, int) and not isinstance(code, bool) else _INTERNAL_ERROR
+    return {**plain, "error": {"code": code, "message": one_line(words, 500)}}
 
 
 def _as_json(line: bytes) -> bytes:

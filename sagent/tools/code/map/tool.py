@@ -234,10 +234,13 @@ def _check_installed() -> None:
 
 
 def _to_install() -> str:
-    """Return the command that installs what is lacking, or ""."""
+    """Return the command that installs the grammars, if there is none but the one that sagent itself needs."""
     from importlib.util import find_spec
 
-    if find_spec("tree_sitter") is not None:
+    from sagent.tools.code.map.languages import GRAMMARS
+
+    modules = {grammar.module for grammar in GRAMMARS.values()} - {"tree_sitter_bash"}
+    if find_spec("tree_sitter") is not None and any(find_spec(module) is not None for module in modules):
         return ""
     from sagent.lib.installed import install_command
 
