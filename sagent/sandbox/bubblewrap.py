@@ -317,7 +317,9 @@ class Boxes:
         assert process.stdout is not None
         assert process.stderr is not None
         with process.stderr, info:
-            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            waiting = select.poll()  # as each mount has a descriptor, there may be more than `select` takes
+            waiting.register(process.stdout, select.POLLIN)
+            ready = waiting.poll(PATIENCE * 1000)
             said = "bubblewrap did not finish in time"
             if ready and process.stdout.read(5) == b"ready":
                 try:

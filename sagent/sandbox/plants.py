@@ -102,6 +102,8 @@ class Plants:
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
         found = self.look(places) if self._since else []
+        if self._doubted:
+            found += self._disarmed(list(_signs_at(self._doubted)), places)
         self._since = self._since or time.time_ns() - _CLOCK_SLACK_NS
         return found
 
@@ -375,6 +377,14 @@ def _way(sign: str, path: str) -> Iterator[str]:
     if path.startswith(sign):
         parts = path[len(sign) :].split("/")
         yield from (sign + "/".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _signs_at(protected: Iterable[str]) -> Iterator[str]:
+    """Yield what may be the signs by which protected paths are found."""
+    for path in protected:
+        for _ in range(4):  # as deep as a listed name is
+            yield from (path, f"{path}/HEAD")
+            path = path.rpartition("/")[0]  # noqa: PLW2901 -- up from it
 
 
 def _is_linked(place: str) -> bool:

@@ -110,7 +110,10 @@ def test_same_line_makes_it_without_sandbox(tmp_path: Path, name: str) -> None:
 
 
 ORDINARY = {
-    "a clone of mercurial": (".hg/hgrc", "# example\n[paths]\ndefault = https://example.org/x\n"),
+    "a clone of mercurial": (
+        ".hg/hgrc",
+        "# example\n[paths]\ndefault = https://example.org/x\n\n[ui]\n# username = a\n",
+    ),
     "a clone of jujutsu": (".jj/repo/config.toml", '[revset-aliases]\n"trunk()" = "main@origin"\n'),
     "versions": (".tool-versions", "nodejs 20.11.0\npython 3.12.1 system # both\nelixir ref:v1.2\n"),
     "tools": ("mise.toml", '[tools]\nnode = "20"\npython = "3.12.1"\n'),
@@ -265,3 +268,22 @@ async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(
         await confined(sandbox, line, tmp_path)
         await sandbox.aclose()
     assert not (tmp_path / config).exists() or b"evil" not in (tmp_path / config).read_bytes()
+
+
+async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_running(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
+    warned: list[str] = []
+    sandbox.warn = warned.append
+    for number in range(300):
+        (tmp_path / f"own/{number}").mkdir(parents=True)
+        (tmp_path / f"own/{number}/.envrc").write_text("layout python\n")
+    await confined(
+        sandbox, "mkdir many; cd many; for i in $(seq 300); do mkdir $i; echo evil > $i/.envrc; done", tmp_path
+    )
+    await confined(sandbox, "touch made", tmp_path)
+    assert (tmp_path / "made").exists()
+    assert not list((tmp_path / "many").glob("*/.envrc"))
+    assert len(list((tmp_path / "own").glob("*/.envrc"))) == 300
+    assert warned
