@@ -83,7 +83,7 @@ class Plants:
         self._open: set[str] = set()  # what was written by what may still run
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
-        self._protected: set[str] = set()  # all that ever was
+        self._protected: set[str] = set()  # all that ever was, and was looked at before
         self._doubted: set[str] = set()  # of these what a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
 
@@ -92,8 +92,8 @@ class Plants:
         for root in roots:
             if root not in self._surveys:
                 self._surveys[root] = Survey(root, _is_sign, _PASSED_OVER, MAX_DIRECTORIES, self._unlock)
-        for path in {*protected} - self._protected:
-            self._protected.add(path)
+        new = {*protected} - self._protected
+        for path in new if self._windows else ():
             with contextlib.suppress(OSError):
                 if self._is_of_command(os.lstat(path).st_ctime_ns):  # others found it before we came to it
                     self._doubted.add(path)
@@ -102,8 +102,9 @@ class Plants:
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
         found = self.look(places) if self._since else []
-        if self._doubted:
-            found += self._disarmed(list(_signs_at(self._doubted)), places)
+        if self._windows:
+            found += self._disarmed(dict.fromkeys(_signs_at(filter(os.path.lexists, new))), places)
+        self._protected |= new
         self._since = self._since or time.time_ns() - _CLOCK_SLACK_NS
         return found
 
@@ -185,13 +186,16 @@ class Plants:
             path = os.path.join(os.path.realpath(above), last)  # noqa: PTH118 -- a text path
             if not os.path.lexists(path) or self._is_kept(path, places):
                 continue
-            has_grown = any(self._is_new(each, places) for each in (sign, path))  # renamed, its files are as before
+            has_grown = not self._is_known(path, places) and any(
+                self._is_new(each, places)
+                for each in (sign, path)  # renamed, its files are as before
+            )
             files = files_of(Obeyed(path, name))
             new = (file for file in files if has_grown or self._is_new(file.path, places))
             spoilt = {file.path: left for file in new if (left := harmless_lines(file)) is not None}
             for allowed in filter(self._is_allowed, [*spoilt]):
                 del spoilt[allowed]
-            if not spoilt or self._is_copy(path, name, places):
+            if not spoilt or self._is_copy(path, name):
                 continue
             if len(spoilt) == len(files) and not any(map(bytes.strip, spoilt.values())):
                 self._take(path)
@@ -207,9 +211,10 @@ class Plants:
         found = os.lstat(path)
         return self._allowed.get(path) == (found.st_ino, found.st_ctime_ns)
 
-    def _is_copy(self, path: str, name: str, places: Kept) -> bool:
+    def _is_copy(self, path: str, name: str) -> bool:
         """Return whether something obeyed is the same as what the person has by this name in another directory."""
-        others = (each for each in places.kept if each.endswith(f"/{name}") and each not in self._open)
+        doubtful = self._open | self._doubted
+        others = (each for each in self._protected if each.endswith(f"/{name}") and each not in doubtful)
         found = contents(path)
         return any(os.path.lexists(each) and contents(each) == found for each in others)
 
@@ -262,7 +267,11 @@ class Plants:
 
     def _is_suspect(self, path: str, places: Kept, *, has_grown: bool) -> bool:
         is_new = self._is_new(path, places)
-        return is_new or (has_grown and os.path.lexists(path) and not self._is_kept(path, places))
+        return is_new or (has_grown and os.path.lexists(path) and not self._is_known(path, places))
+
+    def _is_known(self, path: str, places: Kept) -> bool:
+        """Return whether a file was protected before it became a part of something, so that its own time tells."""
+        return self._is_kept(path, places) or _lies_in(path, self._protected)
 
     def _is_new(self, path: str, places: Kept) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""

@@ -287,3 +287,25 @@ async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_
     assert not list((tmp_path / "many").glob("*/.envrc"))
     assert len(list((tmp_path / "own").glob("*/.envrc"))) == 300
     assert warned
+
+
+async def test_what_the_person_has_stays_when_commands_worked_there(sandbox: Sandbox, tmp_path: Path) -> None:
+    own = "[alias]\n\tup = !true\n"
+    line = "git init -q . && mkdir -p .vscode d/.hg && echo '{}' > .vscode/settings.json && echo layout > .envrc"
+    subprocess.run(["bash", "-c", f"{line} && echo node 20 > .tool-versions"], cwd=tmp_path, check=True)
+    for place in (tmp_path / ".git/config", tmp_path / "d/.hg/hgrc"):
+        with place.open("a") as file:
+            file.write(own)
+    warned: list[str] = []
+    sandbox.warn = warned.append
+    commit = (
+        "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git checkout -q -b y; touch d/.hg/x d/x"
+    )
+    said = await confined(sandbox, commit, tmp_path)
+    said += await confined(sandbox, "git worktree add -q w; mkdir e; cp -r .vscode .envrc e/", tmp_path)
+    said += await confined(sandbox, "true", tmp_path)
+    await sandbox.aclose()
+    assert (said, warned) == ([], [])
+    assert own in (tmp_path / ".git/config").read_text()
+    assert own in (tmp_path / "d/.hg/hgrc").read_text()
+    assert (tmp_path / "e/.vscode/settings.json").exists()
