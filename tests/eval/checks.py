@@ -159,7 +159,7 @@ def prints(output: str, *argv: str) -> Check:
         done = run(work.folder, *argv)
         if done.returncode == 0 and done.stdout.strip() == output.strip():
             return None
-        return f"{' '.join(argv[:2])} exits {done.returncode} and prints {done.stdout[:80]!r} {done.stderr[-120:]}"
+        return f"{argv[-1]} exits {done.returncode} and prints {done.stdout[:80]!r} {done.stderr[-120:]}"
 
     return check
 
@@ -179,7 +179,7 @@ def fails_with(path: str, mutants: Mapping[str, str], *argv: str) -> Check:
 
     def check(work: Work) -> str | None:
         if (done := run(work.folder, *argv)).returncode:
-            return f"{' '.join(argv)} exits {done.returncode}: {done.stderr[-160:]}"
+            return f"{argv[-1]} exits {done.returncode}: {done.stderr[-160:]}"
         for name, text in mutants.items():
             with tempfile.TemporaryDirectory() as directory:
                 for file, data in contents(work.folder).items():
