@@ -33,6 +33,7 @@ _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPAT
 _REGISTER = "before"  # a directory of the cache
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
+_MAX_TOLD = 20  # paths in one sentence
 _BREATH = 0.05  # seconds between two looks at further directories
 _LAST_SECONDS = 2.0  # for directories that are left when a session ends
 
@@ -83,6 +84,11 @@ def _caches() -> frozenset[str]:
     from sagent.sandbox.places import known_places, really_below
 
     return really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
+
+
+def _told(paths: Sequence[str]) -> str:
+    more = len(paths) - _MAX_TOLD
+    return ", ".join(paths[:_MAX_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_done(plants: "Plants | None") -> bool:
@@ -344,7 +350,7 @@ class Sandbox:
 
     def _disarmed(self, planted: Sequence[str]) -> str:
         return (
-            f"git or another program would obey what a command wrote to {', '.join(dict.fromkeys(planted))}: that was"
+            f"git or another program would obey what a command wrote to {_told([*dict.fromkeys(planted)])}: that was"
             f" taken out. What was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
         )
 
