@@ -112,6 +112,8 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("````markdown\n```bash\nrm -rf x\n```\n````\n", []),
         ("````\nhello.py\n```\nx\n```\n````\n", []),
         ("> ```bash\n> rm -rf x\n> ```\n", []),
+        ("```\n```bash\nrm -rf x\n```\n```\n", []),
+        ("````\n```bash\nrm -rf x\n```\n", []),
         ("    ```bash\n    rm -rf x\n    ```\n", []),
         ("Use ```bash ls``` there.\n```bash `x`\nls\n", []),
         ("```python\nprint(1)\n```", []),
@@ -181,6 +183,7 @@ def test_a_line_that_is_only_a_path(line: str, path: str) -> None:
         ("a.py\n<<<<<<< SEARCH\nx\n=======\n", "Edit", "<<<<<<< SEARCH\nx\n======="),
         ("```AgentSpawn\nx", "AgentSpawn", "x"),
         ("````bash\nls\n```\n", "Bash", "ls\n```"),
+        ("```python\nx\n\n```bash\nls\n```\n", "Bash", "x\n\n```bash\nls\n```"),
         ("a.md\n```markdown\n```sh\nls\n```\n", "Write", "```sh\nls\n```"),
     ],
 )

@@ -11,12 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
+from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.codec import decode_message, encode_message
 from sagent.context.prompt import PROMPT_FILE
 from sagent.context.textcalls.blocks import FAMILY, read
 from sagent.context.textcalls.model import TextModel
 from sagent.context.textcalls.writing import LOST, NEXT, block_of, enclose, encloses
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
 from sagent.engine.prompts import specs_of
 from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
 from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
@@ -385,3 +390,36 @@ def test_a_native_model_reads_what_was_written_as_text(kind: type, drawn: list[t
     assert FAMILY not in native + words
     assert '"tool_use"' not in words
     assert '"tool_calls"' not in words
+
+
+async def test_agents_and_advisors_are_reached_by_a_block(tmp_path: Path) -> None:
+    inner = ScriptedModel(
+        "```advisor\nWhat first?\n```",
+        "VERDICT: proceed\nNEXT: count the files",
+        "```AgentSpawn\nCount the files.\n```",
+        "```bash\nls | wc -l\n```\nThere are 7.",
+        "There are 2.",
+        "Two files.",
+    )
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    advisory = advise(["critic=scripted/critic"], Setup(rules=Rules(triggers=()), mode="client"))
+    resources = Resources(
+        workspace=Workspace(tmp_path),
+        advisory=advisory,
+        resolve=lambda _: TextModel(inner),
+        ledger=Ledger(None, PriceBook({})),
+    )
+    model = TextModel(inner, ("AgentSpawn",))
+    async with Agent(model, tools=[*coding_tools(), *agent_tools()], resources=resources) as agent:
+        result = await agent.run("How many files are there?")
+    assert result.content == "Two files."
+    first, advised, second, task, counted, last = inner.requests
+    assert "- advisor (text: question):" in first.system
+    assert "- AgentSpawn (text: prompt):" in first.system
+    assert "Do not guess" not in advised.messages[-1].content
+    assert "count the files" in second.messages[-1].content
+    assert second.messages[-1].content.startswith("The result of advisor:\n")
+    assert task.messages[-1].content.endswith(f"Count the files.\n\n{LOOK}")
+    assert counted.messages[-1].content == f"The output of the command:\n2\n\n{NEXT}"
+    assert "There are 2." in last.messages[-1].content

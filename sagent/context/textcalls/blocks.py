@@ -60,6 +60,7 @@ class _Open:
     raw: list[str]
     lines: list[str] = field(default_factory=list[str])
     markdown: bool = False
+    swallowed: bool = False  # a block within it would be a call by itself
 
 
 class BlockReader:
@@ -114,9 +115,8 @@ class BlockReader:
         if (block := self._open) is None:
             return held if self._late else ""
         self._open = None
-        if block.kind == "text":
-            self._texts += [*self._prose, *block.raw]
-            self._prose = []
+        if block.kind == "text" and (cut or not block.swallowed):
+            self._texts += block.raw
             return ""
         self._add(block, _unfinished(block))
         return held
@@ -201,8 +201,11 @@ class BlockReader:
         if run == len(bare):
             indent = len(text) - len(text.lstrip()) if "\t" not in text else len(text.expandtabs(4)) - len(bare)
             return len(block.fences) > 1 or indent <= block.indent + 3
-        if _INNER.fullmatch(bare[run:].strip()):
+        info = bare[run:].strip()
+        if _INNER.fullmatch(info):
             block.fences.append((mark, run))
+            word = info.split(maxsplit=1)[0]
+            block.swallowed = block.swallowed or word.lower() in SHELLS or word in self._tools
         return False
 
     def _go_on(self) -> None:
@@ -291,8 +294,7 @@ class BlockReader:
         if calls:
             self._add(block, calls)
         else:
-            self._texts += [*self._prose, *block.raw]
-            self._prose, self._path_at = [], -1
+            self._texts += block.raw
 
     def _add(self, block: _Open, calls: Sequence[Block]) -> None:
         text, source = "".join(self._texts), "".join(block.raw)
@@ -362,8 +364,8 @@ def _written(block: _Open) -> Block:
 
 
 def _unfinished(block: _Open) -> tuple[Block, ...]:
-    """Return the call of a block that is not whole."""
-    names: Mapping[Kind, str] = {"shell": "Bash", "diff": "Edit", "tool": block.word}
+    """Return the call of a block that is not whole: of text, that of the block which it has swallowed."""
+    names: Mapping[Kind, str] = {"text": "Bash", "shell": "Bash", "diff": "Edit", "tool": block.word}
     name = names.get(block.kind, "Edit" if begins_search(block.lines) else "Write")
     return (Block(name, EMPTY, "", "\n".join(block.lines), whole=False),)
 
