@@ -48,7 +48,7 @@ async def test_what_is_no_file_is_refused(places: list[str], call: Call, tool: i
         made, arguments = CALLS[tool]
         given = {name: path if value is ... else value for name, value in arguments.items()}
         with pytest.raises(
-            ToolError, match=r"not a file|no ordinary file|not a directory|neither a file|leads nowhere"
+            ToolError, match=r"not a file|no ordinary file|not a directory|neither a file|leads nowhere|like a device"
         ):
             await asyncio.wait_for(call(made, **given), 30)
 
