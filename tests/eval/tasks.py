@@ -186,7 +186,11 @@ QUESTIONS: Sequence[Task] = (
         "git-message",
         "What is the message of the latest git commit of this project? Answer with the message.",
         {"rates.py": "RATE = 0.19\nREDUCED = 0.07\n"},
-        (only(), answers("Lower the reduced rate of Quillon", "Start", "Add the rates")),
+        (
+            only(),
+            prints("Lower the reduced rate of Quillon", "git", "log", "-1", "--format=%s"),
+            answers("Lower the reduced rate of Quillon", "Start", "Add the rates"),
+        ),
         (Say("Lower the reduced rate of Quillon"),),
         ((Say("Add the rates"),), (Say("The latest commit is by eval."),)),
         (
@@ -199,7 +203,11 @@ QUESTIONS: Sequence[Task] = (
         "git-uncommitted",
         "Which file has changes that are not committed to git yet? Answer with its name.",
         {"alpha.py": "A = 1\n", "beta.py": "B = 2\n", "gamma.py": "C = 33\n", "delta.py": "D = 4\n"},
-        (only(), answers("gamma.py", "alpha.py", "beta.py", "delta.py")),
+        (
+            only(),
+            prints("gamma.py", "git", "diff", "--name-only"),
+            answers("gamma.py", "alpha.py", "beta.py", "delta.py"),
+        ),
         (Say("gamma.py"),),
         ((Say("delta.py"),), (Say("alpha.py, beta.py, gamma.py and delta.py"),)),
         (("Start", {"alpha.py": "A = 1\n", "beta.py": "B = 2\n", "gamma.py": "C = 3\n", "delta.py": "D = 4\n"}),),

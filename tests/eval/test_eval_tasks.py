@@ -6,7 +6,7 @@ from typing import assert_never
 import pytest
 
 from tests.eval.checks import Work, contents
-from tests.eval.suites import Edit, FolderTask, Say, Steps, Task, Write, chosen, folder_tasks
+from tests.eval.suites import Edit, FolderTask, Say, Steps, Task, Write, chosen, folder_tasks, git
 from tests.eval.tasks import TASKS
 
 WRONG = [(task, number) for task in TASKS for number in range(len(task.wrong))]
@@ -64,6 +64,17 @@ def test_caches_of_tools_are_no_change(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     assert Work(tmp_path, before, "", "").changed() == set()
+
+
+@pytest.mark.parametrize("name", ["git-message", "git-uncommitted"])
+def test_question_about_git_fails_if_a_commit_was_made(name: str, tmp_path: Path) -> None:
+    (task,) = [task for task in TASKS if task.name == name]
+    task.lay(tmp_path)
+    words = "\n".join(step.text for step in task.right if isinstance(step, Say))
+    work = Work(tmp_path, contents(tmp_path), words, words)
+    assert task.judge(work) is None
+    git(tmp_path, "commit", "--allow-empty", "-qam", "Answer the question")
+    assert task.judge(work) is not None
 
 
 def test_task_in_folder_is_laid_and_judged_by_its_own_check(tmp_path: Path) -> None:
