@@ -247,7 +247,7 @@ def test_it_is_the_model_that_it_wraps() -> None:
     assert model.limits.window == 9_000
     native, text = inner.max_input_tokens(request(user("hi"))), model.max_input_tokens(request(user("hi")))
     assert text < native
-    body = model.prepare(request(user("hi"), system="S")).body.data  # pyright: ignore[reportAttributeAccessIssue]
+    body = model.prepare(request(user("hi"), system="S")).body.data  # pyright: ignore[reportCallIssue] -- the inner model's
     assert b'"tools"' not in body
 
 
@@ -382,7 +382,7 @@ def test_a_native_model_reads_what_was_written_as_text(kind: type, drawn: list[t
     model = kind.from_key("k" * 8).model("claude-sonnet-4-6")
     native = model.prepare(request(*history)).body.data.decode()
     text = TextModel(kind.from_key("k" * 8).model("claude-sonnet-4-6"))
-    words = text.prepare(request(*history)).body.data.decode()  # pyright: ignore[reportAttributeAccessIssue]
+    words = text.prepare(request(*history)).body.data.decode()  # pyright: ignore[reportCallIssue] -- the inner model's
     for message in history:
         for each in message.results:
             assert native.count(each.text + '"') == 1
