@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction, isroutine, unwrap
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, get_args
 
 from sagent.engine.prompts import specs_of
 from sagent.engine.state import AgentState
@@ -16,6 +16,9 @@ from sagent.policy import AllowAll, Deny, Policy, Turn, Verdict
 from sagent.session.contents import PromptEntry
 from sagent.session.folds import branch_contents
 from sagent.tool import Effect, RunContext, Tool, Workspace
+
+if TYPE_CHECKING:
+    from sagent.agent.progress import Progress
 
 PromptOf: TypeAlias = Callable[[RunContext[Deps_contra]], str | Awaitable[str]]
 """Writes the system prompt of a session that begins."""
@@ -40,7 +43,8 @@ class Preparation(Generic[Deps_contra]):
         choose: "ToolsOf[Deps_contra] | None",
     ) -> None:
         self.system, self.choose = system, choose
-        self.policy: Policy | PolicyOf[Deps_contra] = AllowAll() if policy is None else policy
+        given = policy.inner if isinstance(policy, WatchedPolicy) else policy  # each agent has a watch of its own
+        self.policy: Policy | PolicyOf[Deps_contra] = AllowAll() if given is None else given
         self.is_fixed = _is_policy(self.policy)
         if not isinstance(system, str):
             _check_callable("system", system, "a string")
@@ -52,7 +56,7 @@ class Preparation(Generic[Deps_contra]):
             raise UsageError(
                 f"prepare_tools is {type(choose).__name__}: give a function of a run's context and its tools"
             )
-        self.judge = cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun()
+        self.judge = WatchedPolicy(cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun())
         self._base: tuple[Tool, ...] | None = None  # the agent's own, whatever a run leaves out; None: never changed
         self._offered: tuple[Tool, ...] = ()  # in the last run
         self._specs: dict[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = {}  # equal ones are one, and so logged once
@@ -65,9 +69,10 @@ class Preparation(Generic[Deps_contra]):
 
         deps = cast("Deps_contra", state.run.deps)
         run = RunContext(state.path, "", state.workspace, state.log.blobs, progress, state.caller, deps=deps)
-        if isinstance(self.judge, _PolicyOfRun):
-            self.judge.now = _needed("policy", cast("PolicyOf[Deps_contra]", self.policy)(run), "a policy", _is_policy)
-            _check_policy(self.judge.now)
+        if isinstance(own := self.judge.inner, _PolicyOfRun):
+            own.now = _needed("policy", cast("PolicyOf[Deps_contra]", self.policy)(run), "a policy", _is_policy)
+            _check_policy(own.now)
+        self.judge.begin(state)
         if self.choose is not None or more or self._base is not None:
             await self._offer(state, run, more)
         _check_deps(state)
@@ -117,6 +122,32 @@ class Preparation(Generic[Deps_contra]):
         state.tools = {tool.name: tool for tool in chosen}
         sent = specs_of(chosen)
         state.context.specs = self._specs.setdefault(sent, sent)
+
+
+class WatchedPolicy(Policy):
+    """A policy, and a watch on turns of its agent's run that lead nowhere."""
+
+    def __init__(self, inner: Policy) -> None:
+        self.inner = inner
+        self._state: AgentState | None = None
+        self._progress: Progress | None = None
+
+    def begin(self, state: AgentState) -> None:
+        """Take note that a run begins."""
+        self._state, self._progress = state, None
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        return await self.inner.before_tool(call, effect, workspace)
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        actions = await self.inner.after_turn(turn) or ()
+        if self._state is None or turn.agent != self._state.path:
+            return actions
+        if self._progress is None:
+            from sagent.agent.progress import Progress  # after the first request
+
+            self._progress = Progress(self._state)
+        return (*actions, *self._progress.observe(turn))
 
 
 class _PolicyOfRun(Policy):

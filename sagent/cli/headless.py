@@ -34,6 +34,7 @@ EXIT_BY_KIND = {
     "max_turns": EXIT_LIMIT,
     "max_tool_call_rounds": EXIT_LIMIT,
     "max_exchanges": EXIT_LIMIT,
+    "repeated_calls": EXIT_LIMIT,
     "max_tokens": EXIT_CUT,
     "invalid_output": EXIT_UNFIT,
     "no_plan": EXIT_UNFIT,

@@ -2,14 +2,14 @@
 
 import operator
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_object, valid_text, whole_text
 from sagent.lib.text import nearest
-from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall
+from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, full_name
 from sagent.tool import Tool
 
@@ -43,6 +43,10 @@ _LIKELY = re.compile(
 """A word without which no reply is searched for calls."""
 _LINE = 300  # characters of what was shown that are kept
 NOTHING = "the model ended its reply without saying or doing anything"
+AFTER_RESULT = (
+    "Your reply was empty. The result of {names} stands above. If something is left to do, make the next call now; if "
+    "not, answer the request in plain words, with what the result says."
+)
 _LIMITS = ("max_tokens", "context_overflow")
 _QUOTED = (
     "it stands word for word in what was read, so it was taken for a quotation. To run it, write its block and nothing"
@@ -55,6 +59,14 @@ def says_nothing(reply: Message) -> bool:
     return reply.stop in (None, "end", "tool_use") and all(
         isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip()) for part in reply.parts
     )
+
+
+def what_is_missing(history: Sequence[Message]) -> Message | None:
+    """Return what a model is told that has read results and ended without a word; None if it has read none."""
+    if len(history) < 2 or not history[-1].results:
+        return None
+    names = ", ".join(dict.fromkeys(call.name for call in history[-2].calls))
+    return user(AFTER_RESULT.format(names=names or "your call"), sender="sagent")
 
 
 def with_distinct_ids(message: Message) -> Message:

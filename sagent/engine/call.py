@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from sagent.context.calls import NOTHING, says_nothing, with_distinct_ids
+from sagent.context.calls import NOTHING, says_nothing, what_is_missing, with_distinct_ids
 from sagent.context.stubs import can_shrink
 from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
@@ -62,6 +62,8 @@ async def call_model(state: AgentState) -> Message:
                 _keep_partial(state, partial)
                 raise
             failed.append(error.kind)
+            if error.kind == "empty" and (missing := what_is_missing(state.context.history)):
+                state.add(missing)
             state.journal.emit(Retrying(state.path, str(error), error.kind, len(failed), round(wait, 2), partial.text))
             if await _switched(state, wait):
                 failed.clear()
@@ -85,7 +87,6 @@ async def _switched(state: AgentState, seconds: float) -> bool:
 class Partial(Attempt):
     """An attempt at the next reply, and what was learned about how much of it fits."""
 
-    acts = True
     most: int | None = None  # tokens of output, where a provider said that no more fit
     recoveries: int = 0  # from a full window
 

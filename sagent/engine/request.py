@@ -27,7 +27,6 @@ LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
 SIDE_RETRIES, SIDE_WAIT = 2, 15.0  # times, seconds; a side call that takes longer is done without
 BYTES = 3  # of a request to a token, about
-_FAR = 1e9  # seconds that a date can be ahead
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Called with what a model says as it comes."""
@@ -51,7 +50,6 @@ class Outgoing:
 class Attempt:
     """The state of one attempt."""
 
-    acts = False  # upon what it is answered with
     pieces: list[str] = field(default_factory=list[str])
     thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
     charges: tuple[Charge, ...] = ()
@@ -83,7 +81,7 @@ class Attempt:
 
     async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
-        async with aclosing(valid_stream(model, request, acts=self.acts)) as deltas:
+        async with aclosing(valid_stream(model, request, acts=type(self) is not Attempt)) as deltas:
             async for delta in deltas:
                 reservation.hear()
                 match delta:
@@ -169,7 +167,7 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike:
     if not error.retryable or attempt >= limits.max_retries or alike >= error.most_retries:
         return None
     if error.retry_after is not None and error.retry_after > limits.longest_wait:
-        until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, _FAR))
+        until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, 1e9))
         error.advise(f"It can be asked again at {until:%Y-%m-%d %H:%M %Z}; so long a wait is left to you.")
         return None
     if error.retry_after is not None and attempt < 2:

@@ -16,7 +16,8 @@ def checked(policy: object, call: str, verdict: Verdict) -> Verdict:
 
 def no_verdict(policy: object, call: str, given: Never) -> ToolError:
     """The error that names a policy which has given something else, for the model and whoever reads along."""
+    name = type(getattr(policy, "inner", policy)).__name__
     return ToolError(
-        f"{call} was not run: {type(policy).__name__}.before_tool returned {given!r:.60}, and it must return "
+        f"{call} was not run: {name}.before_tool returned {given!r:.60}, and it must return "
         "Allow, Deny, Ask or Hold, of sagent.policy."
     )

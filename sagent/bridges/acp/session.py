@@ -33,6 +33,7 @@ _STOPS: Mapping[str, str] = {
     "max_turns": "max_turn_requests",
     "max_tool_call_rounds": "max_turn_requests",
     "max_exchanges": "max_turn_requests",
+    "repeated_calls": "max_turn_requests",
     "refusal": "refusal",
     "content_filter": "refusal",
     "interrupted": "cancelled",

@@ -1,0 +1,153 @@
+"""Turns that lead nowhere: the same calls with the same results, and claims of work that no call has done."""
+
+import re
+from collections.abc import Sequence
+
+from sagent.engine.state import AgentState
+from sagent.lib.json import as_object, json_dump
+from sagent.lib.text import one_line
+from sagent.messages import Message, ToolCall, user
+from sagent.peer import Action, Inject, Stop
+from sagent.policy import Turn
+
+WARNED_AT, ENDED_AT = 3, 5
+"""Times in a row that calls have had the same results when the model is told, and when the run ends."""
+REPEATED = "repeated_calls"
+"""Why a run ended whose calls went round in circles."""
+UNPROVEN = (
+    "Nothing was changed or run in this turn: no tool was called. If the task needs it, make the call now. If nothing "
+    "is left to do, answer without saying that it was done."
+)
+_MAX_CYCLE = 4  # rounds of calls that take turns
+_MAX_SHOWN = 200  # characters of a call
+_WAITING = re.compile(r"\b(?:sleep|wait|watch|poll|tail\s+-\w*f|inotifywait|timeout)\b|\"delay\"")
+
+_Round = tuple[tuple[str, str, object], ...]
+"""The names, arguments and results of a reply's calls."""
+
+
+class Progress:
+    """Looks at the turns of one run."""
+
+    def __init__(self, state: AgentState) -> None:
+        self._state = state
+        self._rounds: list[_Round] = []
+        self._told: list[_Round] = []
+        self._called = self._asked = False
+
+    def observe(self, turn: Turn) -> Sequence[Action]:
+        """Return what is to follow from a turn, which is nearly always nothing."""
+        if turn.results is not None:
+            self._called = True
+            return self._repeated(turn.reply, turn.results)
+        if self._asked or self._called or turn.reply.stop not in (None, "end") or self._state.closing:
+            return ()
+        if not claims_work(turn.reply.content) or not self._may_change() or self._is_asked_about_past():
+            return ()
+        self._asked = True
+        return (Inject(user(UNPROVEN, sender="sagent"), "next"),)
+
+    def _repeated(self, reply: Message, results: Message) -> Sequence[Action]:
+        """Look for calls that are made again and again. Who waits for something is left alone: a job, an agent, a
+        command that says so."""
+        state, answers = self._state, {result.call_id: result for result in results.results}
+        if state.jobs.running() or state.neighbours.busy:
+            self._rounds.clear()
+            return ()
+        this = tuple(
+            (call.name, json_dump(call.arguments) + (call.malformed or ""), (answer.content, answer.is_error))
+            for call in reply.calls
+            if (answer := answers.get(call.id)) is not None
+        )
+        if any(_WAITING.search(arguments) for _, arguments, _ in this):
+            self._rounds.clear()
+            return ()
+        self._rounds = [*self._rounds, this][-_MAX_CYCLE * ENDED_AT :]
+        for size in range(1, _MAX_CYCLE + 1):
+            match _times(self._rounds, size):
+                case 5:
+                    return (Stop(REPEATED),)
+                case 3 if any(one not in self._told for one in self._rounds[-size:]):
+                    self._told += self._rounds[-size:]
+                    return (Inject(user(_words(reply.calls, size), sender="sagent"), "next"),)
+                case _:
+                    pass
+        return ()
+
+    def _may_change(self) -> bool:
+        """Return True if a tool is offered that can change something."""
+        return any(
+            {"command", "content", "new_string", "edits", "patch", "code"}
+            & {*as_object(tool.parameters.get("properties"))}
+            or not hasattr(tool, "effect")
+            for tool in self._state.tools.values()
+        )
+
+    def _is_asked_about_past(self) -> bool:
+        """Return True if calls were made before this run, and the request may be about them."""
+        history = self._state.context.history
+        asked = next((one.content for one in reversed(history) if one.role == "user" and not one.sender), "")
+        return any(one.calls for one in history) and _PAST.search(asked) is not None
+
+
+def _times(rounds: Sequence[_Round], size: int) -> int:
+    """Return how often the last rounds, so many, have come in a row; 0 unless the last of them has just ended."""
+    last = rounds[-size:]
+    if len(last) < size or (size > 1 and all(one == last[0] for one in last)):
+        return 0
+    times = 1
+    while rounds[-size * (times + 1) : -size * times] == last:
+        times += 1
+    return times
+
+
+def _words(calls: Sequence[ToolCall], size: int) -> str:
+    made = "; ".join(one_line(f"{call.name} {json_dump(call.arguments)}", _MAX_SHOWN) for call in calls[:3])
+    what = "The same call" if size == 1 and len(calls) == 1 else "The same calls"
+    return (
+        f"{what} came {WARNED_AT} times in a row, with the same result: {made}. Doing it again changes nothing. Use "
+        "the result that you have: take the next step of the task, try another tool or other arguments, or say in "
+        "plain words what you found and what is in the way."
+    )
+
+
+_PAST = re.compile(
+    r"\b(?:did|have|has|was|were|had)\b|\b(?:summar|recap|explain|why|what|which|report|describe|list)", re.IGNORECASE
+)
+_VERB = (
+    "updated|created|fixed|changed|modified|edited|added|removed|deleted|replaced|renamed|moved|rewritten|rewrote|"
+    "written|wrote|implemented|refactored|ran|run|executed|installed|committed|saved|corrected|applied|inserted"
+)
+_OBJECT = (
+    r"[\w./\\-]*\w\.[A-Za-z]\w{0,4}\b|files?|code(?:base)?|functions?|methods?|class(?:es)?|modules?|tests?|test suite|"
+    r"bugs?|typos?|scripts?|commands?|programs?|repository|repo|projects?|packages?|dependenc(?:y|ies)|director(?:y|ies)|"
+    r"folders?|lines?|imports?|config(?:uration)?|changes?|fix(?:es)?|values?|keys?|parameters?|variables?"
+)
+_MADE = re.compile(
+    rf"\bI(?:['\u2019]ve|\s+have)?\s+(?:(?:now|just|also|successfully|already|then)\s+)*(?:{_VERB})\b(?P<rest>[^.!?\n]*"
+    rf"(?:\.\w[^.!?\n]*)*)"
+    rf"|\b(?:the|your|all|this)\s+(?P<subject>[^.!?\n]{{0,60}}?)\s+(?:has|have)\s+(?:now\s+)?been\s+(?:successfully\s+)?"
+    rf"(?:{_VERB})\b",
+    re.IGNORECASE,
+)
+_OBJECTS = re.compile(rf"(?<![\w/.])(?:{_OBJECT})(?!\w)", re.IGNORECASE)
+_HEDGED = re.compile(
+    r"\b(?:if|once|when|after|until|unless|before|would|could|should|earlier|previously|last time|yesterday|"
+    r"already told|had|imagine|suppose|example|can(?:not|'t)|below|following|here(?:'s| is| are)|above)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"\n]*\"|^\s*>[^\n]*", re.DOTALL | re.MULTILINE)
+
+
+def claims_work(text: str) -> bool:
+    """Return True if a reply says that its author changed files or ran something."""
+    if len(text) > 20_000:
+        return False
+    names = _CODE.sub(lambda found: "\n" if re.search(r"\s", found[0]) else found[0].strip('`"'), text)
+    for found in _MADE.finditer(names):
+        begin = max(names.rfind(mark, 0, found.start()) for mark in ".!?\n") + 1
+        before = names[begin : found.start()]
+        said = found["rest"] if found["rest"] is not None else found["subject"]
+        if _OBJECTS.search(said) and not _HEDGED.search(before) and not _HEDGED.search(said):
+            return True
+    return False
