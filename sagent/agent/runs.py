@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
 from sagent.agent.tree import Tree
+from sagent.context.calls import REPEATED
 from sagent.engine.actions import apply_pending
 from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
@@ -86,6 +87,8 @@ def _limit_words(state: AgentState, reason: str) -> str:
     """Which limit ended the run, and what to do."""
     from sagent.lib.text import count
 
+    if reason == "max_tokens" and (cut := [note for note in state.noted if REPEATED in note]):
+        return cut[0]
     limit = _output_limit(state) if reason == "max_tokens" else ""
     turns, rounds = count(state.run.turns, "turn"), count(state.run.rounds, "tool call round")
     return LIMIT_REASONS[reason].format(turns=turns, rounds=rounds, limit=limit)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_object, valid_text, whole_text
-from sagent.lib.text import nearest
+from sagent.lib.text import nearest, one_line
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
-from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart, full_name
+from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, full_name
 from sagent.tool import Tool
+from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.context.textcalls.holding import Holder
-    from sagent.usage import Charge
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
@@ -32,6 +32,14 @@ _WHY: Mapping[StopReason | None, str] = {
 }
 WRITTEN = "{model} wrote its call as text; it was carried out."
 UNREADABLE = "{model} wrote a call as text that cannot be read; it is told how to write it."
+REPEATED = "over and over: its reply was cut"
+MAX_REPEATED = 8_192
+"""Characters of a short unit over and over after which a reply is cut."""
+MAX_REPEATED_IN_BLOCK = 32_768
+"""The same in a block of code, where a file of equal lines may be what was asked for."""
+MAX_UNIT = 200  # characters
+_UNIT_START = 64  # characters of a unit, or of several, that are looked for
+_CHECKED_EVERY = 1_024  # characters
 _SIGNS = re.compile(r"[<`{\[]")
 """A character without which no call begins."""
 _LIKELY = re.compile(
@@ -139,6 +147,8 @@ async def valid_stream(model: Model, request: Request, *, acts: bool = False) ->
     are replaced, in deltas and in the reply. With `acts`, calls that come as text are calls of the reply, and what may
     become one is held back. Closing it closes the model's stream. Raises ModelError."""
     halves: dict[type[TextPart | ThinkingPart], str] = {}
+    said = {TextPart: Said(), ThinkingPart: Said()}
+    charges: tuple[Charge, ...] = ()
     watch = _Watch(model, request) if acts and request.tools else None
     items = model.stream(request)
     try:
@@ -151,7 +161,11 @@ async def valid_stream(model: Model, request: Request, *, acts: bool = False) ->
                 if text or not item.text:
                     part = item if text == item.text else kind(text)
                     yield part if watch is None else watch.shown(part)
+                if said[kind].repeats(text):
+                    yield _cut(model, said, charges)
+                    return
             else:
+                charges = item.charges
                 for kind in halves if isinstance(item, Reply) else ():
                     yield kind(LONE) if watch is None else watch.shown(kind(LONE))
                 reply = _valid(item) if isinstance(item, Reply) else item
@@ -163,6 +177,67 @@ async def valid_stream(model: Model, request: Request, *, acts: bool = False) ->
     finally:
         if hasattr(items, "aclose"):
             await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+
+def _cut(model: Model, said: "Mapping[type[TextPart | ThinkingPart], Said]", charges: tuple[Charge, ...]) -> Reply:
+    """Return the reply of a model that was stopped because it repeated itself, with the repetition taken out."""
+    thought, text = said[ThinkingPart].without_repetition, said[TextPart].without_repetition
+    unit = next(one.unit for one in said.values() if one.unit)
+    parts = (*((Thinking(thought),) if thought else ()), *((Text(text),) if text else ()))
+    own = sum((charge.usage for charge in charges if not charge.role), Usage())
+    return Reply(
+        Message("assistant", tuple(map(valid_part, parts)), model=full_name(model), stop="max_tokens"),
+        own,
+        charges,
+        RequestDigest("", 0, model.id),
+        notes=(f"{full_name(model)} wrote {one_line(unit, 40)!r} {REPEATED}.",),
+    )
+
+
+class Said:
+    """A text as it comes, and whether it has become one short unit over and over."""
+
+    def __init__(self) -> None:
+        self.unit = ""
+        self._pieces: list[str] = []
+        self._checked = 0  # of the pieces
+        self._fresh = 0  # characters that came after these
+        self._end = ""
+        self._fences = 0
+
+    def repeats(self, text: str) -> bool:
+        """Take some text; return True if the end of it all is nothing but a repetition."""
+        self._pieces.append(text)
+        self._fresh += len(text)
+        if self._fresh < _CHECKED_EVERY:
+            return False
+        new = "".join(self._pieces[self._checked :])
+        self._checked, self._fresh = len(self._pieces), 0
+        self._fences += (self._end[-2:] + new).count("```")
+        self._end = (self._end + new)[-MAX_REPEATED_IN_BLOCK:]
+        most = MAX_REPEATED_IN_BLOCK if self._fences % 2 else MAX_REPEATED
+        if len(self._end) >= most:
+            self.unit = _repeated(self._end[-most:])
+        return bool(self.unit)
+
+    @property
+    def without_repetition(self) -> str:
+        """The whole text, with two of the units that it ends in."""
+        text, size = "".join(self._pieces), len(self.unit)
+        start = len(text) - size
+        while size and start >= size and text.startswith(text[start : start + size], start - size):
+            start -= size
+        return text[: start + 2 * size] if size else text
+
+
+def _repeated(text: str) -> str:
+    """Return the unit that a text is a repetition of, "" if there is none that is short."""
+    at = text.find(text[:_UNIT_START], 1, MAX_UNIT + _UNIT_START)
+    while at > 0:
+        if text.startswith(text[: len(text) - at], at):
+            return text[:at]
+        at = text.find(text[:_UNIT_START], at + 1, MAX_UNIT + _UNIT_START)
+    return ""
 
 
 class _Watch:

@@ -11,6 +11,9 @@ from sagent.model import Effort, ModelInfo, ModelLimits
 UNKNOWN = ModelLimits()
 USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where no number was asked for
 
+OWN_OUTPUT = 16_000
+"""Tokens to ask a server of the user's own for, which would write without end."""
+
 
 def limits_of(provider: str, model_id: str) -> ModelLimits:
     """A model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
@@ -38,6 +41,11 @@ def output_limit(
     if most and wanted > most:
         return most, (f"{model} writes at most {most} tokens: {wanted} were asked for",)
     return max(1, wanted), ()
+
+
+def own_output(limits: ModelLimits) -> int:
+    """Tokens to ask for where a server sets no limit of its own and the model's is not known."""
+    return min(OWN_OUTPUT, max(1, limits.window // 2)) if limits.window else OWN_OUTPUT
 
 
 def usual_output(effort: Effort | None) -> int:

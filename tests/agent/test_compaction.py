@@ -59,7 +59,7 @@ class Endless(ScriptedModel):
 
 
 def call_read(number: int) -> Message:
-    return Message("assistant", (call(str(number), "Read", file_path="a.txt"),))
+    return Message("assistant", (call(str(number), "Read", file_path="a.txt", limit=1_000 + number),))
 
 
 def agent_of(

@@ -449,7 +449,8 @@ async def test_a_budget_is_kept() -> None:
     prices = PriceBook({"scripted/scripted": {"input": 1, "output": 1_000}})
     ledger = Ledger(Decimal("1.00"), prices)
     model = ScriptedModel(*[calls(call("Probe"), text="x" * 400)] * 100)
-    agent = Agent(model, tools=[Probe("Probe")], resources=Resources(ledger=ledger))
+    probe = Probe("Probe", lambda: f"step {len(model.requests)}")
+    agent = Agent(model, tools=[probe], resources=Resources(ledger=ledger))
     with pytest.raises(BudgetExceeded):
         await agent.run("go")
     assert 0 < ledger.cost().total <= Decimal("1.00")

@@ -12,6 +12,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
+from sagent.providers.access import loopback
 from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
@@ -22,7 +23,7 @@ from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
-from sagent.providers.limits import output_limit
+from sagent.providers.limits import output_limit, own_output
 from sagent.providers.rows import Quirks
 from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
@@ -210,6 +211,8 @@ class ChatModel(WireModel["ChatProvider"]):
         if quirks.stream_usage:
             members["stream_options"] = {"include_usage": True}
         limit, clamped = output_limit(self.id, self._limits, request.max_output)
+        if limit is None and self._is_own():
+            limit = own_output(self._limits)
         if limit:
             members[quirks.max_tokens] = limit
         members |= effort
@@ -225,6 +228,11 @@ class ChatModel(WireModel["ChatProvider"]):
             members.get(quirks.max_tokens),
             parameters={CACHES: request.options[CACHES]} if self._life(request) == "1h" else EMPTY,
         )
+
+    def _is_own(self) -> bool:
+        """Return True for a server of the user's own: many of these go on for as long as the model does."""
+        row = self._provider.row
+        return row.free or (row.name == OpenAICompatible.row_name and loopback(self._provider.url))
 
     def _marks(self, request: Request) -> bool:
         return bool(self._life(request))
