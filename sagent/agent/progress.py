@@ -21,6 +21,10 @@ UNPROVEN = (
 _MAX_CYCLE = 4  # rounds of calls that take turns
 _MAX_SHOWN = 200  # characters of a call
 _WAITING = re.compile(r"\b(?:sleep|wait|watch|poll|tail\s+-\w*f|inotifywait|timeout)\b|\"delay\"")
+_PENDING = re.compile(
+    r"\b(?:pending|running|in[ _-]progress|queued|waiting|processing|starting|not (?:yet|ready)|still)\b", re.IGNORECASE
+)
+_MAX_STATUS = 500  # characters of a result that says how far something is
 
 _Round = tuple[tuple[str, str, object], ...]
 """The names, arguments and results of a reply's calls."""
@@ -59,7 +63,9 @@ class Progress:
             for call in reply.calls
             if (answer := answers.get(call.id)) is not None
         )
-        if any(_WAITING.search(arguments) for _, arguments, _ in this):
+        status = "".join(result.text for result in answers.values())
+        pending = len(status) <= _MAX_STATUS and _PENDING.search(status) is not None
+        if pending or any(_WAITING.search(arguments) for _, arguments, _ in this):
             self._rounds.clear()
             return ()
         self._rounds = [*self._rounds, this][-_MAX_CYCLE * ENDED_AT :]

@@ -160,7 +160,9 @@ async def test_the_second_answer_is_not_bought_where_the_money_is_only_enough_fo
 
 async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> None:
     def look(request: Request) -> tuple[object, ...]:
-        return call(f"l{len(request.messages)}", "Act"), Usage(input=500, output=min(500, request.max_output or 500))
+        return call(f"l{len(request.messages)}", "Act", number=len(request.messages)), Usage(
+            input=500, output=min(500, request.max_output or 500)
+        )
 
     endless = sage(*[look] * 12)
     rig = Rig(worker(*asking(1), "done"), endless)

@@ -1,5 +1,6 @@
 """Runs that lead nowhere: the same calls again and again, empty replies after results, claims without work."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent import Agent, tool
+from sagent.agent import RunLimits
 from sagent.agent.progress import UNPROVEN, claims_work
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, EXIT_LIMIT, exit_code
 from sagent.errors import ModelError
@@ -112,6 +114,33 @@ async def test_command_that_waits_is_left_alone(command: str) -> None:
     model = ScriptedModel(*(call(number, "run", command=command) for number in range(8)), "Done.")
     result, messages = await ended(model, [run])
     assert (result.content, ours(messages)) == ("Done.", [])
+
+
+@pytest.mark.parametrize("status", ["running", '{"status": "pending"}', "Build 7 is still in progress."])
+async def test_tool_that_says_how_far_something_is_may_be_asked(status: str) -> None:
+    @tool
+    def build() -> str:
+        """Say how far the build is."""
+        return status
+
+    model = ScriptedModel(*(call(number, "build") for number in range(8)), "Done.")
+    result, messages = await ended(model, [build])
+    assert (result.content, ours(messages)) == ("Done.", [])
+
+
+async def test_running_job_may_be_asked_for() -> None:
+    @tool
+    async def serve() -> str:
+        """Serve until it is stopped."""
+        await asyncio.sleep(600)
+        return "served"
+
+    begin = ToolCall("c0", "serve", json_freeze_object({"background": True}))
+    model = ScriptedModel(begin, *(call(number, path="a") for number in range(1, 9)), "Done.")
+    agent = Agent(model, tools=[serve, look], limits=RunLimits(wait_for_jobs=False))
+    assert (await agent.run("go")).content == "Done."
+    assert ours(agent.messages) == []
+    await agent.aclose()
 
 
 async def test_changing_result_is_left_alone() -> None:

@@ -77,7 +77,7 @@ async def test_a_wrong_output_limit_is_mended_by_what_the_refusal_says(provider,
         await source.aclose()
 
 
-@pytest.mark.parametrize(("left", "calls"), [(17_043, 2), (40, 1)])
+@pytest.mark.parametrize(("left", "calls"), [(13_043, 2), (40, 1)])
 async def test_a_reply_that_the_credits_left_would_not_pay_for_is_asked_for_shorter(left: int, calls: int) -> None:
     """As OpenRouter refuses one whose longest answer would cost too much, be the usual answer as short as it may."""
     words = f"More credits, or fewer max_tokens: you requested up to 64000 tokens, but can only afford {left}."

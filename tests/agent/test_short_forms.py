@@ -735,7 +735,7 @@ def test_a_policy_without_members_still_judges() -> None:
         def __len__(self) -> int:
             return 0
 
-    assert Agent(ScriptedModel("x"), policy=(policy := Empty())).state.policy is policy
+    assert Agent(ScriptedModel("x"), policy=(policy := Empty())).preparation.policy is policy
 
 
 def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:

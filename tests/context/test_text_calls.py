@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagent.context.calls import valid_stream
 from sagent.context.textcalls import LearnsProtocol
 from sagent.context.textcalls.holding import Holder
-from sagent.context.textcalls.recognition import MARKS
+from sagent.context.textcalls.recognition import MARKS, recognise
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, StopReason, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, TextPart, ThinkingPart, ToolSpec
@@ -434,8 +434,10 @@ HOSTILE = ["{", "[", "`", "` ``", "{\n", '{"name": "a",\n', "<tool_call>", "<too
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
-async def test_hostile_text_is_read(unit: str) -> None:
-    """A reply of 200 kB that is nothing but beginnings of calls comes to its end."""
+def test_hostile_text_is_read(unit: str) -> None:
+    """A reply of 200 kB that is nothing but beginnings of calls is searched to its end, and shown whole."""
     text = unit * (200_000 // len(unit))
-    message, *_ = await streamed([text])
-    assert message.calls or message.content == text
+    recognise(text, Request("c", (user("go"),), tools=TOOLS), assistant(text))
+    holder = Holder(("Read", "Bash"), "")
+    shown = "".join(holder.feed(text[at : at + 100]) for at in range(0, len(text), 100))
+    assert shown + holder.rest() == text
