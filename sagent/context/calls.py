@@ -186,7 +186,7 @@ def _cut(model: Model, said: "Mapping[type[TextPart | ThinkingPart], Said]", cha
     parts = (*((Thinking(thought),) if thought else ()), *((Text(text),) if text else ()))
     own = sum((charge.usage for charge in charges if not charge.role), Usage())
     return Reply(
-        Message("assistant", tuple(map(valid_part, parts)), model=full_name(model), stop="max_tokens"),
+        Message("assistant", valid_parts(parts), model=full_name(model), stop="max_tokens"),
         own,
         charges,
         RequestDigest("", 0, model.id),
