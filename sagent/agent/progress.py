@@ -73,7 +73,7 @@ class Progress:
             match _times(self._rounds, size):
                 case 5:
                     return (Stop(REPEATED),)
-                case 3 if any(one not in self._told for one in self._rounds[-size:]):
+                case 3 if not state.closing and any(one not in self._told for one in self._rounds[-size:]):
                     self._told += self._rounds[-size:]
                     return (Inject(user(_words(reply.calls, size), sender="sagent"), "next"),)
                 case _:

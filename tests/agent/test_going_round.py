@@ -83,6 +83,15 @@ async def test_same_call_is_told_after_three_times_and_ends_after_five() -> None
     assert words in model.requests[3].messages[-1].content
 
 
+async def test_nothing_is_told_that_nobody_would_read() -> None:
+    model = ScriptedModel(*(call(number, path="a") for number in range(9)))
+    agent = Agent(model, tools=[look], limits=RunLimits(max_turns=3))
+    assert (await agent.run("go")).stop_reason == "max_turns"
+    assert ours(agent.messages) == []
+    assert not agent.state.inbox.holds("next")
+    await agent.aclose()
+
+
 async def test_pairs_that_alternate_end_too() -> None:
     lines = [call(number, path="ab"[number % 2]) for number in range(20)]
     model = ScriptedModel(*lines)

@@ -245,6 +245,12 @@ async def test_thinking_is_never_a_call() -> None:
     assert isinstance(items[-1], Reply) and items[-1].message.calls == ()
 
 
+async def test_calls_of_different_replies_have_different_ids() -> None:
+    first, *_ = await streamed([f"One.\n{CALL}\n{CALL}"])
+    second, *_ = await streamed([f"Two.\n{CALL}\n{CALL}"])
+    assert len({call.id for message in (first, second) for call in message.calls}) == 4
+
+
 async def test_several_calls_and_what_stands_between() -> None:
     text = (
         f'First:\n```json\n{CALL}\n```\nThen:\n```json\n{{"name": "Bash", "arguments": {{"command": "ls"}}}}\n```\nSo.'

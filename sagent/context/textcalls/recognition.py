@@ -22,7 +22,17 @@ from sagent.context.textcalls.forms import (
 from sagent.context.textcalls.pythonic import read_literal
 from sagent.context.textcalls.reader import CALLS, THOUGHTS
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, NotJsonError, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.lib.json import (
+    JsonObject,
+    NotJsonError,
+    as_array,
+    as_object,
+    as_str,
+    json_dump,
+    json_freeze,
+    sha256_hex,
+    valid_text,
+)
 from sagent.messages import Message, Opaque, Text, ToolCall, ToolResult
 from sagent.model import Request
 
@@ -110,7 +120,7 @@ def recognise(text: str, request: Request, reply: Message) -> Recognised | None:
         or _was_read(text, spans, request, reply)
     ):
         return None
-    stem = f"text{len(request.messages)}"
+    stem = f"text{sha256_hex(f'{len(request.messages)} {text}'.encode())[:12]}"  # not twice in a history that shrinks
     calls = [call for span in spans for call in span.calls][:MAX_CALLS]
     return Recognised(_around(text, spans), tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
 
