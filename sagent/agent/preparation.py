@@ -141,7 +141,7 @@ class WatchedPolicy(Policy):
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         actions = await self.inner.after_turn(turn) or ()
-        if self._state is None or turn.agent != self._state.path:
+        if self._state is None or turn.agent != self._state.path or not getattr(self.inner, "watched", True):
             return actions
         if self._progress is None:
             from sagent.agent.progress import Progress  # after the first request

@@ -71,9 +71,10 @@ def says_nothing(reply: Message) -> bool:
 
 def what_is_missing(history: Sequence[Message]) -> Message | None:
     """Return what a model is told that has read results and ended without a word; None if it has read none."""
-    if len(history) < 2 or not history[-1].results:
+    last = next((at for at in range(len(history) - 1, -1, -1) if history[at].role == "assistant"), -1)
+    if last < 0 or not any(message.results for message in history[last:]):
         return None
-    names = ", ".join(dict.fromkeys(call.name for call in history[-2].calls))
+    names = ", ".join(dict.fromkeys(call.name for call in history[last].calls))
     return user(AFTER_RESULT.format(names=names or "your call"), sender="sagent")
 
 

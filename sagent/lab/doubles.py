@@ -32,6 +32,7 @@ _SHOWN = "\nThe end of what it had shown:\n"
 _REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
 _MOST_DIFF = 60  # lines
 _CAPPED = "output limits as they were sent: the budget or the listing that they come from is not in the log"
+_UNSAID = "requests whose reply was cut because it repeated itself: their bytes are not in the log"
 _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
 
 
@@ -272,6 +273,8 @@ class Player:
 
     def _excused(self, sent: RequestSent, found: RebuiltRequest) -> str:
         """Why a request that is not the same proves nothing, or ""."""
+        if not sent.sha256:
+            return _UNSAID
         recorded = canonical_bytes(sent.parameters)
         if found.outcome == "parameters":
             data = any(word in recorded for word in _SCHEMAS)
@@ -406,6 +409,7 @@ class RecordedPolicy:
     """Denies what was denied, and has come in what came in."""
 
     player: Player
+    watched = False  # what the watch said came in too
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         del effect, workspace
