@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagent.sandbox.profile import Profile
 
+HOW_TO_ASK = ". If that is why it failed, call again with `needs` and `reason`: the person will be asked"
 _HELD_BACK = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|Bad system call|"
     r"EROFS|EACCES|EPERM|EBUSY|writable by group"  # the last is git's, for a repository that a group shares

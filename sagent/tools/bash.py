@@ -450,11 +450,10 @@ def _lacked(
     shown: str, profile: "Profile | None", roots: Sequence[Path], temporary: str, *, failed: bool
 ) -> Iterator[str]:
     """What to do about a command that the sandbox may have kept from something."""
-    from sagent.sandbox.signs import was_held_back, within
+    from sagent.sandbox.signs import HOW_TO_ASK, was_held_back, within
 
     if profile is not None and was_held_back(shown, failed=failed):
-        asked = "call again with `needs` and `reason`: the person will be asked"
-        yield f"{within(profile, roots, temporary, shown)}. If that is why it failed, {asked}"
+        yield f"{within(profile, roots, temporary, shown)}{HOW_TO_ASK}"
 
 
 def _timeout(arguments: JsonObject) -> float | None:

@@ -55,6 +55,15 @@ def test_denied_file_is_not_enclosed(shell: Shell) -> None:
     assert Path("/etc/hostname").read_text().strip() not in sent
 
 
+def test_command_to_run_does_not_name_files(shell: Shell) -> None:
+    server, flags = _serve(shell, [Turn(text="```bash\ncat calc.py\n```"), Turn(text="Yes.")], SMALL)
+    (shell.cwd / "calc.py").write_text(BROKEN)
+    (shell.cwd / "a.txt").write_text("marked\n")
+    assert shell.run(*flags, "Run `python3 calc.py` and compare with `a.txt`", model="").code == 0
+    first, second = map(json.dumps, _bodies(server))
+    assert "return a - b" not in first and "marked" in first and "return a - b" in second
+
+
 def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
     server, flags = _serve(shell, [FIX, FIX, Turn(text="Done.")], SMALL)
     (shell.cwd / "calc.py").write_text("VERSION = 7\n" + BROKEN)

@@ -37,6 +37,7 @@ UNSEEN = """It was not written: the file exists, and you have not seen it. It ho
 {shown}
 Write the whole new file again, with all of this that is to stay."""
 _WORD = re.compile(r"[\w@%+=:,./\\~-]+")
+_COMMAND = re.compile(r"`[^`\n]*[^`\s][ \t]+[^`\s][^`\n]*`")
 _FRAME = ".,:;"  # what a sentence puts after a name
 
 
@@ -75,7 +76,11 @@ def is_text_model(model: object) -> bool:
 
 
 def named_files(text: str, workspace: Workspace) -> Iterator[tuple[str, Path]]:
-    """Give the regular files of the workspace that a text names, each once, with the name as it stands there."""
+    """Give the regular files of the workspace that a text names, each once, with the name as it stands there.
+
+    A name within a command in backticks does not count: what is to be run is not to be guessed from its source.
+    """
+    text = _COMMAND.sub(" ", text)
     seen: set[Path] = set()
     roots = [root.resolve() for root in workspace.roots]
     for match in _WORD.finditer(text):

@@ -12,6 +12,7 @@ from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
 from sagent.lib.text import fenced, one_line
 from sagent.messages import Message, Part, Text, ToolCall, ToolResult
 from sagent.model import ToolSpec
+from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"
 NEXT = "If anything is left to do, write the next block. If not, answer in plain words."
@@ -206,7 +207,7 @@ def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
 
 def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
     """Return one result: a head and its text, then what is no text."""
-    text = result.text if result.text.strip() else NO_OUTPUT
+    text = result.text.replace(HOW_TO_ASK, "") if result.text.strip() else NO_OUTPUT  # a bash block has no `needs`
     cut = not call.whole and result.is_error and not is_quoted(call)
     yield Text(ENDLESS if cut else _head(call, result, alone=alone) + text)
     yield from (part for part in result.content if not isinstance(part, Text))
