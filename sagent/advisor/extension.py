@@ -98,7 +98,7 @@ class AdvisorExtension(Advisors):
         wanted = self._native.most(model, advisor, self._uses) if self._uses else 0
         if not wanted or room is None:
             return wanted
-        self._max_input = self.state.context.meter.bound(request, model.max_input_tokens(request)).tokens
+        self._max_input = self.state.context.meter.bound(request, model.max_input_tokens(request), model).tokens
         one = self._worst_advice(advisor)
         if one is None:
             return 0

@@ -103,6 +103,7 @@ class AdaptiveModel:
         self._model, self._learned, self._asked = model, learned, asked
         self._text: TextModel | None = None
         self.protocol: Protocol = protocol
+        self._sent: tuple[tuple[object, ...], Protocol] = (), protocol  # the last request, and how it was sent
         self.provider, self.id = model.provider, model.id
 
     @property
@@ -113,9 +114,12 @@ class AdaptiveModel:
     def limits(self) -> ModelLimits:
         return self._model.limits
 
-    @property
-    def _spoken(self) -> "Model":
-        if self.protocol == "native":
+    def protocol_of(self, request: Request) -> Protocol:
+        """Return the protocol in which a request goes out, or went out: the last one may have changed it."""
+        return self._sent[1] if self._sent[0] == _name_of(request) else self.protocol
+
+    def _in(self, protocol: Protocol) -> Model:
+        if protocol == "native":
             return self._model
         if self._text is None:
             from sagent.context.textcalls.model import TextModel
@@ -130,18 +134,19 @@ class AdaptiveModel:
             self._learned()
 
     def max_input_tokens(self, request: Request) -> int:
-        return self._spoken.max_input_tokens(request)
+        return self._in(self.protocol_of(request)).max_input_tokens(request)
 
     async def count_tokens(self, request: Request) -> int | None:
-        spoken = self._spoken
+        spoken = self._in(self.protocol_of(request))
         return await spoken.count_tokens(request) if isinstance(spoken, Counting) else None
 
     def structures(self, request: Request) -> bool:
-        spoken = self._spoken
+        spoken = self._in(self.protocol)
         return isinstance(spoken, Structuring) and spoken.structures(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        items = self._spoken.stream(request)
+        self._sent = _name_of(request), self.protocol
+        items = self._in(self.protocol).stream(request)
         try:
             async for item in items:
                 yield item
@@ -151,3 +156,8 @@ class AdaptiveModel:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)
+
+
+def _name_of(request: Request) -> tuple[object, ...]:
+    """Return what tells a request from others, of its conversation too."""
+    return request.conversation, len(request.messages), *request.messages[-1:]

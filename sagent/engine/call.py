@@ -146,7 +146,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     max_input = state.model.max_input_tokens(request)
     _check_size(state, max_input)
     request = replace(request, max_output=_output_limit(state, max_input, partial))
-    bound = context.meter.bound(request, max_input)
+    bound = context.meter.bound(request, max_input, state.model)
     extra = None if context.extension is None else context.extension.extra_cost(bound.tokens)
     usual = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     outgoing = Outgoing(
@@ -167,7 +167,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
             settle(state, reservation, reply.charges)
             raise _error(state, "empty", NOTHING)
         max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
-        context.meter.learn(request, max_input, counted_input(reply.usage, reply.charges))
+        context.meter.learn(request, max_input, counted_input(reply.usage, reply.charges), state.model)
         return _accept(state, reply, reservation, {} if extra is None else extra.roles)
 
 

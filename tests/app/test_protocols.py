@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from sagent.app.models import choose_model
 from sagent.app.protocols import MAX_SMALL_WEIGHTS, AdaptiveModel, LearnedProtocols, is_small, weights_in_name
 from sagent.config import Settings, load
-from sagent.messages import user
-from sagent.model import ModelLimits, Reply, Request, ToolSpec, is_same_model
+from sagent.cost.meter import Meter
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, assistant, user
+from sagent.model import ModelLimits, Reply, Request, RequestDigest, ToolSpec, is_same_model
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
+from sagent.usage import Usage
 
 SMALL = 1_777_088_000
 
@@ -144,25 +147,47 @@ async def test_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> Non
     await choice.aclose()
 
 
-class _Plain:
-    """A model that answers with its request's tools and system prompt."""
+class _Dense:
+    """A model whose native requests have a token for a byte, and texts one for `density` bytes: the count of the one
+    says little of the other."""
 
     provider, id = "fake", "m"
     limits = ModelLimits()
 
+    def __init__(self, density: int) -> None:
+        self._density = density
+
     def max_input_tokens(self, request: Request) -> int:
-        return len(request.tools)
+        tools = sum(len(tool.description) for tool in request.tools)
+        return len(request.system) + tools + sum(len(message.content) for message in request.messages)
+
+    def tokens(self, request: Request) -> int:
+        return self.max_input_tokens(request) // (self._density if request.tools else 1)
 
     async def stream(self, request: Request) -> AsyncIterator[Reply]:
-        raise AssertionError(f"not called here: {request}")
-        yield
+        usage = Usage(input=self.tokens(request))
+        yield Reply(assistant("ok"), usage, (), RequestDigest("0", 0, "m"))
 
 
-def test_bound_follows_the_protocol() -> None:
-    learned: list[None] = []
-    model = AdaptiveModel(_Plain(), "native", lambda: learned.append(None))
-    request = Request("c", [user("hi")], tools=(ToolSpec("Bash", "Run a command", {}),))  # type: ignore[arg-type]
-    assert model.max_input_tokens(request) == 1
-    model.wrote_call_as_text()
-    model.wrote_call_as_text()
-    assert (model.max_input_tokens(request), learned) == (0, [None])
+TOOL = ToolSpec("Bash", "Run a command. " * 40, JsonObject())
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.booleans()), min_size=2, max_size=8), st.integers(1, 6))
+async def test_no_request_has_more_tokens_than_its_bound_across_protocols(
+    steps: list[tuple[int, bool]], density: int
+) -> None:
+    meter, history, learned = Meter(), list[Message](), list[None]()
+    model = AdaptiveModel(_Dense(density), "native", lambda: learned.append(None))
+    for size, writes_text in steps:
+        history.append(user("x" * size + "."))
+        request = Request("c", list(history), tools=(TOOL,))
+        bound = meter.bound(request, model.max_input_tokens(request), model)
+        reply = [item async for item in model.stream(request)][-1]
+        if writes_text:
+            model.wrote_call_as_text()
+        assert isinstance(reply, Reply)
+        assert reply.usage.input <= bound.tokens
+        meter.learn(request, model.max_input_tokens(request), reply.usage.input, model)
+        history.append(reply.message)
+    assert len(learned) == any(text for _, text in steps)
+    assert model.protocol == ("text" if learned else "native")
