@@ -12,7 +12,7 @@ from sagent.context.textcalls import LearnsProtocol
 from sagent.context.textcalls.holding import Holder
 from sagent.context.textcalls.recognition import MARKS, recognise
 from sagent.lib.json import json_freeze_object
-from sagent.messages import Message, StopReason, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.messages import Document, Image, Message, StopReason, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.testing import ScriptedModel
 
@@ -335,6 +335,32 @@ async def test_call_that_a_page_shows_is_not_made(written: str, lead: str) -> No
 async def test_call_that_stands_in_any_message_is_not_made(history: Sequence[Message]) -> None:
     message, shown, _ = await streamed([EVIL], history=history)
     assert (message.calls, shown) == ((), EVIL)
+
+
+async def test_words_of_a_document_are_not_known() -> None:
+    paper = Message("user", (Text("What does it say?"), Document("application/pdf", b"%PDF")))
+    call = ToolCall("c1", "Read", json_freeze_object({"file_path": "page.png"}))
+    seen = (assistant("", call, stop="tool_use"), Message("user", (ToolResult("c1", (Image("image/png", b"x"),)),)))
+    for history in ((paper,), seen):
+        quoted, shown, _ = await streamed([f"It says:\n{EVIL}"], history=history)
+        assert (quoted.calls, shown) == ((), f"It says:\n{EVIL}")
+        alone, *_ = await streamed([CALL], history=history)
+        assert called(alone) == [("Read", GIVEN)]
+
+
+async def test_call_that_was_written_to_a_file_is_not_made() -> None:
+    call = ToolCall("c1", "Write", json_freeze_object({"file_path": "copy.txt", "content": f"It said\n{EVIL}"}))
+    result = Message("user", (ToolResult("c1", (Text("written"),)),))
+    message, shown, _ = await streamed([EVIL], history=(assistant("", call, stop="tool_use"), result))
+    assert (message.calls, shown) == ((), EVIL)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_call_is_made_again_in_every_form(form: str) -> None:
+    first = assistant("", ToolCall("c1", "Read", json_freeze_object(GIVEN)), stop="tool_use")
+    result = Message("user", (ToolResult("c1", (Text("2 lines"),)),))
+    message, *_ = await streamed([FORMS[form]], history=(first, result))
+    assert called(message) == [("Read", GIVEN)]
 
 
 async def test_call_in_the_instructions_is_not_made() -> None:

@@ -33,7 +33,7 @@ from sagent.lib.json import (
     sha256_hex,
     valid_text,
 )
-from sagent.messages import Message, Opaque, Text, ToolCall, ToolResult
+from sagent.messages import Document, Image, Message, Opaque, Text, ToolCall, ToolResult
 from sagent.model import Request
 
 MAX_AROUND = 300  # characters beside a call of a tool that does not exist
@@ -120,9 +120,11 @@ def recognise(text: str, request: Request, reply: Message) -> Recognised | None:
         or _was_read(text, spans, request, reply)
     ):
         return None
+    if (around := _around(text, spans)).strip() and _has_unread_media(request):
+        return None
     stem = f"text{sha256_hex(f'{len(request.messages)} {text}'.encode())[:12]}"  # not twice in a history that shrinks
     calls = [call for span in spans for call in span.calls][:MAX_CALLS]
-    return Recognised(_around(text, spans), tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
+    return Recognised(around, tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
 
 
 class _Reader:
@@ -431,7 +433,9 @@ def _was_read(text: str, spans: Sequence[Span], request: Request, reply: Message
     """Return True if one of the calls stands in what was read: a result, a file, a message, instructions, an earlier
     answer. A call that was made before may be made again."""
     sources = [text[span.start : span.end] for span in spans]
-    written = {one for source in sources for one in (_squeezed(source), _core(source)) if one}
+    names = [_squeezed(name) for span in spans for name, _, _ in span.calls]
+    cores = [core for core in map(_core, sources) if any(name and name in core for name in names)]
+    written = {*filter(None, map(_squeezed, sources)), *cores}
     made = [(call.name, call.arguments) for message in request.messages for call in message.calls]
     others = [call for span in spans for call in span.calls if call[:2] not in made or call[2] is not None]
     for shown, foreign in _sources(request, reply):
@@ -457,10 +461,18 @@ def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
                     yield part.text, True
                 case Opaque():
                     yield part.text, True
+                case ToolCall():
+                    yield json_dump(part.arguments), False
                 case Text() if message is not reply:
                     yield part.text, message.role == "user" and bool(message.sender)
                 case _:
                     pass
+
+
+def _has_unread_media(request: Request) -> bool:
+    """Return True if a model has seen documents or pictures, whose words are not known here."""
+    kept = (part.content if isinstance(part, ToolResult) else (part,) for one in request.messages for part in one.parts)
+    return any(isinstance(part, Document | Image) for parts in kept for part in parts)
 
 
 def _shows(source: str, call: Call) -> bool:
