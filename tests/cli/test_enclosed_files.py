@@ -1,0 +1,101 @@
+"""Files for a model that writes its calls as text: which names of a prompt count, who is asked, what stays unread."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from program import Shell
+
+from sagent.app.parts.enclosing import MAX_WORDS, named_files, names_in
+from sagent.testing.script import Listed, Turn
+from sagent.testing.server import FakeProviderServer
+from sagent.tool import Workspace
+
+SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
+REPLACED = Turn(text="I shorten it.\n\nnotes.txt\n```\nshort\n```\n")
+DONE = Turn(text="Done.")
+
+
+@dataclass
+class Run:
+    """The program with a small model in a directory that has notes."""
+
+    shell: Shell
+    server: FakeProviderServer
+    notes: Path
+
+    def sent(self, *argv: str) -> Sequence[str]:
+        """Run it; return each request's messages, as JSON."""
+        flags = ("--base-url", f"{self.server.url}/v1", "--permission-mode", "full")
+        assert self.shell.run(*flags, *argv, model="").code == 0
+        posts = [request.json for request in self.server.requests if request.method == "POST"]
+        return [json.dumps(each["messages"], ensure_ascii=False) for each in posts]
+
+
+@pytest.fixture
+def run(shell: Shell) -> Run:
+    server = shell.serve([REPLACED, DONE, DONE], models=SMALL, require_key=False)
+    notes = shell.cwd / "notes.txt"
+    notes.write_text("opensesame\n")
+    return Run(shell, server, notes)
+
+
+def _hook(run: Run, command: str) -> None:
+    folder = Path(run.shell.environment["HOME"], ".config/sagent")
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f"[[hooks.PreToolUse]]\nmatcher = 'Read'\ncommand = '{command}'\n")
+
+
+def test_unseen_file_that_may_not_be_read_stays_as_it_is(run: Run) -> None:
+    sent = run.sent("--deny", "Read(notes.txt)", "Shorten what I wrote")
+    assert run.notes.read_text() == "opensesame\n"
+    assert "opensesame" not in "".join(sent) and "you have not seen it" in sent[1]
+
+
+def test_unseen_file_is_not_shown_against_a_hook(run: Run) -> None:
+    _hook(run, "exit 2")
+    sent = run.sent("Shorten what I wrote")
+    assert run.notes.read_text() == "opensesame\n"
+    assert "opensesame" not in "".join(sent) and "you have not seen it" in sent[1]
+
+
+def test_hook_is_asked_of_each_file(run: Run) -> None:
+    _hook(run, "if grep -q notes.txt; then exit 2; fi")
+    (run.shell.cwd / "free.txt").write_text("gazebo\n")
+    sent = run.sent("Compare free.txt with notes.txt")
+    assert "gazebo" in sent[0] and "opensesame" not in "".join(sent)
+
+
+def test_empty_file_may_be_written_unseen(run: Run) -> None:
+    run.notes.write_text("")
+    run.sent("Write something")
+    assert run.notes.read_text() == "short\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see ./a.py, then .env.", {"./a.py", ".env"}),
+        ("a.py:12:5: error: oops", {"a.py"}),
+        ("fix @src/a.py: it's wrong, isn't it", {"src/a.py"}),
+        ("don't touch 'my notes.txt' or `b.py`", {"my notes.txt", "b.py"}),
+        ("vor größe.txt; ../up.txt", {"größe.txt", "../up.txt"}),
+    ],
+)
+def test_names_are_found_however_they_stand_in_a_sentence(text: str, names: set[str]) -> None:
+    assert names <= {*names_in(text)}
+
+
+def test_one_backtick_in_a_long_line_costs_no_more_than_reading_it() -> None:
+    """A pattern that goes back over the line for each word would take hours."""
+    assert "a.py" in names_in("` a.py" + " word" * 400_000)
+
+
+def test_at_most_so_many_words_are_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "first.txt").write_text("1")
+    (tmp_path / "last.txt").write_text("2")
+    words = " ".join(f"w{number}" for number in range(MAX_WORDS))
+    found = named_files(f"first.txt {words} last.txt", Workspace(tmp_path))
+    assert [name for name, _ in found] == ["first.txt"]
