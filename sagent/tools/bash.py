@@ -289,8 +289,9 @@ class Bash:
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
+                whole = dict(start)
                 _shrink(start, _SMALLEST_ENVIRONMENT, notices)
-                self._exports.after(run.workspace, run.agent, start, dict(start), held=bool(confined.wall))
+                self._exports.after(run.workspace, run.agent, whole, dict(start), held=bool(confined.wall))
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable

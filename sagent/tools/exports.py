@@ -28,6 +28,13 @@ def names_given(argument: str, given: Collection[str]) -> frozenset[str]:
     return frozenset(given)
 
 
+def _changed(variables: Mapping[str, str], start: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with what a command has made of `start`."""
+    changed = {name: value for name, value in kept.items() if start.get(name) != value}
+    gone = start.keys() - kept.keys()
+    return {name: value for name, value in variables.items() if name not in gone} | changed
+
+
 class Exports:
     """Carries variables from command to command, and none from the sandbox to what runs outside of it: a PATH or
     BASH_ENV that was exported there would choose what is run here.
@@ -49,15 +56,14 @@ class Exports:
     def after(
         self, workspace: Workspace, agent: str, start: Mapping[str, str], kept: dict[str, str], *, held: bool
     ) -> None:
-        """Keep what a command has left of the variables that it started with."""
-        if held or not self._was_held:
-            workspace.environment = kept
-            return
-        self._outside[agent] = kept
-        inside = start if workspace.environment is None else workspace.environment
-        changed = {name: value for name, value in kept.items() if start.get(name) != value}
-        gone = start.keys() - kept.keys()
-        workspace.environment = {name: value for name, value in inside.items() if name not in gone} | changed
+        """Keep what a command has changed of the variables that it started with; others may have ended meanwhile."""
+        if not held and self._was_held:
+            before = self._outside.get(agent)
+            self._outside[agent] = kept if before is None else _changed(before, start, kept)
+            inside = start if workspace.environment is None else workspace.environment
+        else:
+            inside = kept if workspace.environment is None else workspace.environment
+        workspace.environment = _changed(inside, start, kept)
 
     def left_out(self, workspace: Workspace, start: Mapping[str, str], *, held: bool) -> Iterator[str]:
         """The variables that commands in the sandbox have set, and one outside does not get."""

@@ -394,6 +394,16 @@ async def test_a_directory_behind_a_symlink_keeps_its_name(rig: Rig) -> None:
     assert await rig.text("pwd") == str(work / "link")
 
 
+async def test_call_that_ends_later_takes_back_nothing_of_another(rig: Rig) -> None:
+    await rig.text("export GONE=1")
+    first = asyncio.create_task(rig.text("touch begun; until [ -e go ]; do sleep 0.01; done; cd /usr; export ONE=1"))
+    await until((rig.workspace.cwd / "begun").exists, task=first)
+    await rig.text("export TWO=2; unset GONE")
+    (rig.workspace.cwd / "go").touch()
+    await first
+    assert await rig.text("echo $ONE $TWO $PWD ${GONE-gone}") == "1 2 /usr gone"
+
+
 async def test_calls_at_once_both_work_and_both_leave_their_mark(rig: Rig) -> None:
     texts = await asyncio.gather(
         rig.text("sleep 0.05; cd /usr; echo one"), rig.text("export TWO=2; sleep 0.1; echo two")
