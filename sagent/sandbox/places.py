@@ -6,13 +6,16 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.sandbox.profile import is_below
 
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
-_NAMED = re.compile(r"/[^\s,;:=]+")  # in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
+_BEGINS = re.compile(r"(?<![^\s,;:=/])/")  # of paths in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
+_ENDS = re.compile(r"[\s,;:=]|$")  # which may also be letters of a path: each is tried
+_MOST_ENDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,10 @@ def listening(roots: Sequence[str]) -> frozenset[str]:
     Those of commands, in a network of their own, are not among them. One that listens in another network is seen where
     the environment names it (SSH_AUTH_SOCK, DOCKER_HOST). See proc_net(5).
     """
-    found = {path for value in os.environ.values() for path in _NAMED.findall(value) if _is_socket(path)}
+    found = {path for value in os.environ.values() for path in _paths(value) if _is_socket(path)}
     relative: dict[str, str] = {}
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
+        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").split("\n")[1:]:
             words = line.split(maxsplit=7)
             path = words[7] if len(words) == 8 else "@"
             if path.startswith("/"):
@@ -149,6 +152,14 @@ def listening(roots: Sequence[str]) -> frozenset[str]:
     starts = (*roots, *_places_of(frozenset(relative))) if relative else ()
     found.update(f"{start}/{path}" for path in {*relative.values()} for start in starts)
     return frozenset(os.path.realpath(path) for path in found if os.path.lexists(path))
+
+
+def _paths(value: str) -> Iterator[str]:
+    """Yield what may be an absolute path in a variable's value: up to each character that ends one, and all of it."""
+    for begin in _BEGINS.finditer(value):
+        at = begin.start()
+        ends = [end.start() for end in islice(_ENDS.finditer(value, at), _MOST_ENDS)]
+        yield from (value[at:end] for end in {*ends, len(value)})
 
 
 def _is_socket(path: str) -> bool:

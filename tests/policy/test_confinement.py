@@ -24,7 +24,10 @@ from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox, places
 from sagent.tool import Effect, Workspace
 
-CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')"
+CONNECT = (  # by a relative name: all of a path may be longer than a socket's address
+    "import os, socket, sys; place, name = os.path.split(sys.argv[1]); os.chdir(place);"
+    "socket.socket(socket.AF_UNIX).connect(name); print('connected')"
+)
 
 
 @pytest.fixture
@@ -145,14 +148,15 @@ async def test_no_command_connects_to_a_socket_that_a_program_opened_elsewhere_b
 
 
 @pytest.mark.parametrize("value", ["{0}", "unix:path={0},guid=1", "unix://{0}", "{0},123,0", "a:{0}:b", "  {0};x"])
+@pytest.mark.parametrize("name", ["b", "b c", "b, c:d=1; e & é"])
 def test_a_socket_that_the_environment_names_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str
 ) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{tmp_path}/a")
-        (tmp_path / "a").rename(tmp_path / "b")  # as a program does that wants it to appear when it listens
-        monkeypatch.setenv("SOME_SOCKET", value.format(tmp_path / "b"))
-        assert f"{tmp_path}/b" in places.listening(())
+        (tmp_path / "a").rename(tmp_path / name)  # as a program does that wants it to appear when it listens
+        monkeypatch.setenv("SOME_SOCKET", value.format(tmp_path / name))
+        assert f"{tmp_path}/{name}" in places.listening(())
 
 
 def test_keys_are_known_where_variables_say_that_they_lie(
