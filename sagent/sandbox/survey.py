@@ -9,7 +9,7 @@ from itertools import chain, islice
 from sagent.lib.dataclass import dataclass
 
 MOST = 50_000  # directories of one workspace
-_NEAR = 300  # directories that are looked at every time, the first that were found
+_NEAR = 300  # directories that are looked at every time, the first that were found, however long that takes
 _FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
 _LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
 _UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
@@ -98,7 +98,7 @@ class Survey:
             if path in self._known and self._known[path].state != _state(path):
                 self._visit(path)
         end = time.monotonic() + seconds
-        while self._goes_deeper and time.monotonic() < end:
+        while self._goes_deeper and (len(self._known) < _NEAR or time.monotonic() < end):
             self._visit(self._new.popleft())
         return chain.from_iterable([*self._found.values()])
 

@@ -69,6 +69,15 @@ def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:
     assert [*Survey(str(tmp_path), is_env).look()] == [f"{tmp_path}/src/a/.env"]
 
 
+@pytest.mark.parametrize("below", ["", "a", "a/b/c/d/e"])
+def test_the_nearest_are_known_however_slow_a_machine_is(below: str, tmp_path: Path) -> None:
+    """A deny rule would protect nothing of what was not looked at within the time."""
+    place = tmp_path / below
+    place.mkdir(parents=True, exist_ok=True)
+    (place / ".env").touch()
+    assert [*Survey(str(tmp_path), is_env).look(seconds=0)] == [str(place / ".env")]
+
+
 _NAMES = st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/a/b", "b/a/a"])
 _CHANGES = st.tuples(st.sampled_from(["file", "directory", "remove", "move", "link"]), _NAMES, _NAMES)
 
