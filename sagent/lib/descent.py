@@ -37,10 +37,11 @@ class Descent:
             waiting = bool(more)
         own = os.getpid()
         writers = (pid for pid in running if self._output and pid not in below and _writes_to(pid, self._output))
-        self._known |= {pid: running[pid][2] for pid in (*below, *writers) if pid in running and pid != own}
+        found = [pid for pid in (*below, *writers) if pid in running and pid != own]
+        self._known |= {pid: running[pid][2] for pid in sorted(found, key=lambda pid: (int(running[pid][2]), pid))}
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all that are left."""
+        """Send a signal to all that are left, to each before those below it: a shell says how its commands ended."""
         for pid in self.left():
             with contextlib.suppress(OSError):
                 os.kill(pid, number)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sagent.tool import Workspace
 from sagent.tools import BackgroundTask
 from sagent.tools.bash import Bash
 from tests.agent.test_jobs import call
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 UNMARKED = "env -i PATH=$PATH bash -c 'exec 219<&- </dev/null;"
@@ -38,6 +40,22 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_parent_comes_before_its_child() -> None:
+    """A shell that is signalled after its command prints how that ended."""
+    while True:  # until a set of both numbers is in the other order: one in eight
+        with subprocess.Popen(["sh", "-c", "sleep 7778; :"], start_new_session=True) as root:
+            children = Path(f"/proc/{root.pid}/task/{root.pid}/children")
+            try:
+                wait_until(children.read_text, "the start of the child")
+                found = Descent(root.pid, 0)
+                found.look()
+                assert found.left() == (root.pid, int(children.read_text()))
+                if next(iter(set(found.left()))) != root.pid:
+                    return
+            finally:
+                os.killpg(root.pid, signal.SIGKILL)
 
 
 async def started(file: Path) -> list[int]:
