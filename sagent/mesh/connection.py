@@ -405,7 +405,8 @@ def new_client() -> "Client":
 def _abort(client: "Client") -> None:
     """End a connection without a word."""
     if transport := _transport(client):
-        transport.abort()
+        with suppress(AttributeError):  # of Python 3.11.2 over TLS, once it is lost
+            transport.abort()
 
 
 def _transport(client: "Client") -> asyncio.WriteTransport | None:
