@@ -19,6 +19,7 @@ import pytest
 from tests.depth import deep
 from tests.forks import Forks
 from tests.surroundings import FOR_NPM, settle
+from tests.walls import has_bubblewrap
 
 hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
@@ -64,14 +65,6 @@ def _may_make_machines() -> bool:
     return not done.returncode
 
 
-def _has_bubblewrap() -> bool:
-    import subprocess
-
-    spaces = ("--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc")  # a container may lack the first
-    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *spaces, "true"]
-    return bool(shutil.which("bwrap")) and not subprocess.run(argv, capture_output=True, check=False).returncode
-
-
 def _owns_machine() -> bool:
     """Whether root, if that is who we are, is root of the machine: it has every user's number, and all capabilities."""
     places = Path("/proc/self/uid_map")
@@ -107,7 +100,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "tmux": lambda: bool(shutil.which("tmux")),
     "zsh": lambda: bool(shutil.which("zsh")),
     "fish": lambda: bool(shutil.which("fish")),
-    "bwrap": _has_bubblewrap,
+    "bwrap": has_bubblewrap,
     "curl": lambda: bool(shutil.which("curl")),
     "ip": lambda: bool(shutil.which("ip")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),

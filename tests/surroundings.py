@@ -3,9 +3,14 @@
 import json
 import os
 import resource
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Iterable
+
+PYTHON = shlex.quote(sys.executable)
+"""This Python as a word of a shell's line: the path of a checkout may have spaces and other characters of shells."""
 
 # A test sees these of the variables that the tests were started with, and no others: it sets what it is about.
 KEPT = {"CI", "DEPTH", "DRAW_LOOKS", "HOME", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER", "VIRTUAL_ENV"}

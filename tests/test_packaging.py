@@ -12,6 +12,7 @@ import pytest
 
 from sagent.version import __version__
 from tests.depth import slow
+from tests.surroundings import PYTHON
 
 ROOT = Path(__file__).parents[1]
 
@@ -102,7 +103,7 @@ def test_the_end_of_a_run_is_whole(tmp_path: Path, stdout: str, code: int) -> No
         "cli.main = lambda: print('said') or atexit.register(Path('ended').touch) and 7\n"
         "cli.start()\n"
     )
-    argv = ["bash", "-c", f"exec '{sys.executable}' run.py {stdout}"]
+    argv = ["bash", "-c", f"exec {PYTHON} run.py {stdout}"]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (code, b"" if stdout else b"said\n")

@@ -32,6 +32,7 @@ from sagent.events import Event, Notice, Result, ToolProgress
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.listening import app_at
+from tests.walls import without_shortfall
 
 
 class Asked:
@@ -57,7 +58,7 @@ class Asked:
         ]
 
     def notices(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Notice)]
+        return [each.text for each in self.events if isinstance(each, Notice) and without_shortfall(each.text)]
 
 
 def asks(prompt: str, name: str = "peer", **more: str) -> Turn:

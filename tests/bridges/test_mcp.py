@@ -4,8 +4,8 @@ import asyncio
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from sagent.testing import ScriptedModel
 from tests.bridges.calls import call
 from tests.bridges.odd import Odd, do, tool
 from tests.repl.samples import PNG
+from tests.waiting import wait_until
 
 SERVER = """
 import os, sys
@@ -122,6 +123,12 @@ async def test_a_cancelled_call_leaves_the_server_usable(script: Path) -> None:
         assert (await call(add, a=1, b=2)).results[0].text == "3"
 
 
+def answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
 @pytest.fixture
 def address(script: Path) -> Iterator[str]:
     with socket.socket() as free:
@@ -129,14 +136,7 @@ def address(script: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     server = subprocess.Popen([sys.executable, str(script), str(port)], stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_until(lambda: answers(port), "the server", child=server, seconds=120)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.kill()

@@ -4,6 +4,7 @@ It needs Node 22.
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def client(tmp_path: Path) -> Iterator[str]:
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
-        yield f"{sys.executable} -S -E {HERE / 'conformance_asker.py'} {path}"
+        yield shlex.join([sys.executable, "-S", "-E", str(HERE / "conformance_asker.py"), str(path)])
         server.kill()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from sagent.testing.server import FakeProviderServer, Script
 from tests.forks import Forks
+from tests.walls import without_shortfall
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 CHECKOUT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ class Shell:
         data = stdin.encode() if isinstance(stdin, str) else stdin
         flags = ["--model", model] if model else []
         done = self.forks.run(*flags, *argv, cwd=self.cwd, environment=self.environment, stdin=data)
-        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return Outcome(done.returncode, done.stdout.decode(), without_shortfall(done.stderr.decode()))
 
     def start(
         self,

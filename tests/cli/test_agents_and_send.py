@@ -13,6 +13,7 @@ from sagent.lib.json import JsonObject
 from sagent.mesh.bus import Address, Delivery
 from sagent.mesh.buses.nats import NatsBus, nats_bus
 from sagent.mesh.cards import Card
+from sagent.mesh.discovery import announced
 from sagent.testing.bus_suite import answering
 from sagent.testing.server import Turn
 from tests.mesh.buses import Broker, options
@@ -82,18 +83,16 @@ async def test_a_message_that_is_not_waited_for_is_kept(bus: NatsBus, bus_shell:
 
 async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
     schema = JsonObject({"type": "object"})
-    await bus.put_card(Card("team.review", "Reviews\x1b[31m code.", takes=schema, labels=("gpu",), load=0.5))
-    await bus.put_card(Card("teamwork"))
-    done = await _run(bus_shell, "agents", "team")
-    assert done.code == 0, done.err
-    assert "team.review" in done.out and "50%" in done.out and "teamwork" not in done.out
-    assert "\x1b" not in done.out
-    found = json.loads((await _run(bus_shell, "agents", "--json", "--label", "gpu")).out)
-    assert [card["address"] for card in found] == ["team.review"]
-    assert found[0]["takes"] == {"type": "object"}
-    assert (await _run(bus_shell, "agents", "nobody")).out == "No agents, nodes or sessions in nobody.\n"
-    for address in ("team.review", "teamwork"):
-        await bus.remove_card(address)
+    review = Card("team.review", "Reviews\x1b[31m code.", takes=schema, labels=("gpu",), load=0.5)
+    async with announced(bus, review), announced(bus, Card("teamwork")):
+        done = await _run(bus_shell, "agents", "team")
+        assert done.code == 0, done.err
+        assert "team.review" in done.out and "50%" in done.out and "teamwork" not in done.out
+        assert "\x1b" not in done.out
+        found = json.loads((await _run(bus_shell, "agents", "--json", "--label", "gpu")).out)
+        assert [card["address"] for card in found] == ["team.review"]
+        assert found[0]["takes"] == {"type": "object"}
+        assert (await _run(bus_shell, "agents", "nobody")).out == "No agents, nodes or sessions in nobody.\n"
 
 
 async def test_who_watches_sees_them_come_and_go(bus: NatsBus, bus_shell: Shell) -> None:
@@ -102,10 +101,11 @@ async def test_who_watches_sees_them_come_and_go(bus: NatsBus, bus_shell: Shell)
     )
     assert child.stdout is not None
     try:
-        await bus.put_card(Card("unseen"))
-        await bus.put_card(Card("seen.a", "first"))
-        assert json.loads(await child.stdout.readline())["card"]["description"] == "first"
-        await bus.remove_card("seen.a")
+        async with (
+            announced(bus, Card("unseen")),
+            announced(bus, Card("seen.a", "first")),
+        ):
+            assert json.loads(await child.stdout.readline())["card"]["description"] == "first"
         assert json.loads(await child.stdout.readline()) == {"address": "seen.a", "card": None}
     finally:
         child.kill()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -70,7 +71,7 @@ def act(shell: Shell, place: Path, **inputs: str) -> subprocess.CompletedProcess
     """Run the action's second step as a runner does; the first has installed the program."""
     program = place / "sagent/bin/sagent"
     program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
     action = load(TEMPLATES / "github/action.yml")
     given = {name: as_str(as_object(each).get("default")) for name, each in as_object(action["inputs"]).items()}
@@ -106,7 +107,7 @@ def test_the_action_reviews_in_one_job_and_posts_in_another(shell: Shell, api: R
 def run_job(shell: Shell, place: Path, name: str) -> subprocess.CompletedProcess[str]:
     """Run a job of GitLab as a runner does, without its first lines, which install."""
     program = place / "sagent"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(PROGRAM)} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
     job = as_object(load(TEMPLATES / "gitlab/sagent-review.yml")[name])
     return subprocess.run(

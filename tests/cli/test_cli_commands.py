@@ -16,6 +16,7 @@ from sagent import __version__
 from sagent.cli.flags import COMMANDS, run_parser
 from sagent.cli.main import run
 from sagent.testing.server import Turn
+from tests.surroundings import PYTHON
 
 
 def test_the_demo_fixes_the_test(shell: Shell) -> None:
@@ -84,7 +85,7 @@ def test_a_python_without_its_packages_is_named_with_what_to_do(shell: Shell) ->
     done = subprocess.run(argv, cwd=shell.cwd, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"sagent: \S+, which runs sagent here, has no package \w+\. Install what it needs: .+\n", done.stderr
+        r"sagent: .+, which runs sagent here, has no package \w+\. Install what it needs: .+\n", done.stderr
     )
 
 
@@ -198,9 +199,7 @@ def complete_in_bash(shell: Shell, typed: str) -> list[str]:
     setting = (
         f"COMP_WORDS=(sagent {shlex.join(words)}); COMP_CWORD={len(words)}; COMP_LINE={shlex.quote('sagent ' + typed)}"
     )
-    program = (
-        f'sagent() {{ {sys.executable} -m sagent.bin.cli "$@"; }}\n{script}\n{setting}; COMP_POINT=${{#COMP_LINE}}'
-    )
+    program = f'sagent() {{ {PYTHON} -m sagent.bin.cli "$@"; }}\n{script}\n{setting}; COMP_POINT=${{#COMP_LINE}}'
     argv = ["bash", "--norc", "-c", f"{program}; _sagent; printf '%s\\n' \"${{COMPREPLY[@]}}\""]
     said = subprocess.run(argv, env=shell.environment, cwd=shell.cwd, capture_output=True, text=True, check=True)
     assert not said.stderr
@@ -210,7 +209,7 @@ def complete_in_bash(shell: Shell, typed: str) -> list[str]:
 @pytest.mark.needs("fish")
 def test_fish_completes_commands_and_flags(shell: Shell) -> None:
     made = shell.run("completion", "fish", model="").out
-    program = f"function sagent; {sys.executable} -m sagent.bin.cli $argv; end"
+    program = f"function sagent; {PYTHON} -m sagent.bin.cli $argv; end"
     shell.cwd.joinpath("zebra.toml").touch()
     for typed, offered in (
         ("swe", "sweep\t"),
@@ -234,8 +233,10 @@ def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
     shell.cwd.joinpath("_sagent").write_text(shell.run("completion", "zsh", model="").out)
     master, slave = pty.openpty()
     environment = {**shell.environment, "TERM": "dumb", "PS1": "$ "}
-    itself = f'{sys.executable} -m sagent.bin.cli "$@"'
+    itself = f'{PYTHON} -m sagent.bin.cli "$@"'
     program = f'sagent() {{ if [[ $1 == completion ]]; then {itself}; else echo "<$*>"; fi }}'
+    setup = f"fpath=($PWD $fpath); autoload -U compinit; compinit -u; {program}\n"
+    shell.cwd.joinpath("setup").write_text(setup)  # typed, a letter that is not ASCII would be a command of the editor
     with subprocess.Popen(
         ["zsh", "-f", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=shell.cwd, env=environment,
         start_new_session=True,
@@ -244,7 +245,7 @@ def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
         try:
             seen = b""
             for typed, wanted in (
-                (f"fpath=($PWD $fpath); autoload -U compinit; compinit -u; {program}; sagent\n".encode(), b"<>"),
+                (b". ./setup; sagent\n", b"<>"),
                 (b"sagent swe\t\n", b"<sweep>"),
                 (b"sagent --perm\t\n", b"<--permission-mode>"),
                 (b"sagent --permission-mode pl\t\n", b"<--permission-mode plan>"),

@@ -25,6 +25,7 @@ from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Turn, Usage
+from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
@@ -597,10 +598,7 @@ def test_kill_9_leaves_no_process_and_loses_nothing_acknowledged(
     child.kill()
     seen = [json.loads(line) for line in child.stdout.read().splitlines()]
     child.wait()
-    deadline = time.monotonic() + 10
-    while processes(f"sleep\0{marker}") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes(f"sleep\0{marker}")
+    wait_until(lambda: not processes(f"sleep\0{marker}"), "the end of its commands")
     read = next(line for line in seen if line["type"] == "tool_finished")
     assert verify(Path(str(seen[0]["session_path"]))).problems == ()
     server = shell.server
@@ -722,12 +720,9 @@ def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:
 def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     shell.environment["TMPDIR"] = str(shell.cwd)
     child = shell.start("demo", model="", stderr=subprocess.STDOUT)
-    servers = wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
+    wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
     child.kill()
-    deadline = time.monotonic() + 10
-    while set(servers) & set(processes(f"--port-file\0{shell.cwd}")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes(f"--port-file\0{shell.cwd}")
+    wait_until(lambda: not processes(f"--port-file\0{shell.cwd}"), "the end of the server")
 
 
 @pytest.mark.parametrize("flag", ["-p", "--print"])
@@ -836,7 +831,7 @@ def test_a_word_that_is_spelled_nearly_so_is_answered_with_the_word(shell: Shell
 
 def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> None:
     server = shell.serve([])
-    argv = ["sh", "-c", f"yes | {sys.executable} -m sagent.bin.cli hello"]
+    argv = ["sh", "-c", f"yes | {PYTHON} -m sagent.bin.cli hello"]
     done = subprocess.run(
         argv, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, timeout=60, check=False
     )

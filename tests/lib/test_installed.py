@@ -1,6 +1,7 @@
 """Hints say what to install in the words of how this was installed, and never by a name that is another's."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sagent.lib.installed import install_command
+from tests.surroundings import PYTHON
 
 ROOT = Path(__file__).parents[2]
-PIP = f"{sys.executable} -m pip"
+PIP = f"{PYTHON} -m pip"
 METADATA = """Metadata-Version: 2.4
 Name: sagent
 Version: 0.1.0
@@ -23,7 +25,7 @@ Requires-Dist: mcp>=2.3; extra == 'dev'
 
 
 def test_a_checkout_is_installed_from_where_it_lies() -> None:
-    assert install_command("mcp") == f"{sys.executable} -m pip install -e '{ROOT}[mcp]'"
+    assert install_command("mcp") == f"{PIP} install -e {shlex.quote(f'{ROOT}[mcp]')}"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run, system_path
 from sagent.repl.terminal.clipboard import image_from_clipboard
 from sagent.tools.listing import list_files
+from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("linux")
@@ -100,7 +101,7 @@ STUBBORN = {
     "nohup": "nohup sleep {m} >/dev/null 2>&1 &",
     "double fork": "(setsid sh -c '(sleep {m} &) ; exit' >/dev/null 2>&1 &)",
     "no environment": "(env -i setsid sleep {m} >/dev/null 2>&1 &)",
-    "closed files": "(setsid " + sys.executable + ' -c \'import subprocess; subprocess.run(["sleep", "{m}"])\' &)',
+    "closed files": "(setsid " + PYTHON + ' -c \'import subprocess; subprocess.run(["sleep", "{m}"])\' &)',
     "deaf": "(trap '' TERM HUP INT; setsid sleep {m} &)",
     "stopped": "setsid sleep {m} & sleep 0.1; kill -STOP $!",
 }

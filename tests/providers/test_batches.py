@@ -171,11 +171,14 @@ async def test_a_batch_that_would_be_too_large_is_several(server: BatchServer, m
 
 
 async def test_what_is_given_up_before_it_goes_out_is_not_sent(server: BatchServer) -> None:
-    async with collected() as batches:
+    async with collected(quiet=3_600.0, longest=3_600.0) as batches:
         model = model_of("anthropic", server, batches)
+        batches.expect(3)
         given_up, kept = asyncio.create_task(ask(model, "a")), asyncio.create_task(ask(model, "b"))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         given_up.cancel()
+        await asyncio.wait([given_up])
+        batches.expect(-2)
         await kept
     (batch,) = server.batches.values()
     assert [says(given) for given in batch.requests.values()] == [

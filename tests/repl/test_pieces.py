@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -472,16 +471,16 @@ async def test_a_shell_line_has_the_colours_that_its_command_asks_for_and_nothin
 
 
 async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path: Path) -> None:
-    task = asyncio.create_task(run_shell("(sleep 33.11; true) & sleep 33.11; true", tmp_path))
-    await until(
-        lambda: subprocess.run(["pgrep", "-f", "sleep 33.11"], capture_output=True, check=False).stdout, task=task
-    )
+    sleep = f"sleep 33.{os.getpid()}"  # of this run, and not of one beside it
+    task = asyncio.create_task(run_shell(f"({sleep}; true) & {sleep}; true", tmp_path))
+
+    def running() -> bytes:
+        return subprocess.run(["pgrep", "-f", f"^{sleep}"], capture_output=True, check=False).stdout
+
+    await until(lambda: len(running().split()) == 2, task=task)
     task.cancel()
     await asyncio.wait([task])
-    end = time.monotonic() + 5
-    while subprocess.run(["pgrep", "-f", "^sleep 33.11"], capture_output=True, check=False).stdout:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
+    await until(lambda: not running(), "the end of its children")
     assert task.cancelled()
 
 

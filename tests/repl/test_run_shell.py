@@ -1,9 +1,9 @@
 """What a command after `!` printed."""
 
-import sys
 from pathlib import Path
 
 from sagent.repl.shell import run_shell
+from tests.surroundings import PYTHON
 
 
 async def test_letters_at_the_seam_are_whole(tmp_path: Path) -> None:
@@ -12,4 +12,4 @@ async def test_letters_at_the_seam_are_whole(tmp_path: Path) -> None:
 
 
 async def test_last_letter_of_an_older_encoding_is_kept(tmp_path: Path) -> None:
-    assert (await run_shell(f"{sys.executable} -c \"import os; os.write(1, b'caf\\xe9')\"", tmp_path))[1] == "café"
+    assert (await run_shell(f"{PYTHON} -c \"import os; os.write(1, b'caf\\xe9')\"", tmp_path))[1] == "café"

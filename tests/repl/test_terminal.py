@@ -10,6 +10,7 @@ import pytest
 from console import Console, last_text
 
 from sagent.testing.server import Call, Cut, Stall, Turn
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -354,15 +355,13 @@ def test_what_is_folded_is_shown_whole_and_a_note_is_kept(console: Console) -> N
 
 
 def test_the_terminal_goes_away(console: Console) -> None:
-    console.serve([Turn(calls=(Call("Bash", {"command": "sleep 47.11"}),))])
+    sleep, home = f"sleep 47.{os.getpid()}", str(console.environment["HOME"])
+    console.serve([Turn(calls=(Call("Bash", {"command": sleep}),))])
     console.start("--permission-mode", "full")
     console.type("go")
     console.until("◌ Bash")
     console.tmux("kill-server")
-    end = time.monotonic() + 10
-    while _processes("sleep 47.11") or _processes(str(console.environment["HOME"])):
-        assert time.monotonic() < end, "the command or the program outlived the terminal"
-        time.sleep(0.1)
+    wait_until(lambda: not (_processes(sleep) or _processes(home)), "the end of the command and the program")
 
 
 def _processes(text: str) -> list[int]:

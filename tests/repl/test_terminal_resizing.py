@@ -32,7 +32,7 @@ def counted(screen: str) -> dict[str, int]:
 def test_all_that_comes_while_the_size_changes_without_rest_is_there_once(console: Console, between: str) -> None:
     text = between.join(SENTENCES)
     console.serve([Turn(text=text, pieces=60, gap=0.04), Turn(text="And that was it.")])
-    console.start(width=80, height=24)
+    console.start("--sandbox", "off", width=80, height=24)  # no notice about it comes between
     console.type("go")
     console.until("Word02 stands")
     sizes, end = itertools.cycle(SIZES), time.monotonic() + 240

@@ -10,6 +10,7 @@ from console import Console, last_text
 from sagent.session.contents import Environment
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Turn
+from tests.walls import has_bubblewrap
 
 pytestmark = pytest.mark.needs("tmux", "bwrap")
 REASON = "the tests want \x1b[31mit\u202e"
@@ -109,7 +110,7 @@ def test_the_sandbox_is_switched_by_a_person_and_the_log_says_what_held_each_tur
     console.until("ended 0")
     (root,) = Path(console.environment["HOME"]).rglob("root.jsonl")
     logged = [entry.content.sandbox for entry in read_log(root) if isinstance(entry.content, Environment)]
-    assert list(filter(None, logged)) == ["bubblewrap", "off"]
+    assert list(filter(None, logged)) == ["bubblewrap" if has_bubblewrap() else "landlock", "off"]
     assert not (console.cwd.parent / "outside").exists()
 
 

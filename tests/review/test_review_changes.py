@@ -123,6 +123,7 @@ def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
+@pytest.mark.needs("root-of-machine")
 def test_a_repository_of_another_user_is_named_with_what_to_do(repository: Path) -> None:
     for path in (repository, repository / ".git"):
         os.chown(path, 65534, 65534)

@@ -20,6 +20,7 @@ from sagent.sandbox.bubblewrap import Box, Boxes, has_own_pid_limit
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.seccomp import MACHINES
+from tests.surroundings import PYTHON
 
 PROGRAM = Path(__file__).with_name("boxed_lines.py")
 SOURCES = Path(__file__).parents[2]
@@ -162,7 +163,7 @@ def test_the_kernel_answers_what_commands_need_and_no_more(who: str) -> None:
         place = Path(base).resolve()
         (place / "work").mkdir()
         shutil.copy(PROGRAM.with_name("escapes.py"), place / "work")
-        python = SYSTEMS_PYTHON if who == "nobody" else sys.executable
+        python = SYSTEMS_PYTHON if who == "nobody" else PYTHON
         ways = " ".join((*INTO_THE_KERNEL, *SET_ID))
         lines = [
             f"""{python} -I escapes.py '{{"work": "{place}/work"}}' {ways}""",

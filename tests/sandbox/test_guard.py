@@ -330,6 +330,7 @@ def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path:
     assert config.read_text() == "granted"
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.parametrize("mode", [0o500, 0o600, 0])
 def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too(mode: int) -> None:
     root = os.geteuid() == 0

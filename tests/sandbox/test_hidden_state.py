@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,11 @@ WALLS = [
     pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap")),
     pytest.param("landlock", marks=pytest.mark.needs("landlock")),
 ]
+
+
+def word(path: object) -> str:
+    """Return a path as a word of a shell's line."""
+    return shlex.quote(str(path))
 
 
 class Rig:
@@ -87,21 +93,22 @@ def named(text: str) -> str:
 
 async def test_session_is_hidden_from_commands(rig: Rig) -> None:
     log, blob, me = rig.session.path / "root.jsonl", rig.secret, os.getpid()
+    session, kept = word(rig.session.path), word(blob)
     (rig.base / "link").symlink_to(rig.state)
     other = rig.base / "link" / log.relative_to(rig.state)
     open_log = os.open(log, os.O_RDONLY)
     ways = [
         *(
-            f"cat {path}"
+            f"cat {word(path)}"
             for path in (log, blob, other, f"/proc/self/root{log}", f"/proc/self/cwd/../state/{blob.name}")
         ),
-        f"cat {rig.session.path}/../*/root.jsonl; cat {rig.session.path}/blobs/*",
-        f"grep -rs TOKEN {rig.state} {rig.base}",
-        f"ln {log} taken; cat taken; ln {blob} taken-blob; cat taken-blob; cp {blob} c; mv {blob} m; cat c m",
+        f"cat {session}/../*/root.jsonl; cat {session}/blobs/*",
+        f"grep -rs TOKEN {word(rig.state)} {word(rig.base)}",
+        f"ln {word(log)} a; cat a; ln {kept} taken-blob; cat taken-blob; cp {kept} c; mv {kept} m; cat c m",
         f"cat /proc/{me}/fd/{open_log} /proc/{me}/root{log} /proc/{me}/cwd/x",
         f"cat /proc/{me}/environ | tr '\\0' '\\n' | grep ^PATH && echo TOKEN",
         f"dd if=/proc/{me}/mem bs=1 count=1 skip=$((0x$(sed 's/-.*//;q' /proc/{me}/maps))) && echo TOKEN",
-        f"cd {rig.session.path} && cat root.jsonl",
+        f"cd {session} && cat root.jsonl",
     ]
     try:
         for way in ways:
@@ -113,20 +120,20 @@ async def test_session_is_hidden_from_commands(rig: Rig) -> None:
 async def test_long_output_is_read_by_later_commands(rig: Rig) -> None:
     path = named(await rig.bash("seq 100000"))
     assert Path(path).parent == rig.secret.parent
-    assert (await rig.bash(f"tail -n 1 {path}")).strip() == "100000"
+    assert (await rig.bash(f"tail -n 1 {word(path)}")).strip() == "100000"
     path = named(await rig.bash("seq 200000"))
-    assert (await rig.bash(f"tail -qn 1 {path}; echo x >> {path}; rm -f {path}")).startswith("200000")
+    assert (await rig.bash(f'p={word(path)}; tail -qn 1 "$p"; echo x >> "$p"; rm -f "$p"')).startswith("200000")
     assert Path(path).read_text().endswith("200000\n")
-    assert SECRET not in await rig.bash(f"cat {rig.secret.parent}/*")
+    assert SECRET not in await rig.bash(f"cat {word(rig.secret.parent)}/*")
 
 
 async def test_output_that_needed_more_is_not_shown(rig: Rig) -> None:
     key = rig.base / "home/.ssh/id"
     key.parent.mkdir(parents=True)
     key.write_text(f"{SECRET}\n" * 5_000)
-    said = await rig.bash(f"cat {key}", Need("read", str(key)))
+    said = await rig.bash(f"cat {word(key)}", Need("read", str(key)))
     assert SECRET in said
-    assert SECRET not in await rig.bash(f"cat {named(said)} {key}")
+    assert SECRET not in await rig.bash(f"cat {word(named(said))} {word(key)}")
 
 
 async def test_long_command_is_run(rig: Rig) -> None:
@@ -154,7 +161,7 @@ async def test_commands_of_a_copy_read_outputs(rig: Rig) -> None:
     with Session.open(copy(rig.session.path, rig.state, rig.work)) as again:
         rig.policy.expose(session=(again.path,))
         rig.blobs = again.log().blobs
-        said = await rig.bash(f"tail -n 1 {again.path}/blobs/{name}; cat {again.path}/*")
+        said = await rig.bash(f"tail -n 1 {word(again.path)}/blobs/{name}; cat {word(again.path)}/*")
     assert said.split()[0] == "100000"
     assert "TOKEN" not in said
 
@@ -243,7 +250,7 @@ async def test_keys_of_the_account_are_not_read(base: Path, wall: str, monkeypat
     Account(monkeypatch, own=account, alice=account)
     rig = Rig(base, wall)
     try:
-        said = await rig.bash(f"cat {account}/.ssh/id; cat ~x/.ssh/id; cat {account}/notes")
+        said = await rig.bash(f'cd {word(account)}; cat .ssh/id; cat ~x/.ssh/id "$PWD/.ssh/id"; cat notes')
     finally:
         await rig.aclose()
     assert "plain" in said
@@ -281,7 +288,9 @@ async def test_linked_env_file_is_hidden(base: Path, wall: str, target: str) -> 
 
 @pytest.mark.parametrize("target", ["/usr", "/", "/etc", "/bin/sh", "{base}", "{base}/work", "/proc"])
 async def test_links_of_commands_stop_no_commands(rig: Rig, target: str) -> None:
-    await rig.bash(f"ln -s {target.format(base=rig.base)} .env; mkdir sub; ln -s / sub/.env.local; echo plain > file")
+    await rig.bash(
+        f"ln -s {word(target.format(base=rig.base))} .env; mkdir sub; ln -s / sub/.env.local; echo plain > file"
+    )
     said = await rig.bash("cat file && ls -d .env && head -c 0 /etc/passwd && echo ran")
     assert said.split() == ["plain", ".env", "ran"]
 
@@ -306,7 +315,8 @@ async def test_places_behind_links_are_hidden(base: Path, wall: str, linked: str
         home.symlink_to(real)
     rig = Rig(base, wall)
     try:
-        said = await rig.bash(f"cat {home}/notes; grep -rs . {home}/.*/ {home}/.netrc {base}/elsewhere {real}/.ssh")
+        at, keys = word(home), f"{word(base)}/elsewhere {word(real)}/.ssh"
+        said = await rig.bash(f"cat {at}/notes; grep -rs . {at}/.*/ {at}/.netrc {keys}")
     finally:
         await rig.aclose()
     assert said.startswith("plain")

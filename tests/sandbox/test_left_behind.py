@@ -18,6 +18,7 @@ from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import sweep
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
+from tests.surroundings import PYTHON
 from tests.tools.conftest import Folder
 from tests.waiting import wait_until
 
@@ -48,8 +49,8 @@ def landlock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def daemon(told: Path) -> str:
     told.with_name("daemon.py").write_text(DAEMON)
-    wait = f"for _ in $(seq 200); do [ -s {told} ] || sleep 0.05; done"
-    return f"{shlex.quote(sys.executable)} {told.with_name('daemon.py')} {told}; {wait}"
+    wait = f"for _ in $(seq 200); do [ -s {shlex.quote(str(told))} ] || sleep 0.05; done"
+    return f"{PYTHON} {shlex.quote(str(told.with_name('daemon.py')))} {shlex.quote(str(told))}; {wait}"
 
 
 def runs(pid: int) -> bool:

@@ -28,6 +28,7 @@ from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
+from tests.walls import without_shortfall
 
 CHECKOUT = Path(__file__).parents[2]
 FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
@@ -89,7 +90,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
     """What is on its stderr, but for where the session is."""
-    return [line for line in done.stderr.splitlines() if not line.startswith("sagent: session ")]
+    return [line for line in without_shortfall(done.stderr).splitlines() if not line.startswith("sagent: session ")]
 
 
 def bash(command: str) -> Turn:
