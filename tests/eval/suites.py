@@ -90,6 +90,8 @@ class FolderTask:
     def lay(self, folder: Path) -> None:
         """Make the project in an empty folder."""
         shutil.copytree(self.folder / "files", folder, dirs_exist_ok=True)
+        for path in (folder, *folder.rglob("*")):  # the suite may lie where nobody may write
+            path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
         git(folder, "init", "-q")
         git(folder, "add", "-A")
         git(folder, "commit", "-q", "--allow-empty", "-m", "Start")

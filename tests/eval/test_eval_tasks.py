@@ -82,6 +82,8 @@ def test_task_in_folder_is_laid_and_judged_by_its_own_check(tmp_path: Path) -> N
     (home / "files" / "sub").mkdir(parents=True)
     (home / "files" / "sub" / "a.txt").write_text("one\n")
     (home / "prompt.txt").write_text("Say two.\n")
+    for path, mode in (("files/sub/a.txt", 0o444), ("files/sub", 0o555), ("files", 0o555)):
+        (home / path).chmod(mode)
     (home / "check.py").write_text(
         "import pathlib, sys\n"
         "assert pathlib.Path('sub/a.txt').exists()\n"
@@ -94,6 +96,9 @@ def test_task_in_folder_is_laid_and_judged_by_its_own_check(tmp_path: Path) -> N
     project = tmp_path / "project"
     project.mkdir()
     task.lay(project)
+    assert [path.stat().st_mode & 0o200 for path in (project, project / "sub", project / "sub" / "a.txt")] == [
+        0o200
+    ] * 3
     assert task.judge(Work(project, contents(project), "it is two", "")) is None
     assert task.judge(Work(project, contents(project), "it is one", "two")) == "no two"
     assert not chosen(folder_tasks(tmp_path / "suite"), "write")
