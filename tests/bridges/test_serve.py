@@ -523,7 +523,7 @@ async def test_a_request_that_breaks_off_is_no_fault_of_ours(place: Path, capsys
 
 
 async def test_a_client_that_does_not_read_holds_nobody_and_goes_on_from_the_log(place: Path, provider: list) -> None:
-    much = "".join(f"{number:09} " for number in range(150_000))
+    much = "".join(f"{number:010}" for number in range(150_000))
     provider += [Turn(much, pieces=3000), Turn("after")]
     async with served(place) as client:
         name = await client.begin()
