@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import resource
 import shlex
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 
@@ -18,6 +20,10 @@ KEPT_BEGINNINGS = ("COV_", "CUDA_", "DYLD_", "GOCACHE", "LD_", "NVIDIA_", "PYTES
 SET = {"LANG": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
 KEPT_IGNORED = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}  # Python ignores them itself
 MIN_OPEN_FILES = 4096
+PLAIN_PLACE = re.compile(r"[\w./+-]{1,60}", re.ASCII)
+"""Names of a directory for temporary files that tests can bear: below longer ones no socket has a name (107 bytes), and
+tests put paths into lines for shells, patterns and rules."""
+USUAL_TMPDIR = "/tmp"
 FOR_NPM = "PYTEST_GIVEN_TO_NPM"
 """A variable with those that npm needs to install what tests run, as JSON: proxies, certificates, its own settings."""
 _NPM_NAMES = {"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "XDG_CACHE_HOME"}
@@ -47,6 +53,8 @@ def settle() -> None:
     for name in foreign(os.environ):
         del os.environ[name]
     os.environ.update(SET)
+    if not PLAIN_PLACE.fullmatch(tempfile.gettempdir()) and os.access(USUAL_TMPDIR, os.W_OK | os.X_OK):
+        os.environ["TMPDIR"] = tempfile.tempdir = USUAL_TMPDIR
     time.tzset()
 
 

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def test_settled_process_starts_programs_as_a_terminal_does() -> None:
     assert settled == {**usual, "umask": 0o022, "files": settled["files"], "zone": "UTC"}
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert settled["files"] == (MIN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MIN_OPEN_FILES, hard))
+
+
+@pytest.mark.parametrize("name", ["with space", "a&b", "é", "x" * 60, "plain"])
+def test_temporary_files_lie_where_their_paths_are_short_and_plain(name: str) -> None:
+    asks = "import os, tempfile; from tests.surroundings import settle; settle();"
+    asks += "print(tempfile.gettempdir() == os.environ['TMPDIR'] and os.environ['TMPDIR'])"
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as base:
+        place = Path(base, name)
+        place.mkdir()
+        environment = {**os.environ, "TMPDIR": str(place)}
+        done = subprocess.run([sys.executable, "-c", asks], capture_output=True, cwd=ROOT, env=environment, check=True)
+    assert os.fsdecode(done.stdout).strip() == (str(place) if name == "plain" else "/tmp")
 
 
 def test_ignored_interrupt_reaches_python_again() -> None:

@@ -21,7 +21,7 @@ from tests.agent.test_jobs import call
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-UNMARKED = "env -i PATH=$PATH bash -c 'exec 219<&- </dev/null;"
+UNMARKED = "env -i bash -c 'exec 219<&- </dev/null;"
 WRITE, WAIT = "echo $$ >> pids", "sleep 7778; sleep 7778"
 WAYS = {
     "ignores SIGTERM": f"trap '' TERM; {WRITE}; {WAIT}",

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import socket
 import tempfile
 from collections.abc import AsyncIterator
@@ -42,7 +43,7 @@ class Boxed:
         for name in WALL:
             program = directory / name
             trace = f"touch {self.outside}/{name} 2>/dev/null"
-            program.write_text(f'#!/bin/sh\n{trace}\nPATH={os.environ["PATH"]} exec {name} "$@"\n')
+            program.write_text(f'#!/bin/sh\n{trace}\nPATH={shlex.quote(os.environ["PATH"])} exec {name} "$@"\n')
             program.chmod(0o755)
 
     async def run(self, command: str, *needs: str, agent: str = "root", workspace: Workspace | None = None) -> str:
