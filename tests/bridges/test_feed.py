@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from sagent.session.contents import MessageEntry, Spawned
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage
 from tests.depth import deep
+from tests.waiting import SECONDS
 
 AGENTS = ("root", "root/a", "root/b")
 
@@ -99,6 +101,9 @@ async def test_everything_is_heard_once_and_in_order(
                         stage.feed = Feed(lambda: stage.session.path)
                         stage.feed.begin()
                     place.items = stage.feed.follow(place.after)
+        end = time.monotonic() + SECONDS
+        while len(texts(heard)) < len(stage.said) and time.monotonic() < end:
+            await read(1_000)
         await read(1_000)
         assert texts(heard) == stage.said
         await place.items.aclose()
