@@ -30,6 +30,7 @@ from sagent.lib.text import nearest, unlike
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
+from sagent.providers.wire.waiting import Told, untold
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
@@ -55,13 +56,15 @@ async def open_agent(
     servers: "Servers | None" = None,
     keeper: Keeper | None = None,
     batches: "Batches | None" = None,
+    told: Told = untold,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
     tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
     `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
-    `keeper` keeps the session elsewhere; requests go out by `batches`. All of it is closed in the end. Raises
+    `keeper` keeps the session elsewhere; requests go out by `batches`; `told` is told what calls to local servers wait
+    for, "" when for nothing. All of it is closed in the end. Raises
     UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     async with AsyncExitStack() as stack:
@@ -71,7 +74,7 @@ async def open_agent(
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
         builder.tools = [*_available(choose_tools(settings, sandbox, answer), builder), *more]
-        await _open_session(builder, keeper, batches)
+        await _open_session(builder, keeper, batches, told)
         background.add(builder)
         await _offer(builder)
         builder.tools = builder.offered = [*adapt(builder.tools)]
@@ -84,12 +87,12 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Batches | None") -> None:
+async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Batches | None", told: Told) -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
     log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)
-    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None, batches)
+    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None, batches, told)
     stack.push_async_callback(choice.aclose)
     choice.check_address(past.address)
     ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)

@@ -5,7 +5,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
@@ -22,9 +23,10 @@ from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.waiting import Told, is_loading, untold, when_loaded
 
 if TYPE_CHECKING:
-    from sagent.app.protocols import LearnedProtocols
+    from sagent.app.protocols import LearnedProtocols, Protocol
     from sagent.providers.batches.transport import Batches
 
 LOCAL_SERVERS: Mapping[str, str] = {
@@ -48,6 +50,9 @@ or give a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."
 To see it work without any of them:  sagent demo"""
 
 
+Listing: TypeAlias = Sequence[ModelInfo]
+
+
 @dataclass(frozen=True, slots=True)
 class FreeProviders:
     """The providers whose calls cost nothing: of the user's own rows, or else the built-in ones."""
@@ -67,6 +72,7 @@ class Choice:
     settings: Settings
     wrap: Callable[[Model], Model] | None = None  # what is put around each model
     batches: "Batches | None" = None  # by which requests to those go out that have a batch API
+    told: Told = untold  # what calls to servers of the person's own wait for
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
@@ -108,19 +114,34 @@ class Choice:
 
         What a server serves may not know its own calls. A maker's own models know them.
         """
-        place, wish = self.place_of(model), self.settings.tool_calls
-        model = model if self.wrap is None else self.wrap(model)
-        row = row_called(model.provider, self.rows)
-        if wish == "native" or (wish == "auto" and (row is None or row.family != "chat")):
+        place = self.place_of(model)
+        inner, model = model, model if self.wrap is None else self.wrap(model)
+        if not self._is_adaptive(model):
             return model
         from sagent.app.protocols import AdaptiveModel, is_small
 
         self.adapts = True
-        seen = None if wish == "text" else self.learned.of(place, model.id)
         small = is_small(model.id, self.listings.weights(place, model.id))
-        protocol = seen or ("text" if wish == "text" or small else "native")
+        protocol = self.protocol(inner)
         asked = (*(self.settings.tools or ()), *(() if small else ("Edit",)))  # the small write whole files better
         return AdaptiveModel(model, protocol, lambda: self.learned.keep(place, model.id, "text"), asked)
+
+    def _is_adaptive(self, model: Model) -> bool:
+        """Return True for a model that may be spoken to in text."""
+        wish, row = self.settings.tool_calls, row_called(model.provider, self.rows)
+        return wish == "text" or (wish == "auto" and row is not None and row.family == "chat")
+
+    def protocol(self, model: Model) -> "Protocol":
+        """Return the protocol that a model is spoken to in, as long as it answers in it."""
+        if not self._is_adaptive(model):
+            return "native"
+        if self.settings.tool_calls == "text":
+            return "text"
+        from sagent.app.protocols import is_small
+
+        place = self.place_of(model)
+        small = is_small(model.id, self.listings.weights(place, model.id))
+        return self.learned.of(place, model.id) or ("text" if small else "native")
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
@@ -170,7 +191,7 @@ class Choice:
         transport = settings.transport if "transport" in settings.origins else None
         if self.batches is not None and row.name in self.batches.providers:
             transport, timeouts = self.batches, self.batches.timeouts
-        return provider_named(
+        provider = provider_named(
             row.name,
             key=key,
             base_url=base_url,
@@ -180,6 +201,9 @@ class Choice:
             timeouts=timeouts,
             source=source,
         )
+        if isinstance(provider, Endpoint):
+            provider.told = self.told
+        return provider
 
     def fallbacks(self) -> tuple[Model, ...]:
         """The models that `fallback` names. Raises UsageError for one that cannot be had."""
@@ -295,10 +319,11 @@ async def choose_model(
     earlier: str = "",
     wrap: Callable[[Model], Model] | None = None,
     batches: "Batches | None" = None,
+    told: Told = untold,
 ) -> Choice:
-    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, and
-    requests go out by `batches`. Raises UsageError."""
-    choice = Choice(settings, wrap, batches)
+    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, requests
+    go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
+    choice = Choice(settings, wrap, batches, told)
     choice.allowed()  # says which of them there are not
     if settings.model:
         choice.model = _named(choice, settings.model)
@@ -326,13 +351,23 @@ async def _meet(choice: Choice, model: Model) -> Model:
         return model
     place = choice.place(name)
     if choice.listings.server(place) is None or not choice.listings.is_fresh(place):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(MEETING_SECONDS):
-                await choice.study(name)
+        choice.asked.add(place)
+        with suppress(ModelError):
+            choice.keep(name, await when_loaded(lambda: listing_of(choice, name), choice.told))
     if choice.listings.server(place) != "llamacpp" or name == "llamacpp" or choice.settings.provider:
         return model
     served = choice.listings.models(place)
     return choice.rename(name, "llamacpp").model(served[0] if len(served) == 1 else model.id)
+
+
+async def listing_of(choice: Choice, name: str, url: str | None = None, seconds: float = MEETING_SECONDS) -> Listing:
+    """What a server lists. Raises ModelError, also after so many seconds."""
+    provider = choice.provider(name, base_url=url)
+    try:
+        async with asyncio.timeout(seconds):
+            return await provider.models()
+    except TimeoutError as error:
+        raise ModelError("stalled", f"no answer within {seconds:g} s", provider=name) from error
 
 
 def _usual(choice: Choice) -> Model | None:
@@ -382,7 +417,7 @@ async def _default_of(choice: Choice) -> Model:
     if row.default and not settings.base_url:
         return provider.model(row.default)
     try:
-        listed = await provider.models()
+        listed = await when_loaded(provider.models, choice.told)
     except ModelError as error:
         cause = str(error).rstrip(".")
         raise UsageError(f"The models of {name} could not be listed: {cause}. Or choose one with --model.") from error
@@ -393,11 +428,16 @@ async def _default_of(choice: Choice) -> Model:
 
 async def _local(choice: Choice) -> Model:
     """A model of a server on this machine, at one of the usual ports."""
-    urls = tuple(LOCAL_SERVERS.values())
-    for url, model in zip(urls, await asyncio.gather(*(_ask(choice, url) for url in urls)), strict=True):
-        if model is not None:
-            choice.home = (model.provider, url)
-            return model
+    urls, name = tuple(LOCAL_SERVERS.values()), "openai-compatible"
+    asked = await asyncio.gather(*(_ask(choice, url) for url in urls))
+    for url, answer in zip(urls, asked, strict=True):
+        found = answer
+        if found is None and not any(asked):  # nobody else is there, so that one which loads its model is waited for
+            with suppress(ModelError):
+                found = await when_loaded(partial(listing_of, choice, name, url), choice.told)
+        if found:
+            choice.home = (name, url)
+            return choice.provider(name, base_url=url).model(found[0].id)
     raise UsageError(_nothing(choice))
 
 
@@ -419,14 +459,14 @@ def _nothing(choice: Choice) -> str:
     return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
 
 
-async def _ask(choice: Choice, url: str) -> Model | None:
+async def _ask(choice: Choice, url: str) -> Listing | None:
+    """What a server lists that may be there; () if none answers, None if one does that is loading its model."""
     try:
-        provider = choice.provider("openai-compatible", base_url=url)
-        async with asyncio.timeout(PATIENCE):
-            listed = await provider.models()
-    except (ModelError, UsageError, TimeoutError):
-        return None
-    return provider.model(listed[0].id) if listed else None
+        return await listing_of(choice, "openai-compatible", url, PATIENCE)
+    except ModelError as error:
+        return None if is_loading(error) else ()
+    except UsageError:
+        return ()
 
 
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:

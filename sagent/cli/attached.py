@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.mesh.control import Question
     from sagent.mesh.remote import Mesh
+    from sagent.providers.wire.waiting import Told
     from sagent.repl.opening import Asker, Listener, Opening
     from sagent.tools.ask import Answerer
 
@@ -49,9 +50,9 @@ def _load() -> "Settings":
 def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening":
     @asynccontextmanager
     async def opening(
-        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
     ) -> "AsyncGenerator[Opened]":
-        del settings
+        del settings, told
         from sagent.mesh.attached import RemoteAgent, RemotePolicy
 
         texts = _Texts(ask)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
-from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, binary_safe, renderer_for, report
+from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, TextRenderer, binary_safe, renderer_for, report
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
@@ -162,8 +162,10 @@ async def _answer_all(
     interrupter: Interrupter,
 ) -> int:
     from sagent.app import open_agent, servers_of
+    from sagent.providers.wire.waiting import untold
 
     worst, over = EXIT_DONE, False
+    told = renderer.on_waiting if isinstance(renderer, TextRenderer) else untold
 
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result
@@ -173,7 +175,7 @@ async def _answer_all(
 
     try:
         servers = servers_of(settings)
-        async with open_agent(settings, emit, servers=servers) as agent:
+        async with open_agent(settings, emit, servers=servers, told=told) as agent:
             interrupter.agent = agent
             async for said in prompts:
                 text = await carry_out(said.text, settings, agent, servers)

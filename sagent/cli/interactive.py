@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
+    from sagent.providers.wire.waiting import Told
     from sagent.repl.opening import Asker, Listener, OpenedHere
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
@@ -39,18 +40,22 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
 @asynccontextmanager
 async def open_linked_session(
-    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
 ) -> "AsyncGenerator[OpenedHere]":
     """The same as `open_session`, with the editor in which the directory is open, where one offers its link."""
     async with linked_editor(settings) as link:
         if link is None:
-            async with open_session(settings, listener, ask, answer) as opened:
+            async with open_session(settings, listener, ask, answer, told=told) as opened:
                 yield opened
             return
         from sagent.bridges.editor.tool import linked, reviewing
 
         asks = reviewing(ask, link, settings.cwd)
-        async with open_session(settings, listener, asks, answer, lambda tools: linked(tools, link)) as opened:
+
+        def adapt(tools: "Sequence[Tool]") -> "Sequence[Tool]":
+            return linked(tools, link)
+
+        async with open_session(settings, listener, asks, answer, adapt, told=told) as opened:
             yield replace(opened, selected=link.context)
 
 
@@ -79,10 +84,13 @@ async def open_session(
     answer: "Answerer",
     adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
     private: "Sequence[Path]" = (),
+    told: "Told | None" = None,
 ) -> "AsyncGenerator[OpenedHere]":
-    """A session with a person; `private` as `policy_of` has it. Raises what `open_agent` raises."""
+    """A session with a person; `private` as `policy_of` has it, `told` as `open_agent`, which says what is
+    raised."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent, servers_of
+    from sagent.providers.wire.waiting import untold
     from sagent.repl.opening import OpenedHere
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser
@@ -91,7 +99,8 @@ async def open_session(
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
     servers = servers_of(settings)
-    async with open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, servers) as agent:
+    opening = open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, servers, told=told or untold)
+    async with opening as agent:
         yield OpenedHere(agent, policy, sandbox, servers=servers)
 
 

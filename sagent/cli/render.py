@@ -142,9 +142,29 @@ class TextRenderer:
         self._out, self._err, self._transcript, self._quiet = out, err, transcript, quiet
         self._live = out.isatty()
         self._open_line = False
+        self._waits = ""  # the line on the terminal that the next one takes the place of
+
+    def on_waiting(self, waits_for: str) -> None:
+        """Show what a call to a local server waits for, in a line that goes again: on a terminal only."""
+        if (
+            self._open_line
+            or self._quiet
+            or not self._err.isatty()
+            or (self._transcript and self._transcript.open_line)
+        ):
+            return
+        from shutil import get_terminal_size
+
+        from sagent.lib.terminal import replace_line
+
+        shown = printable(one_line(waits_for, get_terminal_size().columns - 1))
+        replace_line(self._err, shown, self._waits)
+        self._waits = shown
 
     def on_event(self, event: Event) -> None:
         """Progress; and the text itself where a person watches stdout."""
+        if self._waits:
+            self.on_waiting("")
         if isinstance(event, TextDelta) and self._live and event.agent == ROOT:
             self._open_line = not event.text.endswith("\n")
             self._out.write(printable(event.text))
@@ -159,6 +179,8 @@ class TextRenderer:
 
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
+        if self._waits:
+            self.on_waiting("")
         if self._live:
             self._end_line()
         if result.content and (not self._live or result.stop_reason == PROPOSED):
@@ -225,7 +247,7 @@ class Transcript:
     def __init__(self, out: TextIO, *, text: bool = True, before_calls: bool = False, thinking: bool = False) -> None:
         """`before_calls`: of the text, only what is said before calls, which is no answer yet."""
         self._out, self._text, self._before_calls, self._thinking = out, text, before_calls, thinking
-        self._open_line = False
+        self.open_line = False
         self._last_call = ""
 
     def on_event(self, event: Event) -> None:
@@ -280,11 +302,11 @@ class Transcript:
     def _write(self, text: str) -> None:
         self._out.write(printable(text))
         self._out.flush()
-        self._open_line = not text.endswith("\n") if text else self._open_line
+        self.open_line = not text.endswith("\n") if text else self.open_line
 
     def _line(self, *texts: str) -> None:
         """Whole lines, below what was written."""
-        self._write(("\n" if self._open_line else "") + "".join(f"{text}\n" for text in texts))
+        self._write(("\n" if self.open_line else "") + "".join(f"{text}\n" for text in texts))
 
 
 def advice_lines(advice: Advice) -> list[str]:

@@ -36,3 +36,13 @@ def neutralized(stream: TextIO) -> TextIO:
     stream.flush()
     binary = open(stream.fileno(), "wb", closefd=False)  # noqa: SIM115 -- it lives as long as the process
     return _Terminal(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def replace_line(stream: TextIO, text: str, before: str) -> None:
+    """Write a text in the place of `before`, which is all that the cursor's line has."""
+    line = f"\r{' ' * len(before)}\r{neutral(text)}"
+    if isinstance(stream, _Terminal):
+        TextIOWrapper.write(stream, line)
+    else:
+        stream.write(line)
+    stream.flush()

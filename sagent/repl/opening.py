@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
+    from sagent.providers.wire.waiting import Told
     from sagent.repl.root import Permissions, RootAgent
     from sagent.sandbox import Sandbox, SandboxMode
     from sagent.tools.ask import Answerer
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 Listener: TypeAlias = "Callable[[Event], None]"
 Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | None]]"
 """Puts a question to the person: None is yes, a text the reason for no."""
-Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer], AbstractAsyncContextManager[Opened]]"
+Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer, Told], AbstractAsyncContextManager[Opened]]"
 """Opens the session that settings describe, and closes it at the end: the listener gets its events, the asker is asked
-what its policy leaves to a person, and the answerer what its agents want to know from one. Raises SagentError."""
+what its policy leaves to a person, the answerer what its agents want to know from one, and the last is told what calls
+to local servers wait for. Raises SagentError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,7 @@ class SessionLoop(Current):
             try:
                 shown = bool(self._said) or await self._show_end()
                 settings = self._choices.mark(self.settings) if self._choices else self.settings
-                async with self._opening(settings, self._on_event, approve, answer) as opened:
+                async with self._opening(settings, self._on_event, approve, answer, self._on_waiting) as opened:
                     await self._converse(opened, shown=shown)
             except (SagentError, OSError) as error:  # show why, and wait until the person has changed something
                 self._painter.write(*guide(error))
@@ -398,6 +398,13 @@ class SessionLoop(Current):
             return False
 
     # -- events
+
+    def _on_waiting(self, waits_for: str) -> None:
+        """Show what a call to a local server waits for; "" for nothing."""
+        if self._opened is None:
+            self._status.show(replace(self._status.figures, note=waits_for or "opening …"))
+        else:
+            self._painter.show_waiting(waits_for)
 
     def _on_event(self, event: "Event") -> None:
         self._painter.show(event)

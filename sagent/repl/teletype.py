@@ -13,6 +13,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
 from sagent.lib.input import read_lines
 from sagent.messages import user
+from sagent.providers.wire.waiting import untold
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
 from sagent.repl.opening import Choices
@@ -77,7 +78,7 @@ class Teletype(CommandContext):
             while settings is not None and self._code is None:
                 self._settings, self._next = settings, None
                 marked = self._choices.mark(settings) if self._choices else settings
-                async with self._opening(marked, self._on_event, self._ask, self._answer) as opened:
+                async with self._opening(marked, self._on_event, self._ask, self._answer, untold) as opened:
                     self._opened = opened
                     for text in await self._choices.make(opened) if self._choices else ():
                         self.say(text)

@@ -3,7 +3,8 @@
 As a program it reads its conduct from the variable STAND_IN, a JSON object: `script` (steps for the fake provider that
 answers the chat; the last one repeats), `starts` (a file that gets a line for each start), `deaths` (how many of the
 starts end badly: at once with `last_words`, or with `mid_stream` soon after the first byte of an answer), `loading`
-(seconds), `never_healthy`, `ignore_term`, `noise` (megabytes of log), `n_ctx`, `vision`.
+(seconds), `reading` (progress of the prompt, sent before each answer),
+`never_healthy`, `ignore_term`, `noise` (megabytes of log), `n_ctx`, `vision`.
 """
 
 import argparse
@@ -102,8 +103,29 @@ class Front:
             await asyncio.gather(back, there, return_exceptions=True)
             outward.close()
 
+    async def read_prompt(self, target: asyncio.StreamWriter, *, chunked: bool) -> None:
+        """Say how far the prompt is read, as often and as slowly as told."""
+        reading = self.conduct["reading"]
+        for step in range(reading["steps"]):
+            total, pause = reading.get("total", 1_000), reading["seconds"]
+            done = {"total": total, "cache": 0, "processed": total * step // reading["steps"]}
+            done["time_ms"] = int(1000 * pause * step)
+            event = {
+                "choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}],
+                "prompt_progress": done,
+            }
+            data = b"data: %b\n\n" % json.dumps(event).encode()
+            target.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            await target.drain()
+            await asyncio.sleep(pause)
+
     async def pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, dies: bool = False) -> None:
         while data := await source.read(65_536):
+            head, end, body = data.partition(b"\r\n\r\n")
+            if end and b"event-stream" in head and self.conduct.get("reading"):
+                target.write(head + end)
+                await self.read_prompt(target, chunked=b"chunked" in head)
+                data = body
             target.write(data)
             await target.drain()
             if dies:

@@ -44,6 +44,7 @@ PIXEL = bytes.fromhex("89504e470d0a1a0a")
 def here(tmp_path: Path) -> Path:
     """A directory with a program llama-server and a file tiny.gguf."""
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF" + bytes(28))
+    (tmp_path / "empty.gguf").touch()
     program = tmp_path / "llama-server"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
     program.chmod(0o755)
@@ -139,11 +140,18 @@ def test_a_base_url_comes_before_a_model(environ: Callable[..., dict[str, str]])
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("LLAMA_CPP_MODEL", "{here}/gone.gguf", "gone.gguf cannot be read (No such file or directory)"),
-        ("LLAMA_CPP_MODEL", "{here}", "cannot be read (Is a directory)"),
+        ("LLAMA_CPP_MODEL", "{here}/gone.gguf", "gone.gguf cannot be read (No such file or directory). Name"),
+        ("LLAMA_CPP_MODEL", "{here}", "{here} is a directory. Name"),
         ("LLAMA_CPP_MODEL", "{here}/llama-server", "is not a model in the GGUF format"),
-        ("LLAMA_CPP_SERVER", "{here}/gone", "there is no program '{here}/gone'. Install llama.cpp"),
-        ("LLAMA_CPP_SERVER", "{here}/tiny.gguf", "there is no program"),
+        (
+            "LLAMA_CPP_SERVER",
+            "{here}/gone",
+            "{here}/gone cannot be started, for there is no such program. Inst",
+        ),
+        ("LLAMA_CPP_SERVER", "{here}/tiny.gguf", "{here}/tiny.gguf cannot be started, for it is not executable"),
+        ("LLAMA_CPP_SERVER", "{here}", "{here} cannot be started, for it is a directory"),
+        ("LLAMA_CPP_MODEL", "/dev/null", "/dev/null is no file"),
+        ("LLAMA_CPP_MODEL", "{here}/empty.gguf", "empty.gguf is empty"),
         ("LLAMA_CPP_CONTEXT", "16k", "a number of tokens is needed"),
         ("LLAMA_CPP_CONTEXT", "0", "a number of tokens is needed"),
         ("LLAMA_CPP_ARGS", "-ngl '9", "LLAMA_CPP_ARGS: No closing quotation"),
@@ -268,7 +276,7 @@ def test_it_costs_nothing() -> None:
 async def test_a_child_that_dies_at_the_start_tells_why_and_the_third_time_it_is_final(
     opened: Callable[..., LlamaCpp], here: Path
 ) -> None:
-    words = "error loading model: tensor 'blk.0' is corrupted ✗"
+    words = "ggml_abort: tensor 'blk.0' ✗"
     provider = opened(deaths=4, last_words=words)
     model = provider.model("tiny")
     errors = [(await failure(model, ask()))[1] for _ in range(3)]
@@ -281,8 +289,7 @@ async def test_a_child_that_dies_at_the_start_tells_why_and_the_third_time_it_is
         assert str(error).endswith(words)
         assert (error.provider, error.model) == ("llamacpp", "tiny")
     assert "died 3 times in a row" in str(errors[2])
-    with pytest.raises(ModelError, match="exit code 1"):  # who asks again gets another try
-        await provider.models()
+    assert await provider.models()  # who asks again gets another try, and a listing tries again by itself
     _, reply = await collect(model, ask())
     assert (reply.message.content, len(starts(here))) == ("Hello from the stand-in.", 5)
 
@@ -350,7 +357,34 @@ async def test_a_program_that_is_none_says_so(opened: Callable[..., LlamaCpp], h
     (here / "broken").write_text("#!/no/such/interpreter\n")
     (here / "broken").chmod(0o755)
     _, error = await failure(opened({"LLAMA_CPP_SERVER": str(here / "broken")}).model("tiny"), ask())
-    assert (error.kind, "could not be started" in str(error), "No such file" in str(error)) == ("server", True, True)
+    assert error.kind == "invalid_request"
+    assert f"LLAMA_CPP_SERVER: {here}/broken cannot be started (No such file" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "told"),
+    [
+        ("exit 0", "", "LLAMA_CPP_SERVER: {program} ended at once, so it is no llama-server. Install"),
+        ("", "read: error loading model: unknown model architecture: 'x'", "LLAMA_CPP_MODEL: llama-server cannot load"),
+    ],
+)
+async def test_what_another_start_would_not_change_is_final_at_once(
+    opened: Callable[..., LlamaCpp], here: Path, body: str, words: str, told: str
+) -> None:
+    program = here / "llama-server"
+    if body:
+        program.write_text(f"#!/bin/sh\n{body}\n")
+    _, error = await failure(opened(deaths=3, last_words=words).model("tiny"), ask())
+    assert (error.kind, error.retryable) == ("invalid_request", False)
+    assert told.format(program=program) in str(error)
+    assert "\n" not in str(error)
+    assert len(starts(here)) == (0 if body else 1)
+
+
+async def test_memory_that_may_be_free_later_is_asked_for_again(opened: Callable[..., LlamaCpp], here: Path) -> None:
+    provider = opened(deaths=2, last_words="error loading model: unable to allocate CPU buffer")
+    assert [info.id for info in await provider.models()] == ["tiny"]
+    assert len(starts(here)) == 3
 
 
 async def test_megabytes_of_log_neither_block_nor_pile_up(opened: Callable[..., LlamaCpp], here: Path) -> None:

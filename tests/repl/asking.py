@@ -29,9 +29,13 @@ def load() -> "Settings":
 
 
 @asynccontextmanager
-async def opening(settings: "Settings", listener: Listener, ask: Asker, answer: Answerer) -> "AsyncGenerator[Opened]":
+async def opening(
+    settings: "Settings", listener: Listener, ask: Asker, answer: Answerer, told: object
+) -> "AsyncGenerator[Opened]":
     """Asks what the second argument says, in JSON, and repeats what it was told."""
     from sagent.app import policy_of
+
+    del told
 
     questions = [json_freeze_object(one) for one in json.loads(sys.argv[2])]
     calls = tuple(ToolCall(f"c{number}", "AskUser", one) for number, one in enumerate(questions))

@@ -43,7 +43,7 @@ def run_models(argv: Sequence[str]) -> int:
     )
     check = "compare with the providers' own lists; exits with 1 if something differs"
     parser.add_argument("--check", action="store_true", help=check)
-    parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server at this URL")
+    parser.add_argument("--base-url", metavar="URL", help="list or check what the server at this URL has")
     forget = "forget that this model was seen to write its calls as text"
     parser.add_argument("--forget", metavar="MODEL", help=forget)
     parser.add_config()
@@ -51,13 +51,13 @@ def run_models(argv: Sequence[str]) -> int:
     settings = load_settings({"config": given.config, "base_url": given.base_url})
     if given.forget is not None:
         return _forget(settings, given.forget)
-    if given.base_url and not given.check:
-        raise UsageError("--base-url needs --check, which asks that server for its models.")
     rows = settings.rows
     # a server of one's own: the protocol nearly every one speaks
     wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
     if given.check:
         return _check(settings, wanted, given.base_url)
+    if wanted and (given.base_url or _is_local(row_named(wanted, rows))):
+        return _list_served(settings, wanted, given.base_url)
     usual = [name for name, row in built_in().items() if row.default]
     names = [wanted] if wanted else list(dict.fromkeys((*usual, *rows)))
     return _list(settings, names, "all" if given.all else "named" if wanted else "usual")
@@ -89,6 +89,66 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
         name = names[0]
         report(f"no models of {name} are known here: sagent models {name} --check asks the provider")
     return 0
+
+
+def _is_local(row: Row) -> bool:
+    """Return True for a server of the person's own, whose models only it knows."""
+    return row.free and row.family == "chat" and not known_models(row.name)
+
+
+def _list_served(settings: Settings, wanted: str, base_url: str | None) -> int:
+    """List what a server has, or a file would have that a server of ours is to load. Exits with 1 if none answers."""
+    import asyncio
+
+    from sagent.app.models import Choice
+
+    choice = Choice(settings)
+    choice.home = (wanted, base_url or "")
+    return asyncio.run(_served(choice, wanted))
+
+
+async def _served(choice: "Choice", name: str) -> int:
+    from sagent.app.models import listing_of
+    from sagent.providers.local.llamacpp import LlamaCpp
+
+    try:
+        provider = choice.provider(name)
+        if isinstance(provider, LlamaCpp) and provider.launch is not None:
+            listed: Sequence[ModelInfo] = (provider.launch.info,)
+            report(f"{provider.launch.name} is loaded by the first call: sagent --provider {name} PROMPT")
+        else:
+            listed = await listing_of(choice, name)
+            choice.keep(name, listed)
+            if name == "openai-compatible" and listed and listed[0].server == "llamacpp":
+                provider = choice.rename(name, "llamacpp")
+    except ModelError as error:
+        report(str(error))
+        return 1
+    finally:
+        await choice.aclose()
+    rows = tuple(
+        (
+            f"{provider.name}/{info.id}",
+            str(info.limits.window or "-"),
+            _parameters(info),
+            choice.protocol(provider.model(info.id)),
+        )
+        for info in listed
+    )
+    write(sys.stdout, [Table(rows, ("model", "window", "parameters", "tool calls"), right=(1, 2))])
+    if not listed:
+        report(f"the server of {name} lists no models: load one there")
+    return 0
+
+
+def _parameters(info: ModelInfo) -> str:
+    """Return the size of a model, by what its server says or its name; "-" if neither does."""
+    from sagent.app.protocols import weights_in_name
+
+    weights = info.weights or weights_in_name(info.id)
+    if not weights:
+        return "-"
+    return f"{weights / 1e9:.1f} B" if weights >= 1e9 else f"{weights / 1e6:.0f} M"
 
 
 def _learned(settings: Settings) -> "LearnedProtocols":

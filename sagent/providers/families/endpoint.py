@@ -15,6 +15,7 @@ from sagent.providers.wire.encoding import Dialect, EncodingCache
 from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
+from sagent.providers.wire.waiting import Told, untold
 
 Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""
@@ -54,6 +55,7 @@ class Endpoint:
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
+        self.told: Told = untold  # what a call waits for, where the server says
         self._encodings: dict[Dialect, EncodingCache] = {}
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)

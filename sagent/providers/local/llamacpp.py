@@ -7,18 +7,22 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import Access, access_from_key, first_set
+from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Way, read_access
+from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import Timeouts, fetch
+from sagent.providers.wire.exchange import Call, Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
+from sagent.providers.wire.waiting import LoadingWait, Told, loading_line, reading_line, untold, when_loaded
 
 if TYPE_CHECKING:
     from sagent.providers.local.llamacpp_server import Launch, LlamaServer
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
 _DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
 _PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
+_LISTENING = 60.0  # seconds after which a llama-server listens at its port, long before the model is loaded
 _SOON = 0.5  # seconds in which a server that dropped a connection by dying is seen to be dead
 
 
@@ -91,9 +96,23 @@ class LlamaCpp(ChatProvider):
         return LlamaCppModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The server's own list; starts a child if needed. Raises ModelError."""
-        await self.ready("")
-        listed = await super().models()
+        """The server's own list; starts a child if needed, again if it dies while it loads. Raises ModelError."""
+        while self.launch is not None:
+            try:
+                await self.ready("")
+                break
+            except ModelError as error:
+                if error.kind != "server":  # a death that is not the last one
+                    raise
+        else:
+            await self.ready("")
+        try:
+            listed = await super().models()
+        except ModelError as error:
+            explained = await self.explain(error, self._server, self.origin(""))
+            if explained is error:
+                raise
+            raise explained from error
         return tuple(replace(info, limits=self.limits) for info in listed) if self._window else listed
 
     @property
@@ -133,7 +152,8 @@ class LlamaCpp(ChatProvider):
         if server is not None and await server.ended(_SOON):
             return await self._died(server, origin, error.kind)
         if server is None and error.kind == "network" and self.access.base_url == self.row.base_url:
-            hint = f"Start llama-server there, name another in {BASE_URL}, or a .gguf file in LLAMA_CPP_MODEL."
+            start = f"llama-server -m MODEL.gguf --port {urlsplit(self.url).port}"
+            hint = f"Start one there ({start}), name another in {BASE_URL}, or a .gguf file in LLAMA_CPP_MODEL."
             better = origin.error(error.kind, f"{str(error.args[0]).removesuffix(NOT_RUNNING)}. {hint}")
             better.final = error.final
             return better
@@ -156,18 +176,21 @@ class LlamaCpp(ChatProvider):
             await self._healthy(server, launch, origin)
         finally:
             server.waiting -= 1
+            if not server.waiting:
+                self.told("")
             if not server.healthy and not server.waiting:
                 server.strike()
                 self._forget(server)
         return server
 
     def _start(self, launch: "Launch", origin: Origin) -> "LlamaServer":
-        from sagent.providers.local.llamacpp_server import LlamaServer
+        from sagent.providers.local.llamacpp_server import REMEDY, LlamaServer
 
         try:
             server = self._server = LlamaServer(launch, self.access.key)
         except OSError as error:
-            raise origin.error("server", f"llama-server could not be started: {error}") from error
+            words = f"LLAMA_CPP_SERVER: {launch.program} cannot be started ({error.strerror or error}). {REMEDY}"
+            raise origin.error("invalid_request", words) from error
         self.url = f"{server.url}/v1"
         self._met = False
         return server
@@ -176,11 +199,21 @@ class LlamaCpp(ChatProvider):
         """Wait for a 200 from /health: it is 503 while the model loads. Raises ModelError when that is not to be."""
         pause = 0.02
         while not server.healthy:
+            waited = time.monotonic() - server.since
+            if waited >= 1:
+                self.told(loading_line(launch.name, waited))
             if not server.alive:
                 raise await self._died(server, origin)
-            if time.monotonic() - server.since > launch.patience:
+            if waited > launch.patience:
                 why = f"llama-server was not ready after {launch.patience:g} s, so it was killed. {server.said()}"
                 server.fate = (False, why)
+                server.strike()
+                continue
+            if waited > _LISTENING and not server.listens:
+                from sagent.providers.local.llamacpp_server import REMEDY
+
+                why = f"LLAMA_CPP_SERVER: {launch.program} was ended, for it did not answer at its port within"
+                server.fate = (False, f"{why} {_LISTENING:g} s: is it a llama-server? {REMEDY}")
                 server.strike()
                 continue
             if await self._answers(server):
@@ -196,17 +229,18 @@ class LlamaCpp(ChatProvider):
                 await answer.aclose()
         except (Disrupted, TimeoutError):
             return False
+        server.listens = True
         return answer.status == 200
 
     async def _meet(self) -> None:
         """Learn what the server says about itself: its window, and whether it sees pictures. Not every one says."""
-        root = self.url.removesuffix("/v1")
+        url, headers, origin = f"{self.url.removesuffix('/v1')}/props", self.headers(), self.origin("")
         try:
-            props = as_object(await fetch(self.transport, f"{root}/props", self.headers(), self.origin(""), _PATIENT))
+            found = await when_loaded(lambda: fetch(self.transport, url, headers, origin, _PATIENT), self.told)
         except ModelError as error:
             self._met = error.kind not in RETRYABLE
             return
-        self._met = True
+        self._met, props = True, as_object(found)
         self._window = as_int(as_object(props.get("default_generation_settings")).get("n_ctx")) or self._window
         vision = as_object(props.get("modalities")).get("vision")
         if isinstance(vision, bool):
@@ -218,7 +252,7 @@ class LlamaCpp(ChatProvider):
         if server.fate is None:
             said = await server.obituary()
             if server.fate is None:
-                server.fate = self._count(said)
+                server.fate = server.refused() or self._count(said)
         again, why = server.fate
         return origin.error(kind if again else "invalid_request", why)
 
@@ -235,8 +269,26 @@ class LlamaCpp(ChatProvider):
             self._server = None
 
 
+class LlamaReplyReader(ChatReplyReader):
+    """Reads a reply, and tells how far the server has read the prompt."""
+
+    def __init__(self, origin: Origin, family: str) -> None:
+        super().__init__(origin, family)
+        self.told: Told = untold
+        self._tells = False
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        line = reading_line(as_object(event.get("prompt_progress")))
+        if line or self._tells:
+            self._tells = bool(line)
+            self.told(line)
+        super().feed(event, out)
+
+
 class LlamaCppModel(ChatModel):
     """The model of a llama-server."""
+
+    reader = LlamaReplyReader
 
     def __init__(self, provider: LlamaCpp, model_id: str) -> None:
         super().__init__(provider, model_id)
@@ -252,16 +304,28 @@ class LlamaCppModel(ChatModel):
         """The window, once the server has given it."""
         return self._llama.limits
 
+    def _call(self, request: Request, outgoing: Outgoing) -> Call:
+        call = super()._call(request, outgoing)
+        if isinstance(call.reader, LlamaReplyReader):
+            call.reader.told = self._llama.told
+        return call
+
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; the time a model needs to load is not the silence of a call."""
-        server = await self._llama.ready(self.id)
+        wait = LoadingWait(self._llama.told, self.id)
         try:
-            async with aclosing(super().stream(request)) as items:
-                async for item in items:
-                    yield item
-        except ModelError as error:
-            explained = await self._llama.explain(error, server, self._llama.origin(self.id))
-            if explained is error:
-                raise
-            raise explained from error
+            while True:
+                server = await self._llama.ready(self.id)
+                try:
+                    async with aclosing(super().stream(request)) as items:
+                        async for item in items:
+                            yield item
+                    break
+                except ModelError as error:
+                    explained = await self._llama.explain(error, server, self._llama.origin(self.id))
+                    if explained is not error:
+                        raise explained from error
+                    await wait.pause(error)
+        finally:
+            self._llama.told("")
         self._llama.answered()

@@ -15,11 +15,18 @@ from threading import Thread
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.process import ProcessGroup, system_path
+from sagent.model import ModelInfo, ModelLimits
 
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
 _KEPT = 32_768  # bytes kept of its output
 _SHOWN = 12  # lines of these in an error, at most
+REMEDY = (
+    f"Install llama.cpp (github.com/ggml-org/llama.cpp: releases, Homebrew, Nix or Debian) and name its {PROGRAM} in"
+    " LLAMA_CPP_SERVER, or name a running server in LLAMA_CPP_BASE_URL."
+)
+_REFUSED = re.compile(r"error loading model: ([^\n]+)")  # llama.cpp, of a file
+_OF_MEMORY = re.compile("alloc|memory|buffer", re.IGNORECASE)  # which may be free another time
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
 _OURS = ("--host", "--port", "--api-key", "--api-key-file", "--api-prefix", "--ssl-key-file", "--ssl-cert-file")
@@ -55,6 +62,11 @@ class Launch:
         """The model's id: the file's name without its ending."""
         return self.model.stem.replace(",", "_")  # a comma would separate two names
 
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model before it is loaded."""
+        return ModelInfo(self.name, ModelLimits(self.context))
+
     def command(self, port: int) -> list[str]:
         """The server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see it."""
         named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
@@ -74,6 +86,8 @@ class LlamaServer:
         self.fate: tuple[bool, str] | None = None  # once it is to be replaced: whether trying again helps, and why
         self.since = time.monotonic()
         self._struck = False
+        self._launch = launch
+        self.listens = False  # it has said something at its port
         inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
         source, sink = os.pipe()
         self._group = ProcessGroup()
@@ -120,6 +134,18 @@ class LlamaServer:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         when = "while it was in use" if self.healthy else "before it was ready"
         return f"{PROGRAM} {how} {when}. {self.said()}"
+
+    def refused(self) -> tuple[bool, str] | None:
+        """Its fate, if it ended for a reason that another start would not change: the file, or the program."""
+        program, model = self._launch.program, self._launch.model
+        found = _REFUSED.findall("\n".join(self._output.lines()))
+        if found and not _OF_MEMORY.search(found[-1]):
+            why = found[-1].strip().removesuffix(f" from {model}")
+            remedy = "Download the file again, or name another there; a new kind of model needs a newer llama-server."
+            return False, f"LLAMA_CPP_MODEL: {PROGRAM} cannot load {model} ({why}). {remedy}"
+        if self._process.code == 0 and not self.healthy:
+            return False, f"LLAMA_CPP_SERVER: {program} ended at once, so it is no {PROGRAM}. {REMEDY}"
+        return None
 
     def said(self) -> str:
         """The last lines of its output, in a sentence."""
@@ -177,24 +203,33 @@ def _program(environ: Mapping[str, str]) -> str:
     found = shutil.which(str(Path(named or PROGRAM).expanduser()), path=system_path({**os.environ, **environ}))
     if found:
         return str(Path(found).absolute())
-    what = f"LLAMA_CPP_SERVER: there is no program {named!r}." if named else f"LLAMA_CPP_MODEL needs {PROGRAM}."
-    raise UsageError(
-        f"{what} Install llama.cpp (github.com/ggml-org/llama.cpp: releases, Homebrew, Nix or Debian) and name its"
-        f" {PROGRAM} in LLAMA_CPP_SERVER, or name a running server in LLAMA_CPP_BASE_URL."
-    )
+    what = f"LLAMA_CPP_MODEL needs {PROGRAM}, which is not on PATH."
+    if named:
+        path = Path(named).expanduser()
+        fault = "there is no such program"
+        if path.is_dir():
+            fault = "it is a directory"
+        elif "/" in named and path.exists():
+            fault = "it is not executable"
+        what = f"LLAMA_CPP_SERVER: {named} cannot be started, for {fault}."
+    raise UsageError(f"{what} {REMEDY}")
 
 
 def _model(named: str) -> Path:
     path = Path(named).expanduser().absolute()
+    fault = ""
     try:
-        with path.open("rb") as file:
-            start = file.read(4)
+        if path.is_file() or not path.exists():  # opening a pipe would wait
+            with path.open("rb") as file:
+                start = file.read(4)
+            if start != b"GGUF":
+                fault = "is not a model in the GGUF format" if start else "is empty"
+        else:
+            fault = "is a directory" if path.is_dir() else "is no file"
     except OSError as error:
-        raise UsageError(
-            f"LLAMA_CPP_MODEL: {named} cannot be read ({error.strerror}); it must be a .gguf file."
-        ) from error
-    if start != b"GGUF":
-        raise UsageError(f"LLAMA_CPP_MODEL: {named} is not a model in the GGUF format.")
+        fault = f"cannot be read ({error.strerror})"
+    if fault:
+        raise UsageError(f"LLAMA_CPP_MODEL: {named} {fault}. Name a model's .gguf file there.")
     return path
 
 

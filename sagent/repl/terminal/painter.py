@@ -54,6 +54,12 @@ class Painter:
         """Show what is to be done, as a conversation has it that was changed otherwise than by its calls."""
         self.view = replace(self.view, tasks=tuple(tasks))
 
+    def show_waiting(self, waits_for: str) -> None:
+        """Show what a call to a local server waits for; "" for nothing."""
+        if waits_for != self.view.waits_for:
+            self.view = replace(self.view, waits_for=waits_for)
+            self._redraw()
+
     def _take_texts(self) -> None:
         if self._texts:
             text, self._texts = "".join(self._texts), []

@@ -147,7 +147,10 @@ def _working(view: View, at: float, width: int, around: Around) -> Line:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    line: Line = (("class:working", f"◌ {doing}"), ("class:dim", f" {_clock(at - view.since)}"))
+    if view.waits_for and doing == "Working":  # with a clock or figures of its own
+        line: Line = (("class:working", f"◌ {view.waits_for}"),)
+    else:
+        line = (("class:working", f"◌ {doing}"), ("class:dim", f" {_clock(at - view.since)}"))
     for hint in () if around.taken else _hints(view, around.near):
         longer = (*line, ("class:dim", f" · {hint}"))
         line = longer if line_width(longer) <= width else line

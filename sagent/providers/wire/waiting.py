@@ -1,0 +1,71 @@
+"""What a server says before its first word: that it loads its model, or how far it has read the prompt."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from sagent.errors import ModelError
+from sagent.lib.json import as_int
+
+PATIENCE_SECONDS = 900.0  # that loading a model may take
+_PAUSE_SECONDS = 0.25
+
+Told: TypeAlias = Callable[[str], None]
+"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer."""
+T = TypeVar("T")
+
+
+def untold(_: str) -> None:
+    """Let nobody know."""
+
+
+def is_loading(error: ModelError) -> bool:
+    """Return True if a server refused a request because it is loading its model (llama.cpp)."""
+    return error.status == 503 and "loading model" in str(error).lower()
+
+
+def loading_line(model: str, seconds: float) -> str:
+    """Return a line about a model that is being loaded."""
+    return f"Loading {model or 'the model'}… {int(seconds)} s"
+
+
+def reading_line(progress: Mapping[str, object]) -> str:
+    """Return a line about a prompt that is being read, from llama.cpp's `prompt_progress`; "" when it was read. What
+    the server knew of it is not counted."""
+    known = as_int(progress.get("cache"))
+    total, read = as_int(progress.get("total")) - known, as_int(progress.get("processed")) - known
+    if not 0 <= read < total:
+        return ""
+    seconds = as_int(progress.get("time_ms")) / 1000
+    rate = f", {read / seconds:,.0f} tokens a second" if read and seconds > 0 else ""
+    return f"Reading the prompt: {100 * read // total} % ({read:,} of {total:,} tokens{rate})"
+
+
+class LoadingWait:
+    """Waits for a server that is loading its model, up to PATIENCE_SECONDS."""
+
+    def __init__(self, told: Told, model: str) -> None:
+        self._told, self._model = told, model
+        self._began = time.monotonic()
+
+    async def pause(self, error: ModelError) -> None:
+        """Return when it is time to ask again. Raises the error if it means anything else, or after too long."""
+        waited = time.monotonic() - self._began
+        if not is_loading(error) or waited > PATIENCE_SECONDS:
+            raise error
+        self._told(loading_line(self._model, waited))
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def when_loaded(ask: Callable[[], Awaitable[T]], told: Told, model: str = "") -> T:
+    """Return what a server answers, once it has loaded its model. Raises ModelError."""
+    wait = LoadingWait(told, model)
+    try:
+        while True:
+            try:
+                return await ask()
+            except ModelError as error:
+                await wait.pause(error)
+    finally:
+        told("")

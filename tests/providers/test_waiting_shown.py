@@ -1,0 +1,112 @@
+"""What a local server does before its first word is told, and waited for as long as it says that it works."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_server import Front
+
+from sagent.app import models as choices
+from sagent.app.models import choose_model
+from sagent.config import load
+from sagent.errors import ModelError
+from sagent.model import full_name
+from sagent.providers.local.llamacpp import LlamaCpp
+from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.waiting import is_loading, reading_line
+from sagent.testing.model_suite import ask, collect
+from sagent.testing.server import FakeProviderServer, Turn
+
+READING = {"steps": 5, "seconds": 0.2}
+
+
+@contextlib.asynccontextmanager
+async def served(**conduct: Any) -> AsyncGenerator[tuple[Front, str]]:
+    """A server that somebody else has started."""
+    async with FakeProviderServer([Turn("Hello.")], repeat_last=True) as server:
+        door = Front(server.url, **conduct)
+        port = await door.open()
+        try:
+            yield door, f"http://127.0.0.1:{port}/v1"
+        finally:
+            await door.aclose()
+
+
+async def test_server_that_loads_is_waited_for_at_first_and_later() -> None:
+    async with served(loading=0.6) as (door, url):
+        told: list[str] = []
+        provider = LlamaCpp.from_key("k", base_url=url)
+        provider.told = told.append
+        for _ in range(2):
+            told.clear()
+            _, reply = await collect(provider.model("tiny"), ask())
+            assert reply.message.content == "Hello."
+            assert told[0].startswith("Loading ")
+            assert told[-1] == ""
+            door.since = time.monotonic()  # somebody starts it again
+            for task in door.tasks:
+                task.cancel()
+            await asyncio.sleep(0.1)  # for the connections to be seen closed
+        assert [info.id for info in await choices.when_loaded(provider.models, told.append)] == ["tiny"]
+        await provider.aclose()
+
+
+async def test_server_that_reads_is_not_silent() -> None:
+    async with served(reading=READING) as (_, url):
+        told: list[str] = []
+        provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=0.6, reasoning_stall=0.6))
+        provider.told = told.append
+        _, reply = await collect(provider.model("tiny"), ask())
+        await provider.aclose()
+        assert reply.message.content == "Hello."
+        lines = list(dict.fromkeys(told))
+        assert lines[1] == "Reading the prompt: 0 % (0 of 1,000 tokens)"
+        assert "Reading the prompt: 80 % (800 of 1,000 tokens, 1,000 tokens a second)" in lines
+        assert told[-1] == ""
+
+
+@pytest.mark.parametrize("model", [None, "any"])
+async def test_server_that_loads_at_an_address_is_met_once_it_has_loaded(tmp_path: Path, model: str | None) -> None:
+    async with served(loading=0.6) as (_, url):
+        told: list[str] = []
+        given = {"base_url": url, "state_dir": str(tmp_path / "state"), "model": model}
+        choice = await choose_model(load(given, {"HOME": str(tmp_path)}, tmp_path), told=told.append)
+        assert full_name(choice.model) == "llamacpp/tiny"
+        assert any(line.startswith("Loading the model…") for line in told)
+        assert told[-1] == ""
+        await choice.aclose()
+
+
+async def test_server_that_loads_at_the_usual_port_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(loading=0.6) as (_, url):
+        monkeypatch.setattr(choices, "LOCAL_SERVERS", {"Dead": "http://127.0.0.1:9/v1", "Slow": url})
+        settings = load({"state_dir": str(tmp_path / "state")}, {"HOME": str(tmp_path)}, tmp_path)
+        choice = await choose_model(settings)
+        assert full_name(choice.model) == "llamacpp/tiny"
+        await choice.aclose()
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        ({"total": 2_471, "cache": 71, "processed": 1_031, "time_ms": 12_000}, "40 % (960 of 2,400 tokens, 80 tokens"),
+        ({"total": 100, "cache": 0, "processed": 0, "time_ms": 0}, "0 % (0 of 100 tokens)"),
+        ({"total": 100, "cache": 0, "processed": 100, "time_ms": 9}, ""),
+        ({"total": 100, "cache": 100, "processed": 100, "time_ms": 0}, ""),
+        ({"total": "x", "cache": None, "processed": -1, "time_ms": 1e999}, ""),
+        ({}, ""),
+    ],
+)
+def test_progress_of_a_prompt_in_words(progress: dict[str, object], line: str) -> None:
+    assert reading_line(progress).startswith(f"Reading the prompt: {line}" if line else "")
+    assert bool(reading_line(progress)) == bool(line)
+
+
+def test_only_a_server_that_loads_is_waited_for() -> None:
+    assert is_loading(ModelError("server", "x: Loading model", provider="x", status=503))
+    assert not is_loading(ModelError("server", "x: Loading model", provider="x", status=500))
+    assert not is_loading(ModelError("overloaded", "x: busy", provider="x", status=503))
