@@ -158,7 +158,8 @@ class TextRenderer:
         from sagent.lib.terminal import replace_line
 
         shown = printable(one_line(waits_for, get_terminal_size().columns - 1))
-        replace_line(self._err, shown, self._waits)
+        if shown != self._waits:
+            replace_line(self._err, shown, self._waits)
         self._waits = shown
 
     def on_event(self, event: Event) -> None:

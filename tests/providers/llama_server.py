@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("-m", "--model", type=Path, required=True)
     parser.add_argument("-a", "--alias")
     parser.add_argument("-c", "--ctx-size", type=int)
+    parser.add_argument("-b", "--batch-size", type=int)
     parser.add_argument("--jinja", action="store_true")
     parser.add_argument("-ngl", "--n-gpu-layers")
     given = parser.parse_args()

@@ -184,7 +184,8 @@ def test_arguments_are_quoted_as_for_a_shell(arguments: list[str]) -> None:
     command = launch.command(7)
     assert command[len(command) - len(arguments) :] == arguments
     assert command[:7] == ["llama-server", "--host", "127.0.0.1", "--port", "7", "-m", str(here / "a,b.gguf")]
-    assert "-a" in arguments or command[7:12] == ["--alias", "a_b", "-c", "512", "--jinja"]
+    batch = [] if {"-b", "--batch-size"} & set(arguments) else ["-b", "512"]
+    assert "-a" in arguments or command[7 : 12 + len(batch)] == ["--alias", "a_b", "-c", "512", *batch, "--jinja"]
 
 
 # A child
@@ -203,7 +204,7 @@ async def test_the_first_call_starts_a_child_and_the_next_ones_use_it(
     port = str(start["port"])
     assert start["arguments"] == [
         *("--host", "127.0.0.1", "--port", port, "-m", str(here / "tiny.gguf"), "--alias", "tiny"),
-        *("-c", "512", "--jinja", "-ngl", "99"),
+        *("-c", "512", "-b", "512", "--jinja", "-ngl", "99"),
     ]
     assert provider.access.key
     assert provider.access.key not in " ".join(start["arguments"])

@@ -175,6 +175,17 @@ def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
     assert taken.endswith("◌ Working 10 s")
 
 
+def test_what_a_local_server_does_is_shown_until_there_is_something_else() -> None:
+    view = View(since=0.0, waits_for="Reading the prompt: 18 % (512 of 2,724 tokens)")
+    assert plain(render_panel(view, (), 10.0, 80, 20)).startswith(
+        "◌ Reading the prompt: 18 % (512 of 2,724 tokens) 10 s"
+    )
+    assert len(plain(render_panel(view, (), 10.0, 40, 20))) <= 40
+    loading = plain(render_panel(replace(view, waits_for="Loading tiny… 3 s"), (), 10.0, 80, 20))
+    assert loading.startswith("◌ Loading tiny… 3 s ·"), "one clock is enough"
+    assert "Reading" not in plain(render_panel(replace(view, thinking="Hm"), (), 10.0, 80, 20))
+
+
 def test_the_tree_says_who_waits_for_money() -> None:
     around = Around(short=["root/works", "root/done"])
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")

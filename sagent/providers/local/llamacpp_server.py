@@ -19,6 +19,7 @@ from sagent.model import ModelInfo, ModelLimits
 
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
+_BATCH = 512  # tokens of a prompt that are read before the server says how far it is: as many as it reads at once
 _KEPT = 32_768  # bytes kept of its output
 _SHOWN = 12  # lines of these in an error, at most
 REMEDY = (
@@ -71,8 +72,9 @@ class Launch:
         """The server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see it."""
         named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
         context = [] if self.context is None else ["-c", str(self.context)]
+        batch = [] if {"-b", "--batch-size"} & set(self.arguments) else ["-b", str(_BATCH)]
         listening = ["--host", "127.0.0.1", "--port", str(port)]
-        return [self.program, *listening, "-m", str(self.model), *named, *context, "--jinja", *self.arguments]
+        return [self.program, *listening, "-m", str(self.model), *named, *context, *batch, "--jinja", *self.arguments]
 
 
 class LlamaServer:

@@ -147,10 +147,9 @@ def _working(view: View, at: float, width: int, around: Around) -> Line:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    if view.waits_for and doing == "Working":  # with a clock or figures of its own
-        line: Line = (("class:working", f"◌ {view.waits_for}"),)
-    else:
-        line = (("class:working", f"◌ {doing}"), ("class:dim", f" {_clock(at - view.since)}"))
+    doing = view.waits_for if view.waits_for and doing == "Working" else doing
+    clock = "" if doing.endswith(" s") else f" {_clock(at - view.since)}"  # it may have one of its own
+    line: Line = (("class:working", f"◌ {doing}"), ("class:dim", clock))
     for hint in () if around.taken else _hints(view, around.near):
         longer = (*line, ("class:dim", f" · {hint}"))
         line = longer if line_width(longer) <= width else line
