@@ -420,6 +420,8 @@ async def _default_of(choice: Choice) -> Model:
         listed = await when_loaded(provider.models, choice.told)
     except ModelError as error:
         cause = str(error).rstrip(".")
+        if error.kind == "invalid_request" and name == "llamacpp" and not settings.base_url:
+            raise UsageError(f"{cause}.") from error  # a child cannot be started: another name would not help
         raise UsageError(f"The models of {name} could not be listed: {cause}. Or choose one with --model.") from error
     if not listed:
         raise UsageError(f"--model is needed: {name} lists no models")

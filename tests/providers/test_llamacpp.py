@@ -366,6 +366,12 @@ async def test_a_program_that_is_none_says_so(opened: Callable[..., LlamaCpp], h
     ("body", "words", "told"),
     [
         ("exit 0", "", "LLAMA_CPP_SERVER: {program} ended at once, so it is no llama-server. Install"),
+        ('exec cat "$@"', "", "LLAMA_CPP_SERVER: {program} does not know --host, so it is no llama-server. Install"),
+        (
+            "echo 'x: error while loading shared libraries: libx.so.0: cannot open' >&2; exit 127",
+            "",
+            "LLAMA_CPP_SERVER: {program} needs the library libx.so.0, which is not found. Install it",
+        ),
         ("", "read: error loading model: unknown model architecture: 'x'", "LLAMA_CPP_MODEL: llama-server cannot load"),
     ],
 )
@@ -668,13 +674,16 @@ async def test_the_real_server(tmp_path: Path) -> None:
 
 @pytest.mark.needs("llama-server")
 async def test_the_real_server_says_what_is_wrong_with_a_file_or_an_argument(here: Path) -> None:
-    """Its own last lines."""
-    for variables, word in (({}, "model"), ({"LLAMA_CPP_ARGS": "--no-such-thing"}, "--no-such-thing")):
+    """A file is refused in one line; of an argument it gives its own last lines."""
+    for variables, words in (
+        ({}, f"LLAMA_CPP_MODEL: llama-server cannot load {here}/tiny.gguf ("),
+        ({"LLAMA_CPP_ARGS": "--no-such-thing"}, "ended with exit code 1 before it was ready. Its last output:"),
+    ):
         provider = LlamaCpp.from_env(environ={"LLAMA_CPP_MODEL": str(here / "tiny.gguf"), **variables})
         _, error = await failure(provider.model("tiny"), ask())
         await provider.aclose()
-        assert "ended with exit code 1 before it was ready. Its last output:" in str(error)
-        assert word in str(error).partition("Its last output:")[2]
+        assert words in str(error)
+        assert not variables or "--no-such-thing" in str(error).partition("Its last output:")[2]
 
 
 async def test_a_proxy_is_not_asked_for_the_way_to_a_child(

@@ -262,7 +262,8 @@ class LlamaCpp(ChatProvider):
             return True, said
         self._deaths = 0
         text = f"llama-server died {_DEATHS} times in a row without an answer, so it is not started again for this call"
-        return False, f"{text}; check LLAMA_CPP_MODEL, LLAMA_CPP_ARGS and the free memory. The last time: {said}"
+        model = f"LLAMA_CPP_MODEL ({self.launch.model})" if self.launch else "LLAMA_CPP_MODEL"
+        return False, f"{text}; check {model}, LLAMA_CPP_ARGS and the free memory. The last time: {said}"
 
     def _forget(self, server: "LlamaServer") -> None:
         if self._server is server:

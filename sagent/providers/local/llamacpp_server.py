@@ -27,6 +27,8 @@ REMEDY = (
     " LLAMA_CPP_SERVER, or name a running server in LLAMA_CPP_BASE_URL."
 )
 _REFUSED = re.compile(r"error loading model: ([^\n]+)")  # llama.cpp, of a file
+_STRANGE = re.compile(r"(option|argument|flag)\b.*--host", re.IGNORECASE)
+_LACKS = re.compile(r"(?:loading shared libraries|Library not loaded): ([^\s:]+)")
 _OF_MEMORY = re.compile("alloc|memory|buffer", re.IGNORECASE)  # which may be free another time
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
@@ -140,13 +142,18 @@ class LlamaServer:
     def refused(self) -> tuple[bool, str] | None:
         """Its fate, if it ended for a reason that another start would not change: the file, or the program."""
         program, model = self._launch.program, self._launch.model
-        found = _REFUSED.findall("\n".join(self._output.lines()))
+        said = "\n".join(self._output.lines())
+        found = _REFUSED.findall(said)
         if found and not _OF_MEMORY.search(found[-1]):
             why = found[-1].strip().removesuffix(f" from {model}")
             remedy = "Download the file again, or name another there; a new kind of model needs a newer llama-server."
             return False, f"LLAMA_CPP_MODEL: {PROGRAM} cannot load {model} ({why}). {remedy}"
-        if self._process.code == 0 and not self.healthy:
-            return False, f"LLAMA_CPP_SERVER: {program} ended at once, so it is no {PROGRAM}. {REMEDY}"
+        if lacks := _LACKS.search(said):
+            remedy = "Install it, or name the directory that has it in LD_LIBRARY_PATH."
+            return False, f"LLAMA_CPP_SERVER: {program} needs the library {lacks[1]}, which is not found. {remedy}"
+        if not self.listens and (self._process.code == 0 or _STRANGE.search(said)):
+            what = "does not know --host" if self._process.code else "ended at once"
+            return False, f"LLAMA_CPP_SERVER: {program} {what}, so it is no {PROGRAM}. {REMEDY}"
         return None
 
     def said(self) -> str:
