@@ -3,8 +3,11 @@
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 SECONDS = 30.0
@@ -25,6 +28,19 @@ def wait_until(
         assert time.monotonic() < end, f"{what}: did not happen within {seconds:g} seconds"
         time.sleep(0.01)
     return value
+
+
+@asynccontextmanager
+async def started(*argv: str | Path, seconds: float = 4 * SECONDS, **options: Any) -> AsyncGenerator[Process]:
+    """Start a program for the block, which may last so long; a test that fails leaves nothing of it to the next one."""
+    process = await asyncio.create_subprocess_exec(*argv, **options)
+    try:
+        async with asyncio.timeout(seconds):
+            yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
 
 
 async def until(

@@ -10,6 +10,7 @@ from a2a_served import TOKEN, a2a_served
 
 from sagent.testing.script import Call, Turn
 from tests.npm import packages
+from tests.waiting import started
 
 SDK = "@a2a-js/sdk@1.3.0"
 
@@ -23,8 +24,8 @@ async def test_the_javascript_sdk(place: Path, provider: list, transport: str, v
         client = Path(__file__).with_name("a2a_peer.mjs")
         arguments = (client, npm.modules, peer.url, TOKEN, transport, version)
         pipe = asyncio.subprocess.PIPE
-        node = await asyncio.create_subprocess_exec(npm.node, *arguments, stdout=pipe, stderr=pipe)
-        out, err = await asyncio.wait_for(node.communicate(), 60)
+        async with started(npm.node, *arguments, stdout=pipe, stderr=pipe) as node:
+            out, err = await node.communicate()
     assert node.returncode == 0, err.decode()
     seen = json.loads(out)
     assert seen["kinds"][0] == "task" and {"statusUpdate", "artifactUpdate"} <= set(seen["kinds"])

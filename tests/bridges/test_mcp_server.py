@@ -29,6 +29,7 @@ from sagent.cli.commands.mcp import opener
 from sagent.lib.json import as_array, as_object
 from sagent.testing.script import Call
 from sagent.testing.server import FakeProviderServer, Script, Turn
+from tests.waiting import SECONDS, started
 
 CHECKOUT = Path(__file__).parents[2]
 MODEL = "anthropic/claude-sonnet-4-6"
@@ -269,37 +270,34 @@ async def test_a_client_that_answers_nonsense_allows_nothing(place: Place) -> No
         "params": {"name": "sagent", "arguments": {"prompt": "Write it."}},
     }
     async with provider(place, [wants_to_write(target), Turn("done")]):
-        server = await asyncio.create_subprocess_exec(
-            *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
-        assert server.stdin is not None and server.stdout is not None
+        pipe = asyncio.subprocess.PIPE
+        async with started(*SERVE, cwd=place.work, env=place.environment, stdin=pipe, stdout=pipe) as server:
+            assert server.stdin is not None and server.stdout is not None
 
-        def send(message: Mapping[str, object]) -> None:
-            assert server.stdin is not None
-            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            def send(message: Mapping[str, object]) -> None:
+                assert server.stdin is not None
+                server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-        for message in (begin, {"method": "notifications/initialized"}, call):
-            send(message)
-        while (said := as_object(json.loads(await asyncio.wait_for(server.stdout.readline(), 20)))).get("id") != 2:
-            if said.get("method") == "elicitation/create":
-                send({"id": said["id"], "result": {"action": "maybe", "content": 5}})
-        assert "done" in str(said) and not as_object(said["result"])["isError"]
-        assert not target.exists()
-        server.stdin.close()
-        assert await asyncio.wait_for(server.wait(), 20) == 0
+            for message in (begin, {"method": "notifications/initialized"}, call):
+                send(message)
+            while (said := as_object(json.loads(await server.stdout.readline()))).get("id") != 2:
+                if said.get("method") == "elicitation/create":
+                    send({"id": said["id"], "result": {"action": "maybe", "content": 5}})
+            assert "done" in str(said) and not as_object(said["result"])["isError"]
+            assert not target.exists()
+            server.stdin.close()
+            assert await server.wait() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_a_server_whose_client_stays(place: Place, number: int) -> None:
-    server = await asyncio.create_subprocess_exec(
-        *SERVE, cwd=place.work, env=place.environment | {"ANTHROPIC_API_KEY": "k"},
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-    await server.stdout.readline()
-    server.send_signal(number)
-    assert await asyncio.wait_for(server.wait(), 20) == 128 + number
+    pipe, environment = asyncio.subprocess.PIPE, place.environment | {"ANTHROPIC_API_KEY": "k"}
+    async with started(*SERVE, cwd=place.work, env=environment, stdin=pipe, stdout=pipe) as server:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        await server.stdout.readline()
+        server.send_signal(number)
+        assert await server.wait() == 128 + number
 
 
 async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_it(place: Place) -> None:
@@ -308,12 +306,11 @@ async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_
         async with Client(given) as client:
             result = await client.call_tool("sagent", {"prompt": "hello"})
             assert structured(result)["result"] == "over stdio"
-        server = await asyncio.create_subprocess_exec(
-            *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await asyncio.wait_for(server.communicate(b"no JSON\n"), 20)
-        assert server.returncode == 0
-        assert all(line.startswith(b"{") for line in out.splitlines())
+        pipe = asyncio.subprocess.PIPE
+        async with started(*SERVE, cwd=place.work, env=place.environment, stdin=pipe, stdout=pipe) as server:
+            out, _ = await server.communicate(b"no JSON\n")
+            assert server.returncode == 0
+            assert all(line.startswith(b"{") for line in out.splitlines())
 
 
 async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: Place) -> None:
@@ -326,7 +323,7 @@ async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: 
             assert server.stderr is not None
             url = (await server.stderr.readline()).decode().split()[-1]
             login = {"Authorization": "Bearer a-token-of-this-server"}
-            async with httpx2.AsyncClient() as http:
+            async with httpx2.AsyncClient(timeout=4 * SECONDS) as http:
                 assert (await http.post(url, json={})).status_code == 401
                 assert (await http.post(url, json={}, headers={"Authorization": "Bearer guess"})).status_code == 401
                 foreign = await http.post(url, json={}, headers={**login, "Host": "evil.example"})
@@ -334,14 +331,14 @@ async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: 
                 page = await http.post(url, json={}, headers={**login, "Origin": "https://evil.example"})
                 assert page.status_code == 403
             async with (
-                httpx2.AsyncClient(headers=login) as http,
+                httpx2.AsyncClient(headers=login, timeout=4 * SECONDS) as http,
                 Client(streamable_http_client(url, http_client=http)) as client,
             ):
                 result = await client.call_tool("sagent", {"prompt": "hello"})
                 assert structured(result)["result"] == "over HTTP"
         finally:
             server.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(server.wait(), 20) == 128 + signal.SIGTERM
+            assert await asyncio.wait_for(server.wait(), 4 * SECONDS) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from sagent.testing.bus_suite import answering
 from sagent.testing.server import Turn
 from tests.mesh.buses import Broker, options
 from tests.mesh.places import by_results, place
+from tests.waiting import started
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +97,15 @@ async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
 
 
 async def test_who_watches_sees_them_come_and_go(bus: NatsBus, bus_shell: Shell) -> None:
-    child = await asyncio.create_subprocess_exec(
-        *PROGRAM, "agents", "seen", "--watch", env=bus_shell.environment, stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    try:
+    watch = (*PROGRAM, "agents", "seen", "--watch")
+    async with started(*watch, env=bus_shell.environment, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
         async with (
             announced(bus, Card("unseen")),
             announced(bus, Card("seen.a", "first")),
         ):
             assert json.loads(await child.stdout.readline())["card"]["description"] == "first"
         assert json.loads(await child.stdout.readline()) == {"address": "seen.a", "card": None}
-    finally:
-        child.kill()
-        await child.wait()
 
 
 async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
