@@ -169,6 +169,7 @@ async def test_what_others_found_first_is_taken_out(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
     warned: list[str] = []
     sandbox.warn = warned.append
     line = "git init -q a/b/c; git -C a/b/c config alias.up '!true'; mkdir -p d/e/f; echo evil > d/e/f/.envrc"
@@ -274,6 +275,7 @@ async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
     warned: list[str] = []
     sandbox.warn = warned.append
     for number in range(300):
