@@ -33,7 +33,10 @@ from sagent.tools import agent_tools, coding_tools
 from tests.depth import deep
 
 TOOLS = tuple(specs_of([*coding_tools(), *agent_tools()]))
-LOOK = "(Do not guess: first write a ```bash block with a command that looks at the files that matter.)"
+LOOK = (
+    "(Do not guess: first write a ```bash block: the command that was asked for, or one that looks at the files "
+    "that matter.)"
+)
 
 
 def request(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, system: str = "", name: str = "c") -> Request:

@@ -15,7 +15,9 @@ from sagent.model import ToolSpec
 from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"
-NEXT = "If anything is left to do, write the next block. If not, answer in plain words."
+NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
+DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
+"""The last words after results, and after files that were written: measured, see docs/eval.md."""
 ENDLESS = (
     "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
     " in smaller steps."
@@ -40,8 +42,9 @@ class Reminders:
     def after(self, message: Message) -> str:
         """Return what stands after a message of a person's."""
         if not encloses(message):
-            what = "a ```bash block with a command" if self.runs else "a block"
-            return f"(Do not guess: first write {what} that looks at the files that matter.)"
+            what = ": the command that was asked for, or one" if self.runs else ""
+            block = "a ```bash block" if self.runs else "a block"
+            return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
         change = "If a file must change, write its path and then the whole new file in a block."
         run = "If a command must be run, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
@@ -102,7 +105,9 @@ class WrittenConversation:
             self._calls, self._lost = left, None
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         if results:
-            written = Message("user", self._reminded([*answered(results), *others], NEXT), message.sender)
+            written = Message(
+                "user", self._reminded([*answered(results), *others], _last_words(results)), message.sender
+            )
         elif not others or (message.sender and not self._is_task(message)):
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
@@ -124,6 +129,12 @@ class WrittenConversation:
             else:
                 joined.append(part)
         return tuple(joined)
+
+
+def _last_words(results: Sequence[tuple[ToolCall, ToolResult]]) -> str:
+    """Return what stands after results: what was only written has nothing that is still to be read."""
+    written = all(call.name in ("Write", "Edit") and not result.is_error for call, result in results)
+    return DONE if written else NEXT
 
 
 def enclose(path: str, text: str) -> Text:
