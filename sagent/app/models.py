@@ -39,6 +39,8 @@ WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
 
+_OF_ANY_SERVER = ("openai-compatible", "llamacpp")  # names of one server: before it is known, and after
+
 UNKEYED = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
 
@@ -288,6 +290,10 @@ class Choice:
         whoever asked their own server yesterday may have left out the flag. Raises UsageError."""
         now = self.address(self.model.provider)
         said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
+        name, _, address = before.partition(" at ")
+        known = {name, self.model.provider} <= {*_OF_ANY_SERVER}
+        if known and address == self.place(self.model.provider).partition(" ")[2]:
+            return  # by another name, since its listing has told what it is
         if before and now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
             raise UsageError(
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
@@ -347,7 +353,7 @@ async def _meet(choice: Choice, model: Model) -> Model:
     """Ask a server of the person's own what it serves, unless it has said so today. If it is a llama-server and no
     provider was named, return its model under that provider and its own name."""
     name, url = choice.home
-    if not url or model.provider != name or name not in ("openai-compatible", "llamacpp"):
+    if not url or model.provider != name or name not in _OF_ANY_SERVER:
         return model
     place = choice.place(name)
     if choice.listings.server(place) is None or not choice.listings.is_fresh(place):

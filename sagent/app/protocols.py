@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ Protocol: TypeAlias = Literal["native", "text"]
 
 MAX_SMALL_WEIGHTS = 4_000_000_000
 """Parameters up to which a model is spoken to in text before anything was seen of it: docs/local-models.md."""
-_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,6}(?:\.\d{1,6})?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 _MIN_MILLIONS = 50  # a name that ends with -1m tells the size of a window
 
 
@@ -61,25 +62,39 @@ class LearnedProtocols:
     def keep(self, place: str, model_id: str, protocol: Protocol) -> None:
         """Remember what a model speaks."""
         entry = {"protocol": protocol, "at": int(time.time())}
-        self._write({**self._read(again=True), f"{place} {model_id}": entry})
+        with self._changing() as models:
+            models[f"{place} {model_id}"] = entry
 
     def forget(self, model_id: str) -> int:
         """Forget what was seen of a model, at every place; return how many entries that were."""
-        models = self._read(again=True)
-        kept = {name: entry for name, entry in models.items() if name.rpartition(" ")[2] != model_id}
-        if len(kept) < len(models):
-            self._write(kept)
-        return len(models) - len(kept)
+        with self._changing() as models:
+            gone = [name for name in models if model_id in (name.partition(" ")[2], split_place(name)[1])]
+            for name in gone:
+                del models[name]
+        return len(gone)
 
-    def _write(self, models: dict[str, Mapping[str, object]]) -> None:
-        self._models = models
+    @contextlib.contextmanager
+    def _changing(self) -> Generator[dict[str, Mapping[str, object]]]:
+        """Give the entries to be changed, as the file has them. Other processes wait until they are written."""
         if self._file is None:
+            yield self._read()
             return
+        from fcntl import LOCK_EX, flock
+
         from sagent.lib.atomic import put
 
-        with contextlib.suppress(OSError):  # it can all be learned again
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            put(self._file, json.dumps({"version": 1, "models": models}).encode())
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # it can all be learned again
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, lock)
+                flock(lock, LOCK_EX)
+            models = self._read(again=True)
+            before = dict(models)
+            yield models
+            if models != before:
+                with contextlib.suppress(OSError):
+                    put(self._file, json.dumps({"version": 1, "models": models}).encode())
 
     def _read(self, *, again: bool = False) -> dict[str, Mapping[str, object]]:
         """Return the entries; `again` from the file, which another process may have written."""
@@ -91,6 +106,12 @@ class LearnedProtocols:
             found = as_object(as_object(data).get("models"))
             self._models = {name: as_object(entry) for name, entry in found.items()}
         return self._models
+
+
+def split_place(name: str) -> tuple[str, str]:
+    """Return the address and the model in "PROVIDER ADDRESS MODEL"; a model's name may have spaces."""
+    address, _, model = name.partition(" ")[2].partition(" ")
+    return address, model
 
 
 class AdaptiveModel:

@@ -159,10 +159,11 @@ def _learned(settings: Settings) -> "LearnedProtocols":
 
 def _seen(settings: Settings) -> tuple[tuple[str, ...], ...]:
     """Return the models whose protocol was learned: the protocol, the model with its provider, the address."""
+    from sagent.app.protocols import split_place
+
     rows: list[tuple[str, ...]] = []
     for name, protocol in sorted(_learned(settings).every().items()):
-        provider, _, rest = name.partition(" ")
-        address, _, model = rest.rpartition(" ")
+        provider, (address, model) = name.partition(" ")[0], split_place(name)
         rows.append((protocol, f"{provider}/{model}", address))
     return tuple(rows)
 

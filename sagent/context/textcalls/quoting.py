@@ -1,5 +1,6 @@
 """Blocks that a reply only quotes: what a file or a page says must not become a call because a model repeats it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -8,6 +9,11 @@ from sagent.context.textcalls.writing import is_enclosure
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Part, Private, Text, ToolCall
 
+_ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
+_PLACE = re.compile(
+    r"^(?:[^\S\n]{0,20}(?:[^\s:]{1,200}[:-])?\d{1,9}[:\t-]|(?=[^\s:]{0,200}[./])[^\s:]{1,200}:)", re.MULTILINE
+)
+
 
 def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part, ...]:
     """Return the parts of a reply that says more than its blocks, those calls marked as not whole that stand in what
@@ -15,8 +21,8 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
     calls = [part for part in parts if isinstance(part, ToolCall) and part.whole]
     if not calls:
         return tuple(parts)
-    told = "".join(_lines(text) for text in _told(messages))
-    files = "".join(_lines(part.text) for message in messages for part in _enclosures(message))
+    told = "".join(map(_shown, _told(messages)))
+    files = "".join(_shown(part.text) for message in messages for part in _files(message))
     made = {(call.name, call.arguments) for message in messages for call in message.calls if call.whole}
     quoted = {
         call.id
@@ -48,12 +54,18 @@ def _told(messages: Sequence[Message]) -> Iterator[str]:
             yield message.content
 
 
-def _enclosures(message: Message) -> Sequence[Text]:
-    """Return the files that a message has within it."""
+def _files(message: Message) -> Sequence[Text]:
+    """Return the files that a message has within it, and what was piped in."""
     texts = (part for part in message.parts if isinstance(part, Text)) if message.role == "user" else ()
-    return [part for part in texts if is_enclosure(part.text)]
+    return [part for part in texts if is_enclosure(part.text) or _ATTACHED.match(part.text)]
+
+
+def _shown(text: str) -> str:
+    """Return the lines of a text that was read, and once more without the places that Read, grep and cat -n put before
+    them."""
+    return _lines(text) + (_lines(_PLACE.sub("", text)) if _PLACE.search(text) else "")
 
 
 def _lines(text: str) -> str:
-    """Return a text's lines without white space around them, none blank, each between line ends."""
-    return "\n".join(("", *filter(None, map(str.strip, text.splitlines())), ""))
+    """Return a text's lines with single spaces and none around them, none blank, each between line ends."""
+    return "\n".join(("", *filter(None, (" ".join(line.split()) for line in text.splitlines())), ""))

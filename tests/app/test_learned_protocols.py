@@ -1,0 +1,68 @@
+"""What was learned of models' protocols: kept by several processes at once, and forgotten by any name."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagent.app.models import choose_model
+from sagent.app.protocols import LearnedProtocols, split_place, weights_in_name
+from sagent.config import load
+from sagent.errors import UsageError
+from sagent.testing.script import Listed
+from sagent.testing.server import FakeProviderServer
+
+PROCESSES, EACH = 4, 40
+KEEPS = f"""
+import sys
+from pathlib import Path
+from sagent.app.protocols import LearnedProtocols
+learned = LearnedProtocols(Path(sys.argv[1]))
+for number in range({EACH}):
+    learned.keep("llamacpp host/v1", f"{{sys.argv[2]}}-{{number}}", "text")
+"""
+
+
+def test_what_processes_learn_at_the_same_time_is_all_kept(tmp_path: Path) -> None:
+    file = tmp_path / "state/protocols.json"
+    words = [sys.executable, "-c", KEEPS, str(file)]
+    running = [subprocess.Popen([*words, f"m{number}"]) for number in range(PROCESSES)]
+    assert [each.wait() for each in running] == [0] * PROCESSES
+    assert len(LearnedProtocols(file).every()) == PROCESSES * EACH
+
+
+@pytest.mark.parametrize("model", ["qwen", "vendor/qwen 7", "two  spaces", "ö:latest"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_model_is_forgotten_by_its_name(tmp_path: Path, model: str, on_disk: bool) -> None:
+    learned = LearnedProtocols(tmp_path / "protocols.json" if on_disk else None)
+    learned.keep("llamacpp host/v1", model, "text")
+    learned.keep("openai-compatible other/v1", model, "text")
+    learned.keep("llamacpp host/v1", "else", "text")
+    assert split_place(f"llamacpp host/v1 {model}") == ("host/v1", model)
+    assert learned.forget(model) == 2
+    assert [*learned.every()] == ["llamacpp host/v1 else"]
+
+
+def test_name_with_an_endless_number_has_no_size() -> None:
+    assert weights_in_name("m-" + "9" * 400 + "b") is None
+
+
+@pytest.mark.parametrize(("before", "goes_on"), [(str, True), (lambda _: "elsewhere:1/v1", False)])
+async def test_session_goes_on_at_its_server_once_that_is_known_to_be_llama_cpp(
+    tmp_path: Path, before: Callable[[str], str], goes_on: bool
+) -> None:
+    listed = [Listed("tiny-q4", owner="llamacpp", weights=1_777_088_000)]
+    async with FakeProviderServer([], models=listed, require_key=False) as server:
+        (tmp_path / "config.toml").write_text(f'base_url = "{server.url}/v1"\n')
+        flags = {"state_dir": str(tmp_path / "state")}
+        choice = await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "config.toml"))
+        assert choice.model.provider == "llamacpp"
+        last = f"openai-compatible at {before(server.url.removeprefix('http://') + '/v1')}"
+        if goes_on:
+            choice.check_address(last)
+        else:
+            with pytest.raises(UsageError, match="elsewhere"):
+                choice.check_address(last)
+        await choice.aclose()
