@@ -69,6 +69,14 @@ async def test_server_that_reads_is_not_silent() -> None:
         assert told[-1] == ""
 
 
+def test_silence_between_two_reports_may_be_long_unless_somebody_says_otherwise() -> None:
+    usual, own = (
+        LlamaCpp.from_key("k", base_url="http://127.0.0.1:9", timeouts=timeouts).model("tiny").max_silence
+        for timeouts in (Timeouts(stall=7), Timeouts(reasoning_stall=7))
+    )
+    assert (usual > 2_048 / 5, own) == (True, 7)
+
+
 @pytest.mark.parametrize("model", [None, "any"])
 async def test_server_that_loads_at_an_address_is_met_once_it_has_loaded(tmp_path: Path, model: str | None) -> None:
     async with served(loading=0.6) as (_, url):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
 _DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
 _PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
+_READING = 900.0  # seconds for the 2,048 tokens that a server reads between two reports, on a slow machine
 _LISTENING = 60.0  # seconds after which a llama-server listens at its port, long before the model is loaded
 _SOON = 0.5  # seconds in which a server that dropped a connection by dying is seen to be dead
 
@@ -49,8 +50,12 @@ class LlamaCpp(ChatProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
+        usual = Timeouts()
+        timeouts = timeouts or usual
+        if timeouts.reasoning_stall == usual.reasoning_stall:  # nobody has asked for another
+            timeouts = replace(timeouts, reasoning_stall=_READING)
         if launch is not None and transport in (None, "direct"):  # whatever proxy there is does not lead to a child
-            transport = DirectTransport(connect=(timeouts or Timeouts()).connect, proxied=False)
+            transport = DirectTransport(connect=timeouts.connect, proxied=False)
         super().__init__(row, access, transport=transport, timeouts=timeouts)
         self.launch = launch
         self._server: LlamaServer | None = None
