@@ -167,7 +167,7 @@ async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatc
         settings: Settings = load({**flags, "option": ["temperature=0.2", "stop=END", "top_p=0.6", "user=NaN"]})
         async with open_agent(settings, lambda _: None) as agent:
             await agent.run("hello")
-    body = json.loads(server.requests[0].body)
+    body = json.loads(server.requests[-1].body)
     expected = {"top_p": 0.6, "metadata": {"user_id": "u"}, "seed": 7, "temperature": 0.2, "stop": "END", "user": "NaN"}
     assert {name: body.get(name) for name in expected} == expected
     for wrong in ("temperature", "=3"):

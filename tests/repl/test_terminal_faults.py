@@ -35,6 +35,8 @@ sys.argv[0] = "sagent"
 sys.exit(main())
 """
 
+LONG = " ".join(f"word{number}" for number in range(12_000))  # a reply that says one thing for ever would be cut
+
 
 def memory(console: Console) -> float:
     """Resident MB of the program in the pane, at its most."""
@@ -95,7 +97,7 @@ def read_until(terminal: int, awaited: bytes) -> None:
 
 
 def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
-    server = console.serve([Turn(text="word " * 40_000)])
+    server = console.serve([Turn(text=f"word word {LONG} {LONG}")])
     with raw_terminal(console) as (process, terminal):
         os.write(terminal, b"go\r")
         read_until(terminal, b"word word")
@@ -107,7 +109,7 @@ def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
 
 def test_a_terminal_that_does_not_read_keeps_no_agent_from_its_work(console: Console) -> None:
     calls = (Call("Bash", {"command": "seq 20000; touch done"}),)
-    server = console.serve([Turn(text="word " * 20_000, calls=calls), Turn(text="word " * 20_000 + "lastword.")])
+    server = console.serve([Turn(text=LONG, calls=calls), Turn(text=f"{LONG} lastword.")])
     logs = Path(console.environment["HOME"], ".local", "state", "sagent", "sessions")
     with raw_terminal(console, "--sandbox", "off", "--permission-mode", "full") as (_, terminal):
         os.write(terminal, b"go\r")  # and from here on nobody reads
