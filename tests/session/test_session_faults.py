@@ -313,7 +313,8 @@ def spawn_after(text: str) -> Turn:
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("cap", [["--max-budget-usd", "5"], []])
 def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap(place: Place, cap: list[str]) -> None:
-    server = place.serve([spawn_after(" ".join(map(str, range(70_000)))), Turn(text="child's answer"), Turn(text="all done")])
+    words = "".join(map(str, range(80_000)))
+    server = place.serve([spawn_after(words), Turn(text="child's answer"), Turn(text="all done")])
     done = place.run_on_disk("256k", *cap, "go")
     assert (done.returncode, len(server.requests)) == ((3, 1) if cap else (0, 3))
     assert done.stderr.count("nothing more is saved") == 1
