@@ -10,7 +10,8 @@ SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in 
 
 def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     write = Call("Write", {"file_path": "made.txt", "content": "by the second request\n"})
-    long = [Turn(text=f"{'needle ' if number == 1 else ''}{'word ' * 3000}") for number in range(3)]
+    words = "word ".join(map(str, range(2000)))  # one word for ever would be cut
+    long = [Turn(text=f"{'needle word ' if number == 1 else ''}{words}") for number in range(3)]
     server = shell.serve([long[0], Turn(calls=(write,)), long[1], long[2], Turn(text=SUMMARY), Turn(text="Later.")])
     shell.environment["SAGENT_MODEL"] = "anthropic/claude-sonnet-4-6"
     for number in range(3):

@@ -148,7 +148,8 @@ def test_a_dry_run_tells_the_grid_and_spends_nothing(sweep: Shell) -> None:
 def test_one_budget_holds_to_the_cent_with_three_at_a_time(sweep: Shell) -> None:
     def endless(request: Received) -> Step:
         """What goes on until its budget ends it."""
-        return Turn(text="On.", calls=(Call("Write", {"file_path": "b.txt", "content": "on"}),), usage=USAGE)
+        said = str(len(json.dumps(request.json["messages"])))  # the same for ever would be stopped
+        return Turn(text="On.", calls=(Call("Write", {"file_path": "b.txt", "content": said}),), usage=USAGE)
 
     server = sweep.serve(endless, bill="worst")
     (sweep.cwd / "spec.toml").write_text(

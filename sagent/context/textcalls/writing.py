@@ -1,5 +1,6 @@
 """A history as plain messages: calls as the blocks that they are in text, results as messages of the user's."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
@@ -27,6 +28,10 @@ NO_OUTPUT = "(no output)"
 MAX_COMMAND = 80  # characters of a command that its result names
 
 
+_COMMAND = re.compile(r"`[^`\n]{1,400}`")
+_FILE = re.compile(r"(?<![\w./-])[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])")
+
+
 @dataclass(frozen=True, slots=True)
 class Reminders:
     """The last words of a person's message, by what the model can do. Small models go by what stands last."""
@@ -41,7 +46,7 @@ class Reminders:
 
     def after(self, message: Message) -> str:
         """Return what stands after a message of a person's."""
-        if not encloses(message):
+        if not encloses(message) and not (self.writes and _names_file(message)):
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
@@ -49,6 +54,11 @@ class Reminders:
         run = "If a command must be run, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
         return f"({said})" if said else ""
+
+
+def _names_file(message: Message) -> bool:
+    """Return True for a message that names a file, other than in a command in backticks: it may be one to write."""
+    return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
 
 
 class WrittenConversation:
