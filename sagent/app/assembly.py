@@ -30,7 +30,7 @@ from sagent.lib.text import nearest, unlike
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.providers.wire.waiting import Told, untold
+from sagent.providers.wire.exchange import Told, untold
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace

@@ -22,8 +22,7 @@ from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
-from sagent.providers.wire.exchange import Timeouts
-from sagent.providers.wire.waiting import Told, is_loading, untold, when_loaded
+from sagent.providers.wire.exchange import Timeouts, Told, untold
 
 if TYPE_CHECKING:
     from sagent.app.protocols import LearnedProtocols, Protocol
@@ -357,6 +356,8 @@ async def _meet(choice: Choice, model: Model) -> Model:
         return model
     place = choice.place(name)
     if choice.listings.server(place) is None or not choice.listings.is_fresh(place):
+        from sagent.providers.wire.waiting import when_loaded
+
         choice.asked.add(place)
         with suppress(ModelError):
             choice.keep(name, await when_loaded(lambda: listing_of(choice, name), choice.told))
@@ -422,6 +423,8 @@ async def _default_of(choice: Choice) -> Model:
     provider = choice.provider(name)
     if row.default and not settings.base_url:
         return provider.model(row.default)
+    from sagent.providers.wire.waiting import when_loaded
+
     try:
         listed = await when_loaded(provider.models, choice.told)
     except ModelError as error:
@@ -436,6 +439,8 @@ async def _default_of(choice: Choice) -> Model:
 
 async def _local(choice: Choice) -> Model:
     """A model of a server on this machine, at one of the usual ports."""
+    from sagent.providers.wire.waiting import when_loaded
+
     urls, name = tuple(LOCAL_SERVERS.values()), "openai-compatible"
     asked = await asyncio.gather(*(_ask(choice, url) for url in urls))
     for url, answer in zip(urls, asked, strict=True):
@@ -472,6 +477,8 @@ async def _ask(choice: Choice, url: str) -> Listing | None:
     try:
         return await listing_of(choice, "openai-compatible", url, PATIENCE)
     except ModelError as error:
+        from sagent.providers.wire.waiting import is_loading
+
         return None if is_loading(error) else ()
     except UsageError:
         return ()

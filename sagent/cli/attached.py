@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.mesh.control import Question
     from sagent.mesh.remote import Mesh
-    from sagent.providers.wire.waiting import Told
+    from sagent.providers.wire.exchange import Told
     from sagent.repl.opening import Asker, Listener, Opening
     from sagent.tools.ask import Answerer
 

@@ -162,7 +162,7 @@ async def _answer_all(
     interrupter: Interrupter,
 ) -> int:
     from sagent.app import open_agent, servers_of
-    from sagent.providers.wire.waiting import untold
+    from sagent.providers.wire.exchange import untold
 
     worst, over = EXIT_DONE, False
     told = renderer.on_waiting if isinstance(renderer, TextRenderer) else untold

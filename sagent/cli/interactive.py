@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
-    from sagent.providers.wire.waiting import Told
+    from sagent.providers.wire.exchange import Told
     from sagent.repl.opening import Asker, Listener, OpenedHere
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
@@ -90,7 +90,7 @@ async def open_session(
     raised."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent, servers_of
-    from sagent.providers.wire.waiting import untold
+    from sagent.providers.wire.exchange import untold
     from sagent.repl.opening import OpenedHere
     from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
-    from sagent.providers.wire.waiting import Told
+    from sagent.providers.wire.exchange import Told
     from sagent.repl.root import Permissions, RootAgent
     from sagent.sandbox import Sandbox, SandboxMode
     from sagent.tools.ask import Answerer

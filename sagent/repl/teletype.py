@@ -13,7 +13,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
 from sagent.lib.input import read_lines
 from sagent.messages import user
-from sagent.providers.wire.waiting import untold
+from sagent.providers.wire.exchange import untold
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
 from sagent.repl.opening import Choices

@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_running_turn(tmp_path: Path, how: str) -> None:
         else:
             agent.process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
             assert agent.process.wait(30) in (128 + signal.SIGTERM, -signal.SIGKILL)
-        wait_until(lambda: not runs(pid), "the end of what the command has started")
+        wait_until(lambda: not runs(str(pid)), "the end of what the command has started")
 
 
 def runs(pid: str) -> bool:

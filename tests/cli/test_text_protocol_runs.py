@@ -1,7 +1,9 @@
 """Runs of the program with a model that writes its calls as text: one known to, and one that is seen to."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from program import Shell
 
@@ -19,7 +21,7 @@ def _serve(shell: Shell, turns: list[Turn], models: list[Listed]) -> tuple[FakeP
     return server, ("--base-url", f"{server.url}/v1", "--model", "qwen", "--permission-mode", "full")
 
 
-def _bodies(server: FakeProviderServer) -> list[dict[str, object]]:
+def _bodies(server: FakeProviderServer) -> list[Mapping[str, Any]]:
     return [request.json for request in server.requests if request.method == "POST"]
 
 
@@ -35,8 +37,8 @@ def test_small_model_edits_a_file_that_the_prompt_names(shell: Shell) -> None:
     assert len(json.dumps(first["messages"])) < 700 * 4
     for before, after in ((first, second), (second, third)):
         sent = after["messages"]
-        assert isinstance(sent, list) and sent[: len(before["messages"])] == before["messages"]  # type: ignore[arg-type]
-    assert {str(each["role"]) for each in third["messages"]} == {"system", "user", "assistant"}  # type: ignore[attr-defined,index]
+        assert isinstance(sent, list) and sent[: len(before["messages"])] == before["messages"]
+    assert {str(each["role"]) for each in third["messages"]} == {"system", "user", "assistant"}
 
 
 def test_denied_file_is_not_enclosed(shell: Shell) -> None:
@@ -91,6 +93,6 @@ def test_big_model_is_spoken_to_natively_until_it_writes_a_call_as_text(shell: S
     assert shell.run("models", "--forget", "qwen", model="").code == 1
 
 
-def _body_of(shell: Shell, place: tuple[FakeProviderServer, tuple[str, ...]]) -> dict[str, object]:
+def _body_of(shell: Shell, place: tuple[FakeProviderServer, tuple[str, ...]]) -> Mapping[str, Any]:
     assert shell.run(*place[1], "hi", model="").code == 0
     return _bodies(place[0])[0]

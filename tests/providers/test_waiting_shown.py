@@ -17,7 +17,7 @@ from sagent.errors import ModelError
 from sagent.model import full_name
 from sagent.providers.local.llamacpp import LlamaCpp
 from sagent.providers.wire.exchange import Timeouts
-from sagent.providers.wire.waiting import is_loading, reading_line
+from sagent.providers.wire.waiting import is_loading, reading_line, when_loaded
 from sagent.testing.model_suite import ask, collect
 from sagent.testing.server import FakeProviderServer, Turn
 
@@ -51,7 +51,7 @@ async def test_server_that_loads_is_waited_for_at_first_and_later() -> None:
             for task in door.tasks:
                 task.cancel()
             await asyncio.sleep(0.1)  # for the connections to be seen closed
-        assert [info.id for info in await choices.when_loaded(provider.models, told.append)] == ["tiny"]
+        assert [info.id for info in await when_loaded(provider.models, told.append)] == ["tiny"]
         await provider.aclose()
 
 

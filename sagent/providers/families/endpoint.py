@@ -12,10 +12,9 @@ from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Dialect, EncodingCache
-from sagent.providers.wire.exchange import Timeouts, fetch
+from sagent.providers.wire.exchange import Timeouts, Told, fetch, untold
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
-from sagent.providers.wire.waiting import Told, untold
 
 Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""

@@ -19,10 +19,10 @@ from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import Call, Timeouts, fetch
+from sagent.providers.wire.exchange import Call, Timeouts, Told, fetch, untold
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
-from sagent.providers.wire.waiting import LoadingWait, Told, loading_line, reading_line, untold, when_loaded
+from sagent.providers.wire.waiting import LoadingWait, loading_line, reading_line, when_loaded
 
 if TYPE_CHECKING:
     from sagent.providers.local.llamacpp_server import Launch, LlamaServer

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import groupby
 from math import isfinite
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
@@ -31,6 +31,12 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
 T = TypeVar("T")
+Told: TypeAlias = Callable[[str], None]
+"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer."""
+
+
+def untold(_: str) -> None:
+    """Let nobody know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,16 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from sagent.errors import ModelError
 from sagent.lib.json import as_int
+from sagent.providers.wire.exchange import Told
 
 PATIENCE_SECONDS = 900.0  # that loading a model may take
 _PAUSE_SECONDS = 0.25
 
-Told: TypeAlias = Callable[[str], None]
-"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer."""
 T = TypeVar("T")
-
-
-def untold(_: str) -> None:
-    """Let nobody know."""
 
 
 def is_loading(error: ModelError) -> bool:
