@@ -181,7 +181,8 @@ class _Writer:
 
     def _object(self, schema: Mapping[str, Json], depth: int, inlined: int = 0) -> dict[str, Json]:
         """Return a schema with each of its members in a form that is taken."""
-        held = dict(schema)
+        empty = [name for name in _LISTS if all(each is False for each in as_array(schema.get(name)))]
+        held = {name: value for name, value in schema.items() if name not in empty}  # no branch: it says nothing
         words: list[str] = []
         self._limit(held, words)
         self._choose(held, words)
@@ -193,10 +194,8 @@ class _Writer:
                 held[name] = self._node(held[name], depth + 1, inlined)
         for name in _LISTS:
             if name in held:
-                listed = held.pop(name)
-                listed = listed if isinstance(listed, tuple) else ()
-                nodes = tuple(self._node(each, depth + 1, inlined) for each in listed if each is not False)
-                held |= {name: nodes} if nodes else {}
+                listed = as_array(held[name])
+                held[name] = tuple(self._node(each, depth + 1, inlined) for each in listed if each is not False)
         self._items(held, depth, inlined)
         own = schema.get("properties")
         flagged = own.items() if isinstance(own, JsonObject) else ()  # as in draft 3

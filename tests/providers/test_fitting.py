@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sagent import Agent
@@ -186,6 +186,9 @@ SCHEMAS: st.SearchStrategy[object] = st.recursive(
 
 @given(SCHEMAS, st.sampled_from([*FORMS]))
 @settings(max_examples=300)
+@example({"properties": {"a": {"type": ["string", "null"], "anyOf": []}}}, "google")
+@example({"properties": {"a": {"type": ["string", "null"], "oneOf": [False]}}}, "google")
+@example({"properties": {"a": {"type": ["string", "null"], "anyOf": 5, "oneOf": [{"type": "string"}]}}}, "google")
 def test_no_schema_is_refused(schema: object, family: str) -> None:
     tools = fit_tools((spec(schema if isinstance(schema, dict) else {}),), FORMS[family]).tools
     assert faults(tools, family) == []
