@@ -368,7 +368,7 @@ async def _meet(choice: Choice, model: Model) -> Model:
 
 
 async def listing_of(choice: Choice, name: str, url: str | None = None, seconds: float = MEETING_SECONDS) -> Listing:
-    """What a server lists. Raises ModelError, also after so many seconds."""
+    """Return what a server lists. Raises ModelError, also after so many seconds."""
     provider = choice.provider(name, base_url=url)
     try:
         async with asyncio.timeout(seconds):
@@ -473,7 +473,7 @@ def _nothing(choice: Choice) -> str:
 
 
 async def _ask(choice: Choice, url: str) -> Listing | None:
-    """What a server lists that may be there; () if none answers, None if one does that is loading its model."""
+    """Return what a server lists; () if none answers, None if one does that is loading its model."""
     try:
         return await listing_of(choice, "openai-compatible", url, PATIENCE)
     except ModelError as error:

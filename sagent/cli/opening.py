@@ -84,7 +84,7 @@ def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
 
 
 def _directory_of(settings: "Settings", session: str) -> str:
-    """Where a session works. Raises SessionNotFound and SessionCorrupt."""
+    """Return the directory of a session. Raises SessionNotFound and SessionCorrupt."""
     from sagent.session.folds import origin
     from sagent.session.log import read_log
     from sagent.session.store import check_log, find

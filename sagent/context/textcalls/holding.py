@@ -53,12 +53,12 @@ class Holder:
 
     @property
     def holds(self) -> bool:
-        """Whether a call seems to have begun: nothing more is shown."""
+        """Return True if a call seems to have begun: nothing more is shown."""
         return bool(self._held)
 
     @property
     def open(self) -> bool:
-        """Whether something is kept back."""
+        """Return True if something is kept back."""
         return bool(self._held or self._waiting)
 
     def feed(self, text: str) -> str:

@@ -67,7 +67,7 @@ class Launch:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model before it is loaded."""
+        """The model as far as it is known before it is loaded."""
         return ModelInfo(self.name, ModelLimits(self.context))
 
     def command(self, port: int) -> list[str]:
