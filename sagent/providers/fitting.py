@@ -194,7 +194,8 @@ class _Writer:
                 held[name] = self._node(held[name], depth + 1, inlined)
         for name in _LISTS:
             if name in held:
-                listed = as_array(held[name])
+                listed = held[name]
+                listed = listed if isinstance(listed, tuple) else ()
                 held[name] = tuple(self._node(each, depth + 1, inlined) for each in listed if each is not False)
         self._items(held, depth, inlined)
         own = schema.get("properties")
