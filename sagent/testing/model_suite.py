@@ -149,9 +149,13 @@ def texts(deltas: Iterable[Delta]) -> str:
 
 @pytest.mark.asyncio
 class ModelSuite:
-    """What every Model promises. Override `make_model`, and `billed` where a wire lacks one of its buckets."""
+    """What every Model promises. Override `make_model`, and `billed` where a wire lacks one of its buckets.
+
+    `filters` is False where nothing withholds a reply for its content, as with weights of one's own.
+    """
 
     billed = Usage(input=10, cache_read=200, cache_write=30, output=50, reasoning=7)
+    filters = True
 
     @pytest.fixture
     def make_model(self) -> MakeModel:
@@ -186,6 +190,8 @@ class ModelSuite:
     @pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
     async def test_cut_calls_are_not_whole(self, make_model: MakeModel, stop: str, arguments: str) -> None:
         """The agent never makes them. Of a reply at its limit the calls before the last one came whole."""
+        if stop == "content_filter" and not self.filters:
+            pytest.skip("nothing withholds a reply of this model")
         calls = (Call("Read", _FIRST), Call("Read", arguments, cut=True))
         async with make_model([Turn("Reading.", calls=calls, stop=stop)]) as model:
             _, reply = await collect(model, ask())

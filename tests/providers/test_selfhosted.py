@@ -248,6 +248,8 @@ def spoken(turn: Turn) -> str:
 class TestSelfHostedKeepsThePromises(ModelSuite):
     """All but those about what goes wrong on a wire, which is not there."""
 
+    filters = False
+
     test_an_error_status_is_a_model_error_of_its_kind = None
     test_the_wait_that_a_provider_asks_for_is_told = None
     test_an_error_inside_a_stream_is_one_of_its_kind = None
