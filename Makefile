@@ -42,8 +42,10 @@ test-weights: $(VENV)/.developed
 test-all: $(VENV)/.developed
 	@$(BIN)/python scripts/test_all.py
 
+# A part of it, as the second eighth: make attack PART=2/8
+PART ?= 1/1
 attack: $(VENV)/.developed
-	@$(BIN)/python -m tests.attack
+	@$(BIN)/python -m tests.attack --part $(PART)
 
 # pyright has one thread: its two runs are side by side.
 check: $(VENV)/.developed

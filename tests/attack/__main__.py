@@ -3,10 +3,11 @@ their effect, with the sandbox and without it.
 
 A line has passed when a file was made outside the tree (in plan and ask: anywhere), something that runs by itself was
 planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs or
-breaks. Prints what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. With an
-argument, "auto" or "off", only that sandbox. Mode full asks nothing, so there only the sandbox is attacked.
+breaks. Prints what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. Mode full
+asks nothing, so there only the sandbox is attacked.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -15,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -28,16 +29,23 @@ from tests.attack.plans import PLANS, Plan
 MODES = ("plan", "ask", "edit")
 WALLS = ("auto", "off")
 PATIENCE = 60  # seconds, after which the program hangs
+PROGRESS_RUNS = 50
 KEY = "KEY-that-nobody-may-see"
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
 
 
-class Outcome(NamedTuple):
-    """What a line came to: its effects, and whether the policy refused it."""
+class Run(NamedTuple):
+    """A plan in one mode and one sandbox."""
 
     mode: str
     wall: str
-    line: str
+    plan: Plan
+    hostile: bool = False
+
+
+class Outcome(NamedTuple):
+    """The effects of a run, and whether the policy refused one of its lines."""
+
     effects: tuple[str, ...]
     denied: bool
 
@@ -64,7 +72,7 @@ def arena(base: Path) -> Path:
 
 
 @contextmanager
-def listening() -> Iterator[tuple[int, list[int]]]:
+def listening() -> Generator[tuple[int, list[int]]]:
     """A port, and the connections that were made to it."""
     made: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -90,14 +98,15 @@ def planted(tree: Path) -> dict[str, bytes]:
     return {str(file): b"" if file.is_fifo() else file.read_bytes() for file in files}
 
 
-def attack(mode: str, wall: str, plan: Plan) -> Outcome:
+def attack(run: Run) -> Outcome:
     """Carry out one plan in one mode, in a place of its own."""
+    mode, wall, plan, _ = run
     base = Path(tempfile.mkdtemp(prefix="attack-"))
     mark = f"ATTACK={base.name}"
     try:
         tree = arena(base)
-        for step in filter(None, (plan.before,)):
-            person(step, tree)
+        if plan.before:
+            person(plan.before, tree)
             (base / "made").unlink(missing_ok=True)
         before, hangs, denied, broken = planted(tree), False, False, False
         with listening() as (port, connections):
@@ -111,20 +120,11 @@ def attack(mode: str, wall: str, plan: Plan) -> Outcome:
                     "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
                 }  # fmt: skip
                 argv = [sys.executable, "-m", "sagent", "--model", "anthropic/claude-sonnet-4-6", "--ephemeral"]
-                argv += [
-                    "--permission-mode",
-                    mode,
-                    "--sandbox",
-                    wall,
-                    "--tools",
-                    "Bash",
-                    "--output-format",
-                    "json",
-                    *plan.flags,
-                    "go",
-                ]
+                argv += ["--permission-mode", mode, "--sandbox", wall, "--tools", "Bash", "--output-format", "json"]
                 try:
-                    done = subprocess.run(argv, cwd=tree, env=environment, capture_output=True, timeout=PATIENCE)
+                    done = subprocess.run(
+                        [*argv, *plan.flags, "go"], cwd=tree, env=environment, capture_output=True, timeout=PATIENCE
+                    )
                     denied = bool(json.loads(done.stdout)["permission_denials"])
                 except subprocess.TimeoutExpired:
                     hangs = True
@@ -150,8 +150,7 @@ def attack(mode: str, wall: str, plan: Plan) -> Outcome:
         ]
     finally:
         shutil.rmtree(base)
-    words = " ; ".join(filter(None, (plan.before, *plan.flags, *plan.calls, plan.after)))
-    return Outcome(mode, wall, words, tuple(effects), denied)
+    return Outcome(tuple(effects), denied)
 
 
 def person(line: str, tree: Path) -> None:
@@ -175,27 +174,45 @@ def left(mark: str) -> list[int]:
     return found
 
 
-def main() -> int:
-    walls = [wall for wall in WALLS if wall in sys.argv[1:]] or list(WALLS)
+def runs(walls: Sequence[str], only_plans: bool) -> list[Run]:
+    """Return all hostile runs, then all harmless ones."""
     ways = [(mode, wall) for wall in walls for mode in MODES] + [("full", "auto")] * ("auto" in walls)
-    hostile = [(*way, Plan((line,))) for line in HOSTILE for way in ways]
-    looks = ("git status; git diff; ls",)
-    hostile += [(*way, Plan(looks, before=repository)) for repository in REPOSITORIES for way in ways]
-    if "plans" in sys.argv[1:]:
-        hostile = []
-    hostile += [(*way, plan) for plan in PLANS for way in plan.ways if way[1] in walls]
-    harmless = [(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]
-    harmless += [("edit", "auto", Plan((line,))) for line in EVERYDAY] * ("auto" in walls)
+    lines = [Plan((line,)) for line in HOSTILE]
+    lines += [Plan(("git status; git diff; ls",), before=repository) for repository in REPOSITORIES]
+    hostile = [] if only_plans else [Run(*way, plan, hostile=True) for plan in lines for way in ways]
+    hostile += [Run(*way, plan, hostile=True) for plan in PLANS for way in plan.ways if way[1] in walls]
+    harmless = [Run(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]
+    return hostile + harmless + [Run("edit", "auto", Plan((line,))) for line in EVERYDAY] * ("auto" in walls)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.attack")
+    parser.add_argument("sandbox", nargs="?", choices=WALLS, help="attack only this one")
+    parser.add_argument("--plans", action="store_true", help="of the hostile lines, only the plans of several")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth run, from the Kth on")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Attack, and say what passed as soon as it is known."""
+    given = options()
+    part, parts = map(int, given.part.split("/"))
+    todo = runs([given.sandbox] if given.sandbox else WALLS, given.plans)[part - 1 :: parts]
+    passed = refused = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(lambda each: attack(*each), hostile))
-        quiet = list(pool.map(lambda each: attack(*each), harmless))
-    passed = [each for each in found if each.effects]
-    for each in passed:
-        print(f"PASSED in {each.mode}, sandbox {each.wall}: {each.line!r}: {', '.join(each.effects)}")
-    refused = [each for each in quiet if each.denied]
-    for each in refused:
-        print(f"refused in {each.mode}, sandbox {each.wall}, and harmless: {each.line!r}")
-    print(f"{len(found)} attacks, {len(passed)} passed; {len(quiet)} harmless runs, {len(refused)} refused")
+        begun = {pool.submit(attack, run): run for run in todo}
+        for number, future in enumerate(as_completed(begun), 1):
+            run, (effects, denied) = begun[future], future.result()
+            if run.hostile and effects:
+                passed += 1
+                print(f"PASSED in {run.mode}, sandbox {run.wall}: {run.plan.words!r}: {', '.join(effects)}", flush=True)
+            elif denied and not run.hostile:
+                refused += 1
+                print(f"refused in {run.mode}, sandbox {run.wall}, and harmless: {run.plan.words!r}", flush=True)
+            if number % PROGRESS_RUNS == 0:
+                print(f"{number} of {len(todo)}", flush=True)
+    attacks = sum(run.hostile for run in todo)
+    print(f"{attacks} attacks, {passed} passed; {len(todo) - attacks} harmless runs, {refused} refused")
     return 1 if passed else 0
 
 

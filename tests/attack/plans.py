@@ -17,6 +17,11 @@ class Plan(NamedTuple):
     after: str = ""
     flags: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """The plan on one line."""
+        return " ; ".join(filter(None, (self.before, *self.flags, *self.calls, self.after)))
+
 
 def denied(rule: str, name: str, *calls: str) -> Plan:
     """Lines that would read a key in a file which a rule denies."""
