@@ -7,6 +7,7 @@ sandbox needs namespaces, which ours refuses; and both would write where nothing
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,11 @@ def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     browser = next(filter(None, (shutil.which(name, path=path) for name in BROWSERS)), None)
     if browser is None:
         raise UsageError("There is no Chromium. To install it on Debian or Ubuntu: apt install chromium")
+    if not _may_listen():
+        raise UsageError(
+            "Chromium cannot start in this sandbox, Landlock, in which no program may listen on a socket."
+            " With bubblewrap it can. To install it on Debian or Ubuntu: apt install bubblewrap"
+        )
     scratch = Scratch()
     if scratch.lock is not None:
         os.set_inheritable(scratch.lock, True)  # noqa: FBT003 -- it has no name. The server has the lock from here on
@@ -51,6 +57,15 @@ def configuration(browser: str, folder: Path, environ: Mapping[str, str]) -> Map
         "browser": {"browserName": "chromium", "isolated": True, "launchOptions": launch},
         "outputDir": str(folder / "out"),
     }
+
+
+def _may_listen() -> bool:
+    """Return True if there are the sockets with a name that Chromium listens on."""
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except PermissionError:
+        return False
+    return True
 
 
 def _has_namespaces() -> bool:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from sagent.app import open_agent
 from sagent.cli.browser import configuration
 from sagent.config import load
+from sagent.lib.gate import Wall
+from sagent.sandbox.landlock import make_wall
+from sagent.sandbox.profile import Profile
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.bridges.playwright import PROGRAMS
 
@@ -60,6 +64,7 @@ class Shopper:
 
 
 @pytest.mark.needs("playwright")
+@pytest.mark.needs("bwrap")  # within Landlock, Chromium does not start
 async def test_a_page_is_opened_clicked_read_and_shown_to_the_model(
     page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,3 +120,18 @@ def test_what_is_not_installed_is_named(installed: tuple[str, ...], missing: str
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert f"There is no {missing}. To install it" in done.stderr
+
+
+@pytest.mark.needs("landlock")
+def test_reason_is_given_where_no_browser_can_start(tmp_path: Path) -> None:
+    import subprocess
+
+    for name in ("playwright-mcp", "chromium"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    with closing(Wall(make_wall(Profile(writable=(str(tmp_path),)), network=True))) as wall:
+        argv = [wall.path, sys.executable, "-m", "sagent", "mcp", "browser"]
+        environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "apt install bubblewrap" in done.stderr
