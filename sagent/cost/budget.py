@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
-from sagent.lib.money import EXACT, ZERO, show
+from sagent.lib.money import EXACT, ZERO, show, total
+from sagent.messages import Text, ToolResult
 from sagent.usage import BUCKETS, Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling
+    from sagent.model import Reply, Request
 
 _CENT = Decimal("0.01")
 T = TypeVar("T")
@@ -62,24 +64,46 @@ MAX_DROP = 16
 old thoughts out. Less is a part of the count, such as what was not cached."""
 
 
-def is_stated(charges: Iterable[Charge], received: int, ask: "Ask") -> bool:
+MAX_DISCOUNT = 256
+"""Times that a price is smaller at most than the list price of the input: cached, in a batch, of the lowest tier."""
+
+
+def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: "Request | None" = None) -> bool:
     """Return True if a provider has named the price of a reply, or counted what it read and wrote itself, and can have
-    meant it."""
-    told, own = tuple(charges), Usage()
+    meant it. The `request` is the one that was sent."""
+    told = tuple(charges)
     if not all(map(ask.can_be, told)):
         return False
-    for charge in told:
-        if not charge.role:
-            own += charge.usage
-            if charge.usd is not None:
-                return True
-    known = ask.likely if ask.input_bound.source == "provider" else 0
-    return is_count(own, received, ask.input_bound.tokens) and own.total_input >= known // MAX_DROP
+    own = sum((charge.usage for charge in told if not charge.role), Usage())
+    prices = [charge.usd for charge in told if not charge.role and charge.usd is not None]
+    if prices:
+        least = ZERO if ask.ceiling is None else ask.ceiling.cost(ask.likely, 0)
+        return EXACT.multiply(total(prices), MAX_DISCOUNT) >= least
+    return is_count(own, received, ask.input_bound.tokens) and own.total_input >= _least_input(ask, request)
 
 
-def counted_input(usage: Usage, charges: Iterable[Charge]) -> int:
-    """Return the input tokens that the provider counted for a reply; 0 if any of it was estimated."""
-    return 0 if any(charge.estimated for charge in charges) else usage.total_input
+def _least_input(ask: "Ask", request: "Request | None") -> int:
+    """Return the fewest tokens that the input can have, by what was counted of it before, or by its text."""
+    if ask.input_bound.source == "provider":
+        return ask.likely // MAX_DROP
+    return 0 if request is None else _text_size(request) // MAX_TOKEN_CHARACTERS
+
+
+def _text_size(request: "Request") -> int:
+    """Return how many characters of text a request has, without what its images and documents hold."""
+    parts = (part for message in request.messages for part in message.parts)
+    results = (part.content if isinstance(part, ToolResult) else (part,) for part in parts)
+    texts = (each for content in results for each in content)
+    return len(request.system) + sum(len(each.text) for each in texts if isinstance(each, Text))
+
+
+def counted_input(reply: "Reply", ask: "Ask", request: "Request") -> int:
+    """Return the input tokens that the provider counted for a reply; 0 if any of it was estimated, or if it named a
+    price beside what is no count."""
+    tokens = reply.usage.total_input
+    named = any(charge.usd is not None for charge in reply.charges)
+    false = named and not (is_count(reply.usage, 0, ask.input_bound.tokens) and tokens >= _least_input(ask, request))
+    return 0 if false or any(charge.estimated for charge in reply.charges) else tokens
 
 
 @dataclass(slots=True, eq=False)

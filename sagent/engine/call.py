@@ -167,7 +167,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
             settle(state, reservation, reply.charges)
             raise _error(state, "empty", NOTHING)
         max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
-        context.meter.learn(request, max_input, counted_input(reply.usage, reply.charges), state.model)
+        context.meter.learn(request, max_input, counted_input(reply, reservation.ask, request), state.model)
         return _accept(state, reply, reservation, {} if extra is None else extra.roles)
 
 

@@ -96,7 +96,7 @@ class Attempt:
                         reservation.take_note(charges)
                     case Reply(message, _, charges):
                         received = self.received or len(message.parts)
-                        if is_stated(charges, received, reservation.ask):
+                        if is_stated(charges, received, reservation.ask, request):
                             return delta
                         from sagent.cost.unfinished import estimated  # for few calls
 

@@ -16,7 +16,7 @@ from sagent.messages import Message, Text
 from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.providers import OpenAICompatible
 from sagent.session.log import MemoryLog
-from sagent.testing.server import FakeProviderServer, Raw
+from sagent.testing.server import Cut, FakeProviderServer, Raw, Turn
 from sagent.usage import Charge, Usage
 
 BOOK = PriceBook({"mine/told": {"input": 1, "output": 2, "web_search": 10}})
@@ -160,3 +160,67 @@ async def test_count_that_no_text_can_have_counts_as_bytes() -> None:
         assert books.cost().unbilled > Decimal("0.009")
         with pytest.raises(BudgetExceeded, match="by its bytes"):
             await run_on(agent)
+
+
+PROMPT = "(]{&" * 2_000  # 2,000 to 8,000 tokens
+WORDS = "word " * 200
+FEW: dict[str, dict[str, object]] = {
+    "a price far below the list's": {"prompt_tokens": 8_000, "completion_tokens": 200, "cost": 1e-9},
+    "that price alone": {"cost": 1e-9},
+    "no price of a gateway that names them": {
+        "prompt_tokens": 8_000,
+        "completion_tokens": 200,
+        "cost": 0,
+        "is_byok": False,
+    },
+    "none of the provider behind it": {"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0}},
+    "fewer tokens than words": {"prompt_tokens": 8_000, "completion_tokens": 20},
+    "fewer tokens than a text can have": {"prompt_tokens": 40, "completion_tokens": 200},
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+async def test_bill_that_is_less_than_a_call_can_cost_frees_nothing(name: str) -> None:
+    choice = {"message": {"content": WORDS}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": FEW[name]}).encode()
+    raw = Raw(body=body, headers=(("content-type", "application/json"),))
+    async with FakeProviderServer([raw], strict=False, counts=False) as server:
+        provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
+        model = provider.model("dense")
+        books = Ledger(Decimal(3), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
+        resources, limits = Resources(ledger=books, log=MemoryLog()), RunLimits(max_response_tokens=1_000)
+        async with Agent(model, limits=limits, resources=resources) as agent:
+            await agent.run(PROMPT)
+        await provider.aclose()
+    cost = books.cost()
+    assert cost.total + cost.unbilled >= Decimal("0.0088")  # 8,000 tokens of input and 200 of output
+
+
+@pytest.mark.parametrize("discount", [Decimal("0.1"), Decimal("0.02")])
+async def test_price_far_below_the_list_counts_as_it_is(discount: Decimal) -> None:
+    """Cached, or in a batch."""
+    usd = Decimal("0.000309") * discount
+    books = ledger(capped=True)
+    model = Telling((Charge("told", TRUE, usd=usd),))
+    async with Agent(model, resources=Resources(ledger=books, log=MemoryLog())) as agent:
+        await agent.run("go")
+    assert (books.cost().total, books.cost().unbilled) == (usd, 0)
+
+
+async def test_count_beside_a_price_bounds_the_next_call_only_if_it_can_be_one() -> None:
+    """A gateway that names its price and says that 8,000 characters are a token."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 200, "cost": 0.0088}
+    body = {"choices": [{"message": {"content": WORDS}, "finish_reason": "stop"}], "usage": usage}
+    raw = Raw(body=json.dumps(body).encode(), headers=(("content-type", "application/json"),))
+    async with FakeProviderServer([raw, Cut(Turn(text="w"), after_events=2)], strict=False, counts=False) as server:
+        provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
+        model = provider.model("dense")
+        books = Ledger(Decimal(3), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
+        resources, limits = Resources(ledger=books, log=MemoryLog()), RunLimits(max_response_tokens=99, max_retries=0)
+        async with Agent(model, limits=limits, resources=resources) as agent:
+            await agent.run(PROMPT)
+            assert books.cost().total + books.cost().unbilled == Decimal("0.0088")
+            with pytest.raises(ModelError):
+                await agent.run("Go on.")
+        await provider.aclose()
+    assert books.cost().total + books.cost().unbilled >= 2 * Decimal("0.008")
