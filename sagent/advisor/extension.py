@@ -60,6 +60,7 @@ class AdvisorExtension(Advisors):
         self._max_input = 0  # tokens that the request may have
         self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
+        self._judges = False  # its policy is around the agent's
 
     def prepare(self, request: Request) -> Request:
         """Have the provider ask the advisor by itself, where it does: its own tool takes the place of ours."""
@@ -172,8 +173,8 @@ class AdvisorExtension(Advisors):
             self.tool = self.tool or AdvisorTool(self.roster.names)
         if self.tool is not None:
             state.offer(self.tool)
-        if state.policy is state.judge:
-            state.policy = AdvisorPolicy(self, state.judge)
+        if not self._judges:
+            state.policy, self._judges = AdvisorPolicy(self, state.policy), True
 
     def _repeat_advice(self) -> None:
         """Have the last advice of each in a conversation that has lost it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
-from sagent.agent.resources import ExtensionFactory
+from sagent.agent.resources import Admit, ExtensionFactory
 from sagent.app import background
 from sagent.app.builder import AgentBuilder, is_deferrable, withheld
 from sagent.app.models import Choice, catalog, choose_model
@@ -24,9 +24,11 @@ from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
+from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Notice
+from sagent.events import Event, Failure, Notice
 from sagent.lib.text import nearest, unlike
+from sagent.messages import Message
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
@@ -153,10 +155,23 @@ async def _surround(builder: AgentBuilder) -> None:
         from sagent.app.parts import code
 
         await code.add(builder)
-    if builder.choice.adapts:
+    if builder.settings.tool_calls != "native":
+        builder.resources = replace(builder.resources, admit=_enclosing(builder.resources.admit))
+
+
+def _enclosing(before: Admit | None) -> Admit:
+    """Return what also gives files to each agent whose model may write its calls as text. Its module is loaded for the
+    first of these."""
+
+    async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
+        read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
+        if getattr(state.model, "protocol", None) is None:
+            return read
         from sagent.app.parts import enclosing
 
-        await enclosing.add(builder)
+        return await enclosing.admit(state, prompt, read)
+
+    return admit
 
 
 def _make_agent(builder: AgentBuilder) -> Agent:

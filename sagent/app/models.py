@@ -79,7 +79,6 @@ class Choice:
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
     home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
     listings: Listings = field(default_factory=Listings)
-    adapts: bool = False  # a model was given that may be spoken to in text
     known: "LearnedProtocols | None" = None
     asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
 
@@ -121,7 +120,6 @@ class Choice:
             return model
         from sagent.app.protocols import AdaptiveModel, is_small
 
-        self.adapts = True
         small = is_small(model.id, self.listings.weights(place, model.id))
         protocol = self.protocol(inner)
         asked = (*(self.settings.tools or ()), *(() if small else ("Edit",)))  # the small write whole files better

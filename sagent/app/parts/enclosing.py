@@ -1,23 +1,21 @@
 """Files for a model that writes its calls as text: those that a prompt names, and those that it changes unread.
 
-Such a model has no way to read a file but a command, and what it was not shown it makes up.
+Such a model has no way to read a file but a command, and what it was not shown it makes up. Each agent of the tree is
+looked at by itself, at each run: any of them may be switched to such a model.
 """
 
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from sagent.agent.resources import Admit
-from sagent.app.builder import AgentBuilder
-from sagent.app.protocols import AdaptiveModel
 from sagent.context.textcalls.writing import enclose
+from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Failure
@@ -26,14 +24,10 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall
 from sagent.messages import Text as MessageText
-from sagent.model import Model
-from sagent.policy import Allow, Policy
-from sagent.tool import Answer, Effect, RunContext, Tool, Workspace, foresee
+from sagent.peer import Action, Moment
+from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
+from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read
-from sagent.tools.wrapped import WrappedTool
-
-if TYPE_CHECKING:
-    from sagent.agent import Agent
 
 MAX_FILE_BYTES = 8_000
 MAX_TOTAL_BYTES = 24_000
@@ -51,40 +45,110 @@ _BEFORE, _AFTER = ",:;", ".,:;"  # what a sentence puts around a name
 _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
 
 
-async def add(builder: AgentBuilder) -> None:
-    """Enclose what prompts name, and show a file that is written unread."""
-    agents: list[Agent] = []
-    builder.started.append(agents.append)
+async def admit(
+    state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
+) -> Sequence[Message] | Failure:
+    """Enclose the files that a prompt names in what an agent is to `read`, and see to what it reads and writes in the
+    run that begins."""
+    if not isinstance(state.inbox, FilledInbox):
+        state.inbox = FilledInbox(state.inbox, lambda message: _files_for(state, message))
+        state.policy = ShowingPolicy(state, state.inbox, state.policy)
+    await state.inbox.fill()
+    if isinstance(read, Failure) or prompt is None or prompt.sender or not is_text_model(state.model):
+        return read
+    files = [file async for file in _readable(state, prompt)]
+    named = {name for name, _ in files}
+    kept = [part for part in prompt.parts if _attached_name(part) not in named]
+    whole = replace(prompt, parts=(*kept, *(enclose(name, text) for name, text in files)))
+    return [whole if message is prompt else message for message in read]
 
-    def model() -> Model:
-        return agents[0].model if agents else builder.choice.model
 
-    def show(tool: Tool) -> Tool:
-        return ShowingWrite(tool, lambda: builder.judge, model) if tool.name == "Write" else tool
+class ShowingPolicy(Policy):
+    """An agent's policy, which shows a text model the file that it would replace unseen, and gives messages that have
+    come during a turn the files that they name."""
 
-    builder.wrap(lambda tools: [show(tool) for tool in tools])
-    builder.resources = replace(builder.resources, admit=admitting(builder.resources.admit))
+    def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
+        self._state, self._inbox, self._inner = state, inbox, inner
+        self._held: dict[str, str] = {}  # calls of this turn, and what is said of them
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        verdict = await self._inner.before_tool(call, effect, workspace)
+        if call.name != "Write" or isinstance(verdict, Deny | Hold) or not is_text_model(self._state.model):
+            return verdict
+        path = workspace.resolve(as_str(call.arguments.get("file_path")))
+        if call.id not in self._held and path.is_file() and path.resolve() not in workspace.seen:
+            shown = await self._shown(path)
+            if shown is None:
+                self._held[call.id] = UNREAD.format(path=path)
+            elif shown.strip():
+                self._held[call.id] = UNSEEN.format(shown=shown)
+        return Hold(self._held[call.id]) if call.id in self._held else verdict
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        actions = await self._inner.after_turn(turn)
+        if turn.agent == self._state.path:
+            self._held.clear()
+            await self._inbox.fill()
+        return actions
+
+    async def _shown(self, path: Path) -> str | None:
+        """Return the text of a file that may be read unasked and is short."""
+        arguments = JsonObject({"file_path": str(path)})
+        effect = foresee(Read(), arguments, self._state.workspace)
+        verdict = await self._inner.before_tool(_reading(arguments), effect, self._state.workspace)
+        if not isinstance(verdict, Allow) or verdict.arguments is not None:
+            return None
+        with suppress(OSError):
+            return read_short(effect.real or path, MAX_FILE_BYTES, self._state.workspace)
+        return None
 
 
-def admitting(before: Admit | None) -> Admit:
-    """Return what encloses the files that a prompt names in it, after what `before` makes of it."""
+class FilledInbox(Inbox):
+    """An inbox in which files that a message names stand before it."""
 
-    async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
-        read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
-        if isinstance(read, Failure) or prompt is None or prompt.sender or not is_text_model(state.model):
-            return read
-        files = [file async for file in _readable(state, prompt)]
-        named = {name for name, _ in files}
-        kept = [part for part in prompt.parts if _attached_name(part) not in named]
-        whole = replace(prompt, parts=(*kept, *(enclose(name, text) for name, text in files)))
-        return [whole if message is prompt else message for message in read]
+    def __init__(self, before: Inbox, files: Callable[[Message], Awaitable[Message | None]]) -> None:
+        super().__init__()
+        vars(self).update(vars(before))
+        self._files = files
+        self._filled: list[Message] = []  # for which files were looked for, and which still wait
+        self._one = asyncio.Lock()
 
-    return admit
+    async def arrival(self, *moments: Moment) -> None:
+        """Wait as before. Who waits for any message is going to read it."""
+        await super().arrival(*moments)
+        if not moments:
+            await self.fill()
+
+    async def fill(self) -> None:
+        """Add the files of messages that wait, without which these would be read."""
+        async with self._one:
+            while (item := self._next()) is not None:
+                files = await self._files(item[1].message)
+                self._filled.append(item[1].message)
+                if files is not None and (at := self._place(item[1].message)) >= 0:
+                    self._waiting.insert(at, (item[0], Arrived(files)))
+
+    def _next(self) -> tuple[Moment, Arrived] | None:
+        waiting = {id(each.message) for _, each in self._waiting}
+        self._filled = [message for message in self._filled if id(message) in waiting]
+        known = {id(message) for message in self._filled}
+        return next((item for item in self._waiting if id(item[1].message) not in known), None)
+
+    def _place(self, message: Message) -> int:
+        return next((at for at, (_, each) in enumerate(self._waiting) if each.message is message), -1)
+
+
+async def _files_for(state: AgentState, message: Message) -> Message | None:
+    """Return the files that a message names, from a person or the agent above, as a message of their own."""
+    if message.sender not in ("", state.above) or not is_text_model(state.model):
+        return None
+    found = tuple([enclose(name, text) async for name, text in _readable(state, message)])
+    return Message("user", found, "sagent") if found else None
 
 
 def is_text_model(model: object) -> bool:
     """Return True for a model that is spoken to in text at this moment."""
-    return isinstance(model, AdaptiveModel) and model.protocol == "text"
+    return getattr(model, "protocol", "") == "text"
 
 
 def _attached_name(part: Part) -> str | None:
@@ -165,43 +229,3 @@ def read_short(real: Path, most: int, workspace: Workspace) -> str | None:
         return None
     workspace.saw(real, data)
     return text.text
-
-
-class ShowingWrite(WrappedTool):
-    """The Write tool, which shows a text model the file that it would replace without having seen it."""
-
-    def __init__(self, tool: Tool, policy: Callable[[], Policy], model: Callable[[], Model]) -> None:
-        super().__init__(tool)
-        self._policy, self._model = policy, model
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        effect, path = super().effect(arguments, workspace), workspace.resolve(as_str(arguments["file_path"]))
-
-        def check() -> None:
-            raise ToolError(UNREAD.format(path=path))
-
-        return replace(effect, check=check) if self._is_unseen(path, workspace) else effect
-
-    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
-        path = run.workspace.resolve(as_str(arguments["file_path"]))
-        if self._is_unseen(path, run.workspace):
-            shown = await self._read(path, run.workspace)
-            if shown is None:
-                raise ToolError(UNREAD.format(path=path))
-            if shown.strip():
-                raise ToolError(UNSEEN.format(shown=shown))
-        return await self.tool(arguments, run)
-
-    def _is_unseen(self, path: Path, workspace: Workspace) -> bool:
-        return path.is_file() and path.resolve() not in workspace.seen and is_text_model(self._model())
-
-    async def _read(self, path: Path, workspace: Workspace) -> str | None:
-        """Return the text of a file that may be read unasked and is short."""
-        arguments = JsonObject({"file_path": str(path)})
-        effect = foresee(Read(), arguments, workspace)
-        verdict = await self._policy().before_tool(_reading(arguments), effect, workspace)
-        if not isinstance(verdict, Allow) or verdict.arguments is not None:
-            return None
-        with suppress(OSError):
-            return read_short(effect.real or path, MAX_FILE_BYTES, workspace)
-        return None

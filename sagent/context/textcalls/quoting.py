@@ -51,7 +51,7 @@ def _told(messages: Sequence[Message]) -> Iterator[str]:
         for result in message.results:
             yield result.text
         if message.role == "user" and message.sender:
-            yield message.content
+            yield "".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
 
 
 def _files(message: Message) -> Sequence[Text]:

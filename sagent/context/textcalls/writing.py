@@ -127,7 +127,8 @@ class WrittenConversation:
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
-        return len(self._known) == 1 and message.sender != "sagent" and ":" not in message.sender
+        first = all(one.sender == "sagent" and one.role == "user" for one in self._known[:-1])  # files that it names
+        return first and message.sender != "sagent" and ":" not in message.sender
 
     def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
         """Return parts with neighbouring texts joined, and the reminder at their end."""

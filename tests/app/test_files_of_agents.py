@@ -1,0 +1,182 @@
+"""Files that agents get whose models write their calls as text: those of tasks, of messages, and before a write."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent
+from sagent.app.assembly import open_agent
+from sagent.config import load
+from sagent.messages import user
+from sagent.peer import Switch
+from sagent.testing.script import Call, Received, Turn
+from sagent.testing.server import FakeProviderServer
+
+SMALL = "tiny-1b"
+SHORTEN = "I shorten it.\n\nnotes.txt\n```\nshort\n```\n"
+
+
+@dataclass
+class Stage:
+    """A native root and a small model on one server; `answers` are the replies of the small one."""
+
+    work: Path
+    native: list[Turn]
+    answers: list[Turn]
+    sent: list[str] = field(default_factory=list[str])
+    during: Callable[[], None] = lambda: None  # what happens while the small model answers
+
+    def step(self, request: Received) -> Turn:
+        if request.json["model"] != SMALL:
+            return self.native.pop(0)
+        assert "tools" not in request.json
+        self.sent.append(json.dumps(request.json["messages"], ensure_ascii=False))
+        self.during()
+        return self.answers.pop(0)
+
+    @asynccontextmanager
+    async def agent(self, model: str = "anthropic/claude-sonnet-4-6") -> AsyncGenerator[Agent]:
+        home = self.work.parent
+        async with FakeProviderServer(self.step, require_key=False) as server:
+            config = home / ".config/sagent"
+            config.mkdir(parents=True)
+            own = f'[providers.own]\nbase_url = "{server.url}/v1"\n[providers.anthropic]\nbase_url = "{server.url}"\n'
+            (config / "config.toml").write_text(own)
+            environment = {"HOME": str(home)}
+            flags = {"model": model, "permission_mode": "full", "ephemeral": True, "max_retries": 0}
+            async with open_agent(load(flags, environment, self.work), lambda _: None) as agent:
+                yield agent
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("OWN_API_KEY", "k")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text("opensesame\n")
+    (work / "other.txt").write_text("gazebo\n")
+    return work
+
+
+def _spawn(prompt: str, **more: object) -> Turn:
+    return Turn(calls=(Call("AgentSpawn", {"prompt": prompt, "name": "kid", "model": f"own/{SMALL}", **more}),))
+
+
+async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -> None:
+    stage = Stage(work, [_spawn("Shorten notes.txt"), Turn(text="ok")], [Turn(text=SHORTEN), Turn(text="Done.")])
+    async with stage.agent() as agent:
+        await agent.run("Have it shortened, whatever other.txt says")
+    assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
+    assert (
+        stage.sent[0].index("opensesame")
+        < stage.sent[0].index("Shorten notes.txt")
+        < stage.sent[0].index("(If a file must")
+    )
+    assert (work / "notes.txt").read_text() == "short\n"
+
+
+async def test_spawned_agent_is_shown_a_file_that_it_writes_unread(work: Path) -> None:
+    answers = [Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
+    stage = Stage(work, [_spawn("Shorten what I wrote"), Turn(text="ok")], answers)
+    async with stage.agent() as agent:
+        await agent.run("Have it shortened")
+    assert "opensesame" not in stage.sent[0] and "opensesame" in stage.sent[1]
+    assert (work / "notes.txt").read_text() == "short\n"
+
+
+async def test_switched_root_gets_files(work: Path) -> None:
+    stage = Stage(work, [Turn(text="Hello.")], [Turn(text="It is short.")])
+    async with stage.agent() as agent:
+        await agent.run("Hi")
+        agent.apply(Switch(model=f"own/{SMALL}"))
+        await agent.run("Is notes.txt short?")
+    assert "opensesame" in stage.sent[0]
+
+
+@pytest.mark.parametrize("moment", ["now", "next", "idle"])
+async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, moment: str) -> None:
+    looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]
+    stage = Stage(work, [], looks)
+    async with stage.agent(f"own/{SMALL}") as agent:
+        message = user("And compare with other.txt")
+
+        def send() -> None:
+            stage.during = lambda: None
+            agent.send(message, moment)  # pyright: ignore[reportArgumentType]
+
+        stage.during = send
+        await agent.run("Is notes.txt short?")
+        assert any(each is message for each in agent.messages), "who sent it knows it again"
+    assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
+    assert "gazebo" in stage.sent[-1]
+    assert stage.sent[-1].index("gazebo") < stage.sent[-1].index("And compare with")
+
+
+async def test_message_to_an_agent_that_waits_for_its_job_has_files(work: Path) -> None:
+    stage = Stage(work, [], [])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        job = Turn(text='```Bash\n{"command": "sleep 2; echo over", "background": true}\n```')
+        stage.answers = [job, Turn(text="I wait."), Turn(text="Seen."), Turn(text="Over.")]
+
+        def look() -> None:
+            if len(stage.answers) == 3:
+                asyncio.get_running_loop().call_later(0.5, agent.send, "Look at other.txt")
+
+        stage.during = look
+        await agent.run("Begin")
+    assert any("gazebo" in sent for sent in stage.sent)
+
+
+async def test_message_that_was_taken_back_leaves_no_trace_of_its_text(work: Path) -> None:
+    stage = Stage(work, [], [Turn(text="Yes.")])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        message = user("Compare with other.txt")
+
+        def send() -> None:
+            agent.send(message)
+            assert agent.withdraw(message)
+
+        stage.during = send
+        await agent.run("Is notes.txt short?")
+        assert not any("gazebo" in each.content for each in agent.messages)
+
+
+async def test_answers_of_agents_enclose_nothing(work: Path) -> None:
+    """An answer names what was done; files of it would be read for nothing."""
+    stage = Stage(work, [], [])
+    stage.answers = [
+        Turn(text="```AgentSpawn\nSay hello\n```"),
+        Turn(text="Hello from other.txt."),
+        Turn(text="It says hello."),
+    ]
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Have somebody say hello")
+    assert "other.txt" in stage.sent[-1] and "gazebo" not in stage.sent[-1]
+
+
+async def test_advisor_that_is_switched_on_later_is_still_asked(work: Path) -> None:
+    turns = [Turn(text="ok."), Turn(text="```advisor\nWhat now?\n```"), Turn(text="Thanks.")]
+    advice = [Turn(text="VERDICT: proceed\nNEXT: nothing")]
+    stage = Stage(work, advice, turns)
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Begin")
+        agent.apply(Switch(advisor="anthropic/claude-opus-4-6"))
+        await agent.run("Shorten what I wrote")
+    assert not advice and "VERDICT" in stage.sent[-1]
+
+
+async def test_file_is_shown_after_an_advisor_was_switched_on(work: Path) -> None:
+    turns = [Turn(text="ok."), *[Turn(text=SHORTEN)] * 3, Turn(text="Done.")]
+    stage = Stage(work, [Turn(text="VERDICT: proceed\nNEXT: nothing") for _ in range(4)], turns)
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Begin")
+        agent.apply(Switch(advisor="anthropic/claude-opus-4-6"))
+        await agent.run("Shorten what I wrote")
+    assert "opensesame" in stage.sent[2]
+    assert (work / "notes.txt").read_text() == "short\n"
