@@ -38,6 +38,8 @@ _PATH = re.compile(
     r"\b(?:tools|messages|input|contents|tool_?config|function_?declarations)(?:\.\w+|\[\d+\]|\[['\"]\w+['\"]\])+",
     re.IGNORECASE,
 )
+_LOCATION = re.compile(r"['\"]?loc['\"]?\s*[:=]\s*[\[(]\s*(?:['\"](?:body|request)['\"]\s*,)?([^\])]*)[\])]")
+"""A place as pydantic names it, in the answers of FastAPI's servers (vLLM, SGLang)."""
 _PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
 _MANY_MEDIA = re.compile(r"(too many|at most \d+) (images?|documents?|files?|media|audios?)\b", re.IGNORECASE)
 _MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
@@ -191,7 +193,8 @@ def _placed(
     words: str, body: bytes, media: Sequence[Image | Document], tools: Mapping[str, ToolSpec]
 ) -> list[ToolSpec | Image | Document]:
     """Return the parts at the places in the body that an error names."""
-    paths = [re.findall(r"\w+", path) for path in _PATH.findall(words.replace(" -> ", "."))]
+    located = (*_PATH.findall(words.replace(" -> ", ".")), *_LOCATION.findall(words))
+    paths = [steps for path in located if (steps := re.findall(r"\w+", path))]
     if not paths:
         return []
     whole = as_object(json_load(body.decode("utf-8", "replace")))

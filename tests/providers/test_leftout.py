@@ -83,6 +83,9 @@ def named(key: str) -> str:
         (Anthropic, "Could not process image", {"second"}),
         (OpenAI, "Invalid 'tools[1].parameters': schema must have type 'object'", {"tool mcp__maps__key"}),
         (OpenAI, "Invalid schema for function 'mcp__maps__key': ('a',) is not valid", {"tool mcp__maps__key"}),
+        (OpenAI, "[{'type': 'missing', 'loc': ('body', 'tools', 1, 'name'), 'msg': 'odd'}]", {"tool mcp__maps__key"}),
+        (OpenAI, '{"detail":[{"loc":["body","tools",1],"msg":"odd"}]}', {"tool mcp__maps__key"}),
+        (OpenAI, '{"loc": ["query", "a"], "msg": "odd"}', set()),
         (OpenAI, "Invalid 'input[0].content[1].image_url'. Expected a valid URL", {"first"}),
         (OpenAI, "The image data you provided does not represent a valid image", {"second"}),
         (
