@@ -200,6 +200,14 @@ async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_im
     assert server.requests[1].body.count(b"it cannot be shown to this model") == 3
 
 
+def test_document_that_a_model_reads_the_name_of_is_said() -> None:
+    paper = user("read", Document("application/pdf", b"%PDF", 'a "b".pdf'))
+    [note] = prepared(paper, provider="mistral", model="m").notes
+    assert 'a "b".pdf' in note and "cannot be shown" in note
+    assert not prepared(user("read", Document("text/plain", b"words", "a.txt")), provider="mistral").notes
+    assert not prepared(paper, Message("assistant", (Text("ok"),)), user("go on"), provider="mistral").notes
+
+
 @pytest.mark.parametrize(
     ("step", "history"),
     [

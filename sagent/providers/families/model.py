@@ -17,10 +17,10 @@ from sagent.messages import Document, Message, Text
 from sagent.model import EFFORTS, Delta, Effort, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.access import check_text
 from sagent.providers.families.endpoint import Endpoint
-from sagent.providers.families.media import AUDIO, without_images
+from sagent.providers.families.media import AUDIO, media_in, stand_in, without_images
 from sagent.providers.limits import limits_like, limits_of
 from sagent.providers.rows import Abilities
-from sagent.providers.wire.encoding import Dialect, EncodedConversation, schema_tokens
+from sagent.providers.wire.encoding import Body, Dialect, EncodedConversation, schema_tokens
 from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
 from sagent.providers.wire.refusals import Refusals, Trial
 from sagent.providers.wire.reply import ReplyReader, count_of
@@ -326,9 +326,24 @@ class WireModel(ABC, Generic[E_co]):
             reader,
             origin,
             self._provider.timeouts,
-            outgoing.notes,
+            (*outgoing.notes, *_unshown(request, body, self.id)),
             as_int(outgoing.max_output),
         )
+
+
+def _unshown(request: Request, body: Body, model: str) -> list[str]:
+    """Return a note on each document since the last reply that the model reads only the name of."""
+    new = list[Message]()
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            break
+        new.insert(0, message)
+    documents = [part for part in media_in(new) if isinstance(part, Document)]
+    return [
+        f"{part.name or 'A document'} ({part.media_type}) cannot be shown to {model}: a line of text says that it is there"
+        for part in documents
+        if any(wire_bytes(stand_in(part))[1:-1] in piece for piece in body.parts)
+    ]
 
 
 def _to_hear(request: Request) -> str:
