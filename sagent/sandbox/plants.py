@@ -34,7 +34,8 @@ MAX_DIRECTORIES = 200_000  # below one directory that commands can write
 MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
 _SLICE_SECONDS = 0.01  # in which directories are looked at before others have their turn
 _SAME_TIME_NS = 1_000_000_000  # since a change, within which another may have the same time
-_CLOCK_SLACK_NS = 10_000_000  # by which a file system's clock may be behind
+_TICK_SECONDS = 0.02  # for a file system's clock to go on, which is that of the kernel's timer
+_FUTURE_NS = 1 << 63
 _LAYOUT = ("HEAD", "objects", "refs", "commondir")
 _CONFIGURATIONS = ("config", "config.worktree")
 _PASSED_OVER = frozenset({".git/objects"})
@@ -105,7 +106,8 @@ class Plants:
         if self._windows:
             found += self._disarmed(dict.fromkeys(_signs_at(filter(os.path.lexists, new))), places)
         self._protected |= new
-        self._since = self._since or time.time_ns() - _CLOCK_SLACK_NS
+        if self._since is None:
+            self._since = min(before for before, _ in self._moments())
         return found
 
     def end(self, places: Kept, *, goes_on: bool) -> list[str]:
@@ -114,7 +116,7 @@ class Plants:
             survey.renew()
         found = self.look(places)
         if not goes_on and self._since is not None:
-            self._windows.append((self._since, time.time_ns()))
+            self._windows.append((self._since, max(now for _, now in self._moments())))
             self._since = None
             self._open.clear()
         while len(self._windows) > MAX_WINDOWS:  # what lies between two is looked at too
@@ -296,8 +298,16 @@ class Plants:
         return _lies_in(path, places.granted) or (is_sure and _lies_in(path, places.kept))
 
     def _is_of_command(self, changed: int) -> bool:
-        windows = [*self._windows, *([(self._since, time.time_ns())] if self._since else ())]
-        return any(start <= changed <= end for start, end in windows)
+        windows = [*self._windows, *([(self._since, _FUTURE_NS)] if self._since is not None else ())]
+        return any(start < changed <= end for start, end in windows)
+
+    def _moments(self) -> Iterator[tuple[int, int]]:
+        """Yield `moment` of each file system that commands can write to, and wait until all of them have passed."""
+        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield moment(str(self._aside))
+        for root in self._surveys if hasattr(os, "O_TMPFILE") else ():
+            with contextlib.suppress(OSError):  # nothing is written there
+                yield moment(root)
 
     def _note(self, path: str) -> None:
         """Remember what a todo list runs that no command has changed."""
@@ -348,6 +358,35 @@ class Plants:
             except OSError:  # another disk
                 place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)
                 place.rename(place.parent.parent / name if place.parent.name == "hooks" else place.with_name(name))
+
+
+def moment(directory: str) -> tuple[int, int]:
+    """Return two times of the clock that stamps changes in a directory: what was changed before this is called has at
+    most the second, and what is changed after it returned has more than the first.
+
+    They are the same unless the clock is coarser than `_TICK_SECONDS`.
+    """
+    descriptor = _unnamed(directory)
+    try:
+        now, end = os.fstat(descriptor).st_ctime_ns, time.monotonic() + _TICK_SECONDS
+        while True:
+            os.fchmod(descriptor, 0o600)  # a change of a file that was looked at is stamped exactly by newer kernels
+            if os.fstat(descriptor).st_ctime_ns != now:
+                return now, now
+            if time.monotonic() > end:
+                return now - 1, now
+            time.sleep(_TICK_SECONDS / 20)
+    finally:
+        os.close(descriptor)
+
+
+def _unnamed(directory: str) -> int:
+    with contextlib.suppress(OSError, AttributeError):
+        return os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    path = f"{directory}/.sagent-{os.urandom(8).hex()}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.unlink(path)  # noqa: PTH108 -- a text path
+    return descriptor
 
 
 def _repositories(signs: Iterable[str]) -> Iterator[str]:

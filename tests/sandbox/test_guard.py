@@ -249,7 +249,6 @@ async def test_nobody_is_believed_who_lies_where_commands_can_write(
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
     config, made_up, cache = tmp_path / ".envrc", tmp_path / "sagent-tmp-made-up", tmp_path / "state"
     config.write_text("old")
-    await asyncio.sleep(0.05)  # what is newer than the clock of a file system is exact counts as a command's
     (made_up / "put-back/x").mkdir(parents=True)
     (made_up / "put-back/x/copy").write_text("planted")
     (made_up / "before").write_text(f"{config}\0\0x")

@@ -11,6 +11,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.obeyed import Obeyed, harmless_lines
 from sagent.sandbox.places import known_places
+from sagent.sandbox.plants import Kept, Plants
 from sagent.sandbox.probe import Means
 from sagent.tool import Workspace
 
@@ -149,6 +150,32 @@ async def test_what_the_person_makes_between_commands_stays(sandbox: Sandbox, tm
     (tmp_path / "a/b/.envrc").write_text("layout python\n")
     assert await confined(sandbox, "touch a/b/c; mv a d", tmp_path) == []
     assert (tmp_path / "a/b/.envrc").exists() or (tmp_path / "d/b/.envrc").exists()
+
+
+@pytest.mark.parametrize("has_unnamed_files", [True, False])
+def test_what_the_person_makes_right_before_and_after_commands_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_unnamed_files: bool
+) -> None:
+    if not has_unnamed_files:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    plants, work = Plants(tmp_path / "aside"), tmp_path / "work"
+
+    def write(name: str) -> Path:
+        place = work / name / ".envrc"
+        place.parent.mkdir(parents=True)
+        place.write_text("echo")
+        return place
+
+    own: list[Path] = []
+    for number in range(20):
+        own.append(write(f"{number}-before"))
+        assert plants.begin([str(work)], Kept()) == []
+        planted = write(f"{number}-command")
+        assert plants.end(Kept(), goes_on=False) == [str(planted)]
+        own.append(write(f"{number}-after"))
+        assert not planted.exists()
+    assert plants.begin([str(work)], Kept()) == []
+    assert all(place.exists() for place in own)
 
 
 async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandbox, tmp_path: Path) -> None:
