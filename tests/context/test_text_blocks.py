@@ -1,6 +1,10 @@
 """Blocks in a reply become calls, and nothing else does."""
 
 import itertools
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +15,10 @@ from sagent.context.textcalls.paths import path_in
 from sagent.lib.json import as_str, json_freeze_object, json_thaw
 from sagent.messages import StopReason, Text, ToolCall
 from sagent.model import ToolSpec
+from sagent.tools.replacement import read_replacements, replace_all
 from tests.depth import deep
+
+Tree: TypeAlias = dict[str, tuple[list[str], bool]]
 
 
 def spec(name: str, /, *required: str, **properties: str) -> ToolSpec:
@@ -90,6 +97,21 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("```diff\n--- a/x\n+++ b/x\n-a\n+b\n--- y\t2020\n+++ y\t2021\n@@\n-c\n+d\n```",
          [edit("x", "a\n", "b\n"), edit("y", "c\n", "d\n")]),
         ("x.py\n```diff\n-a\n+b\n```", [edit("x.py", "a\n", "b\n")]),
+        ("```diff\n--- a/x y\n+++ /dev/null\n@@\n-a\n```", [bash("rm -- 'x y'")]),
+        ("```diff\ndiff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n```", [bash("rm -- x")]),
+        ("```diff\ndiff --git a/x b/y/z\nsimilarity index 100%\nrename from x\nrename to y/z\n```",
+         [bash("test ! -e y/z && mkdir -p -- y && mv -- x y/z")]),
+        ("```diff\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@\n-a\n+b\n```",
+         [edit("x", "a\n", "b\n"), bash("test ! -e z && mv -- x z")]),
+        ("x\n```diff\ndiff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n@@\n+a\n```",
+         [write("y", "a\n")]),
+        # last lines without an end
+        ("a.py\n```\nx\n\\ No newline at end of file\n```", [write("a.py", "x")]),
+        ("a.py\n```\nx\n\\ No newline at end of file\ny\n```", [write("a.py", "x\n\\ No newline at end of file\ny\n")]),
+        ("x.py\n<<<<<<< SEARCH\na\n=======\nb\n\\ No newline at end of file\n>>>>>>> REPLACE\n",
+         [edit("x.py", "a\n", "b")]),
+        ("x.py\n```diff\n c\n-a\n\\ No newline at end of file\n+a\n```", [edit("x.py", "c\na", "c\na\n")]),
+        ("x.py\n```diff\n-c\n+d\n a\n\\ No newline at end of file\n```", [edit("x.py", "c\na", "d\na")]),
         ("```AgentSpawn\nLook at it.\nAll of it.\n```", [("AgentSpawn", {"prompt": "Look at it.\nAll of it."})]),
         ('```AgentSpawn\n{"prompt": "x", "name": "y"}\n```', [("AgentSpawn", {"prompt": "x", "name": "y"})]),
         ("```advisor\nIs it right?\n```", [("advisor", {"question": "Is it right?"})]),
@@ -127,7 +149,8 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("```12:15:src/a.py\nx\n```", []),
         ("```text/x-python\nx\n```", []),
         ("```diff\n-a\n+b\n```", []),
-        ("```diff\n--- a/x\n+++ /dev/null\n@@\n-a\n```", []),
+        ("```diff\n--- a.orig\n+++ a\n@@\n-a\n+b\n```", []),
+        ("```diff\ndiff --git a/x b/x\nold mode 100644\nnew mode 100755\n```", []),
         ("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", []),
         ("```agentspawn\nx\n```", []),
     ],
@@ -135,6 +158,54 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
 def test_blocks_are_read(text: str, calls: list[tuple[str, object]]) -> None:
     assert calls_of(text) == calls
     assert calls_of(text.replace("\r\n", "\n").replace("\n", "\r\n")) == calls
+
+
+NAMES = ("a.txt", "b c.txt", "d/e.txt")
+FILES = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.tuples(st.lists(st.sampled_from([f"line {number}" for number in range(9)]), unique=True), st.booleans()),
+)
+
+
+@settings(max_examples=deep(25, 200), deadline=None)
+@given(FILES, FILES)
+def test_diffs_of_git_make_the_changes_that_they_show(before: Tree, after: Tree) -> None:
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        first, second = _tree_of(before, root / "a"), _tree_of(after, root / "b")
+        shown = _git(f"diff --no-color -M {first} {second}", root / "a")
+        for name, given in calls_of(f"```diff\n{shown}```\n") if shown else ():
+            _make(name, cast("dict[str, str]", given), root / "a")
+        left, right = ({name: p.read_text() for name in NAMES if (p := root / side / name).exists()} for side in "ab")
+        assert left == right
+
+
+def _tree_of(files: Tree, folder: Path) -> str:
+    """Write files; return what git calls their tree."""
+    folder.mkdir()
+    for name, (lines, ended) in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + ("\n" if ended and lines else ""))
+    for command in ("init -q", "add -A"):
+        _git(command, folder)
+    return _git("write-tree", folder).strip()
+
+
+def _git(command: str, folder: Path) -> str:
+    words = ["git", "--git-dir", folder.parent / "git", "--work-tree", folder, *command.split()]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def _make(name: str, given: dict[str, str], root: Path) -> None:
+    if name == "Bash":
+        subprocess.run(["sh", "-c", given["command"]], cwd=root, check=True)
+        return
+    path = root / given["file_path"]
+    path.parent.mkdir(exist_ok=True)
+    if name == "Write":
+        path.write_text(given["content"])
+    else:
+        path.write_text(replace_all(path.read_text(), read_replacements(json_freeze_object(given)), name)[0])
 
 
 @pytest.mark.parametrize(

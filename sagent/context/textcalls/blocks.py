@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search
+from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
 from sagent.context.textcalls.paths import path_after, path_in, suffix_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_freeze, valid_text
@@ -349,7 +349,7 @@ def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
             change = read_search(block.path, block.lines)
             return _unfinished(block) if change is None else (Block(*change, ""),)
         case "diff":
-            return tuple(Block(*change, "") for change in read_diff(block.path, block.lines))
+            return tuple(Block(*change, "") for change in read_diff(block.path, block.lines, runs="Bash" in tools))
         case "tool":
             return (_call(tools[block.word], "\n".join(block.lines)),)
         case "text":  # or an edit with its path inside
@@ -359,8 +359,7 @@ def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
 
 
 def _written(block: _Open) -> Block:
-    content = "".join(f"{line}\n" for line in block.lines)
-    return Block("Write", JsonObject({"file_path": block.path, "content": content}), "")
+    return Block("Write", JsonObject({"file_path": block.path, "content": text_of(block.lines)}), "")
 
 
 def _unfinished(block: _Open) -> tuple[Block, ...]:

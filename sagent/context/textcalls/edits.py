@@ -1,6 +1,7 @@
 """Changes of files as models write them, search-and-replace and diffs, as the arguments of Edit and Write."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,8 +10,10 @@ from sagent.lib.json import JsonObject
 SEARCH = re.compile(r"<{5,9}[ \t]*SEARCH>?[ \t]*")
 DIVIDER = re.compile(r"={5,9}[ \t]*")
 REPLACE = re.compile(r">{5,9}[ \t]*REPLACE[ \t]*")
+NO_END = "\\ No newline at end of file"
+"""The line after a last line that has no end, as diff writes it."""
 _NOTHING = "/dev/null"
-_HEADERS = ("diff --git ", "index ", "new file mode ", "deleted file mode ", "old mode ", "new mode ")
+_NAMED = re.compile(r"diff --git a/(.+) b/\1")
 
 
 class Change(NamedTuple):
@@ -44,7 +47,7 @@ def read_search(path: str, lines: Sequence[str]) -> Change | None:
                 old.append(line)
         elif REPLACE.fullmatch(line):
             inside = False
-            edits.append((_text(old), _text(new)))
+            edits.append((text_of(old), text_of(new)))
         else:
             new.append(line)
     return None if inside or not edits else _edit(path, edits)
@@ -54,71 +57,113 @@ def write_search(edits: Sequence[tuple[str, str]]) -> str:
     """Return edits as search-and-replace blocks; "" where their texts cannot stand in such blocks."""
     blocks: list[str] = []
     for old, new in edits:
-        lines = (old + new).split("\n")
-        if any(each.fullmatch(line) for line in lines for each in (SEARCH, DIVIDER, REPLACE)):
+        before, after = map(lines_of, (old, new))
+        if any(each.fullmatch(line) for line in before + after for each in (SEARCH, DIVIDER, REPLACE)):
             return ""
-        if "\r" in old + new or any(text and not text.endswith("\n") for text in (old, new)):
+        if "\r" in old + new or (text_of(before), text_of(after)) != (old, new):
             return ""
-        blocks.append(f"<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n")
+        lines = ("<<<<<<< SEARCH", *before, "=======", *after, ">>>>>>> REPLACE", "")
+        blocks.append("\n".join(lines))
     return "".join(blocks)
 
 
-def read_diff(path: str, lines: Sequence[str]) -> tuple[Change, ...]:
-    """Return the calls that make a diff's changes; none where Edit and Write cannot express it. `path` is the file of a
-    diff that names none."""
+def read_diff(path: str, lines: Sequence[str], *, runs: bool = False) -> tuple[Change, ...]:
+    """Return the calls that make a diff's changes; none where they cannot express it. `path` is the file of a diff that
+    names none. A command removes or renames a file, if it `runs` commands."""
     changes: list[Change] = []
-    for old, new, hunks in _files(path, lines):
-        edits = [(_text(before), _text(after)) for before, after in hunks]
-        if old == _NOTHING and new != _NOTHING:
+    for old, new, hunks, renamed in _files(path, lines):
+        edits = [*map(_sides, hunks)]
+        gone = new == _NOTHING
+        if old == _NOTHING and not gone:
             changes.append(Change("Write", _content(new, "".join(added for _, added in edits))))
-        elif old != new or not edits:
-            return ()  # removed, renamed or unchanged
+        elif (gone or renamed) and not runs:
+            return ()
+        elif gone and old != _NOTHING:
+            changes.append(_command(f"rm -- {shlex.quote(old)}"))
+        elif renamed or (old == new and edits):
+            changes += [_edit(old, edits)] if edits else []
+            changes += [_command(_move(old, new))] if renamed else []
         else:
-            changes.append(_edit(new, edits))
+            return ()  # unchanged, or of two names of which nothing says that one becomes the other
     return tuple(changes)
 
 
+def _command(command: str) -> Change:
+    return Change("Bash", JsonObject({"command": command}))
+
+
+def _move(old: str, new: str) -> str:
+    """Return a command that renames a file; it overwrites none."""
+    folder = new.rpartition("/")[0]
+    made = f"mkdir -p -- {shlex.quote(folder)} && " if folder not in ("", old.rpartition("/")[0]) else ""
+    return f"test ! -e {shlex.quote(new)} && {made}mv -- {shlex.quote(old)} {shlex.quote(new)}"
+
+
 class _File(NamedTuple):
-    """A file in a diff: its path before and after, and the lines before and after of its hunks."""
+    """A file in a diff: its path before and after, the lines of its hunks, and whether it says that it is renamed."""
 
     old: str
     new: str
-    hunks: list[tuple[list[str], list[str]]]
+    hunks: list[list[str]]
+    renamed: bool = False
 
 
 def _files(path: str, lines: Sequence[str]) -> Sequence[_File]:
     files = [_File(path, path, [])] if path else []
     inside = False  # a hunk
+    named = source = ""
     while lines and not lines[-1]:
         lines = lines[:-1]
     after = iter(range(len(lines)))
     for at in after:
         line = lines[at]
         if line.startswith("--- ") and lines[at + 1 : at + 2] and lines[at + 1].startswith("+++ "):
-            files = [file for file in files if file.hunks]
-            files.append(_File(*_names(line, lines[at + 1]), []))
+            files = _with(files, _File(*_names(line, lines[at + 1]), []))
             inside = False
             next(after)
         elif line.startswith("@@") and files:
-            files[-1].hunks.append(([], []))
+            files[-1].hunks.append([])
             inside = True
-        elif line.startswith(_HEADERS):
-            inside = False
-        elif files and (inside or line.startswith(("+", "-"))):
+        elif line.startswith("diff --git "):
+            inside, found, source = False, _NAMED.fullmatch(line), ""
+            named = found[1] if found else ""
+        elif not inside and named and line.startswith(("new file ", "deleted file ")):
+            pair = (_NOTHING, named) if line.startswith("new") else (named, _NOTHING)
+            files = _with(files, _File(*pair, []))
+        elif not inside and line.startswith("rename from "):
+            source = line.removeprefix("rename from ")
+        elif not inside and source and line.startswith("rename to "):
+            files = _with(files, _File(source, line.removeprefix("rename to "), [], renamed=True))
+        elif files and (inside or line.startswith(("+", "-", " "))):
             if not inside:
-                files[-1].hunks.append(([], []))
+                files[-1].hunks.append([])
                 inside = True
-            _add(files[-1].hunks[-1], line)
+            files[-1].hunks[-1].append(line)
     return files
 
 
-def _add(hunk: tuple[list[str], list[str]], line: str) -> None:
-    mark = line[:1]
-    said = line[1:] if mark in (" ", "+", "-") else line  # a context line may lack its space
-    if mark not in ("+", "\\"):
-        hunk[0].append(said)
-    if mark not in ("-", "\\"):
-        hunk[1].append(said)
+def _with(files: Sequence[_File], file: _File) -> list[_File]:
+    """Return the files of a diff with another one. It takes the place of the path above the diff; two lines with the
+    names of a file say nothing new after lines that say what becomes of it."""
+    if files and not files[-1].hunks and files[-1][:2] == file[:2]:
+        return [*files]
+    return [*(each for each in files if each.hunks or each.old != each.new), file]
+
+
+def _sides(hunk: Sequence[str]) -> tuple[str, str]:
+    """Return the text before and after a hunk."""
+    before, after = list[str](), list[str]()
+    sides: tuple[list[str], ...] = ()
+    for line in hunk:
+        mark = line[:1]
+        if mark == "\\":  # said of the line before it
+            for side in sides:
+                side[-1] = side[-1].removesuffix("\n")
+            continue
+        sides = (before,) if mark == "-" else (after,) if mark == "+" else (before, after)
+        for side in sides:  # a context line may lack its space
+            side.append(f"{line[1:] if mark in (' ', '+', '-') else line}\n")
+    return "".join(before), "".join(after)
 
 
 def _names(old: str, new: str) -> tuple[str, str]:
@@ -142,5 +187,14 @@ def _content(path: str, content: str) -> JsonObject:
     return JsonObject({"file_path": path, "content": content})
 
 
-def _text(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def text_of(lines: Sequence[str]) -> str:
+    """Return a file's text that is written as lines."""
+    ended = lines[:-1] if lines and lines[-1] == NO_END else lines
+    text = "".join(f"{line}\n" for line in ended)
+    return text if ended is lines else text.removesuffix("\n")
+
+
+def lines_of(text: str) -> list[str]:
+    """Return a text as lines, of which `text_of` makes it again unless a last line of it reads as that one."""
+    lines = text.split("\n")
+    return [*lines, NO_END] if lines[-1] else lines[:-1]

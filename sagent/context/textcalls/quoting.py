@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from sagent.context.textcalls.blocks import FAMILY, QUOTED, own_text
 from sagent.context.textcalls.writing import is_enclosure
-from sagent.lib.json import JsonObject
+from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message, Part, Private, Text, ToolCall
 
 _ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
 _PLACE = re.compile(
     r"^(?:[^\S\n]{0,20}(?:[^\s:]{1,200}[:-])?\d{1,9}[:\t-]|(?=[^\s:]{0,200}[./])[^\s:]{1,200}:)", re.MULTILINE
 )
+_PROMPT = re.compile(r"^([^\S\n]{0,20})\$[^\S\n]", re.MULTILINE)
+_FENCES = re.compile(r"^[^\S\n]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 
 
 def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part, ...]:
@@ -24,25 +26,20 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
     told = "".join(map(_shown, _told(messages)))
     files = "".join(_shown(part.text) for message in messages for part in _files(message))
     made = {(call.name, call.arguments) for message in messages for call in message.calls if call.whole}
-    quoted = {
-        call.id
-        for call in calls
-        if (call.name, call.arguments) not in made
-        and (own := _core(call))
-        and (own in told or (call.name == "Bash" and own in files))  # an enclosed file may be written as it is
-    }
+    quoted = set[str]()
+    block = ""  # that the call stands in; the first of several in one has its text
+    for call in calls:
+        block = own_text(call) or block
+        command = as_str(call.arguments.get("command")) if call.name == "Bash" else ""
+        cores = [_lines(text) for text in (command, _FENCES.sub("", block) if command else block) if text.strip()]
+        shown = any(core in told or (command and core in files) for core in cores)  # files may be written as they are
+        if shown and (call.name, call.arguments) not in made:
+            quoted.add(call.id)
     return tuple(_marked(part) if isinstance(part, ToolCall) and part.id in quoted else part for part in parts)
 
 
 def _marked(call: ToolCall) -> ToolCall:
     return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), QUOTED: True})))
-
-
-def _core(call: ToolCall) -> str:
-    """Return the lines of a call that stand in what was read where it was read: a command, or a whole block."""
-    command = call.arguments.get("command")
-    own = _lines(command if call.name == "Bash" and isinstance(command, str) else own_text(call) or "")
-    return own if own.strip() else ""
 
 
 def _told(messages: Sequence[Message]) -> Iterator[str]:
@@ -61,9 +58,10 @@ def _files(message: Message) -> Sequence[Text]:
 
 
 def _shown(text: str) -> str:
-    """Return the lines of a text that was read, and once more without the places that Read, grep and cat -n put before
-    them."""
-    return _lines(text) + (_lines(_PLACE.sub("", text)) if _PLACE.search(text) else "")
+    """Return the lines of a text that was read, once more without the places that Read, grep and cat -n put before
+    them, and once more without the prompts of a shell."""
+    shown = _lines(text) + (_lines(_PLACE.sub("", text)) if _PLACE.search(text) else "")
+    return shown + (_PROMPT.sub(r"\1", shown) if _PROMPT.search(shown) else "")
 
 
 def _lines(text: str) -> str:

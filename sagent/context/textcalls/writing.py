@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import is_
 
 from sagent.context.textcalls.blocks import is_quoted, own_text
-from sagent.context.textcalls.edits import write_search
+from sagent.context.textcalls.edits import lines_of, text_of, write_search
 from sagent.context.textcalls.paths import path_in, path_line
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
@@ -207,10 +207,11 @@ def block_of(call: ToolCall) -> str:
 
 
 def _file(path: str, content: str) -> str:
-    if content and not content.endswith("\n"):
+    lines = lines_of(content)
+    if text_of(lines) != content:
         return ""
     fence = fenced(content).partition("\n")[0]
-    return f"{path}\n{fence}\n{content}{fence}"
+    return "\n".join((path, fence, *lines, fence))
 
 
 def _edit(path: str, arguments: JsonObject) -> str:
