@@ -207,6 +207,31 @@ def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "is_about_size"),
+    [
+        ("El mensaje supera el n\u00famero m\u00e1ximo de tokens: 50012 > 32768", True),
+        (
+            "\u041f\u0440\u0435\u0432\u044b\u0448\u0435\u043d\u043e \u0447\u0438\u0441\u043b\u043e \u0442\u043e\u043a\u0435\u043d\u043e\u0432: 50 012 / 50012, 32768",
+            True,
+        ),
+        ("Das Kontextfenster hat 32.768, die Anfrage 50.012.", True),
+        ("input tokens: 50,012; limit: 32,768", True),
+        ("prompt is 50k tokens but 32k is the maximum", True),
+        ("`inputs` tokens + max_new_tokens must be <= 4096. Given: 50012 inputs tokens and 900 max_new_tokens", True),
+        ("Length of session 50012 has 64 as its limit", False),  # no window
+        ("Session 50012 has expired, 32768 goes on", False),
+        ("tokens 9000 > 8192", False),  # not what was sent
+        ("The context holds 50012 tokens", False),
+        ("thinking.budget_tokens 50012 > 32768 tokens", False),
+        ("The image has 50012 tokens, too large: 32768", False),
+    ],
+)
+def test_numbers_are_held_against_what_was_sent(words: str, is_about_size: bool) -> None:
+    found = kind_of(words, most_input=200_000)
+    assert (found == "context_overflow") == is_about_size
+
+
+@pytest.mark.parametrize(
     ("words", "status"),
     [
         ("Prompt tokens limit exceeded: 9000 > 8192. To increase, upgrade to a paid account", 402),

@@ -340,7 +340,7 @@ def _unshown(request: Request, body: Body, model: str) -> list[str]:
         new.insert(0, message)
     documents = [part for part in media_in(new) if isinstance(part, Document)]
     return [
-        f"{part.name or 'A document'} ({part.media_type}) cannot be shown to {model}: a line of text says that it is there"
+        f"{part.name or 'A document'} ({part.media_type}) cannot be shown to {model}: a line of text names it"
         for part in documents
         if any(wire_bytes(stand_in(part))[1:-1] in piece for piece in body.parts)
     ]

@@ -13,7 +13,7 @@ _WINDOW = (
     rf"context limit: [\d,_]+ \+ [\d,_]+ > {_N}",  # Anthropic
     rf"maximum number of tokens allowed \(?{_N}",  # Google
     rf"model only supports up to {_N}",  # Vertex
-    rf"`max_new_tokens` must be <= {_N}",  # TGI
+    rf"\+ `?max_new_tokens`? must be <= {_N}",  # TGI
     rf"`inputs` must have less than {_N}",  # TGI
     rf"maximum model length of {_N}",  # vLLM
     rf"max size: {_N} tokens",  # GitHub Models
@@ -107,6 +107,12 @@ _SIZE = rf"(?<![\w.-]){_N}(?:\.0)?(?![\w-])"
 _SIZED = r"\btokens?\b|\b(?:prompt|input|session|sequence|context) length"
 _ABOVE = r"exceed|(?:longer|larger|greater|more) than|above|only supports|too (?:long|large)|must be (?:less|at most)"
 _OF_OUTPUT = r"max_\w*tokens\b(?! \()|output tokens|completion|thinking|budget|\bcach|temperature|top_|\bper\b"
+_ANY_SIZED = (  # words that many languages have kept or have for it
+    r"token|\u0442\u043e\u043a\u0435\u043d|\u30c8\u30fc\u30af\u30f3|\ud1a0\ud070|l[o\xe4]n?gu?(?:th|itud|ueur|e)\b|context|kontext|contesto"
+    r"|\u043a\u043e\u043d\u0442\u0435\u043a\u0441\u0442|\u0434\u043b\u0438\u043d|\u957f\u5ea6|\u9577\u3055|\u4e0a\u4e0b\u6587|\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8|\ucee8\ud14d\uc2a4\ud2b8"
+)
+_LEAST_WINDOW = 1_000  # tokens
+_MAX_BYTES_PER_TOKEN = 10  # of a request, as a refusal counts it
 _LIMITS = r"too (?:long|large|many|big)|exceed|maximum|longer|limit|\bmore than|less than"
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
 _MOST_OUTPUT = (
@@ -146,7 +152,7 @@ def is_overflow(
         return True
     if re.search(_CODES, text) or (re.search(_PHRASES, text) and not is_of_part(text)):
         return True
-    if _compares(text) and not re.search(_MEMBER, text):
+    if (_compares(text) or _outgrows(text, most_input)) and not re.search(_MEMBER, text):
         return True
     if status not in (400, 413, 422) or not window or re.search(_MEMBER, text) or most_output_in(words):
         return False
@@ -161,6 +167,17 @@ def _compares(text: str) -> bool:
         return False
     numbers = [int(re.sub("[,_]", "", number)) for number in re.findall(_SIZE, text)]
     return len(numbers) > 1 and any(number != numbers[0] for number in numbers) and bool(re.search(_ABOVE, text))
+
+
+def _outgrows(text: str, most_input: int) -> bool:
+    """Return True if a text, in any language, has a number that can be the size of what was sent, and a smaller one."""
+    if re.search(_OF_OUTPUT, text) or not re.search(_ANY_SIZED, text):
+        return False
+    found = re.findall(r"(?<![\w.-])(\d[\d,._']*)(k?)\b", text)
+    sizes = [int(re.sub(r"\D", "", number)) * (1_000 if kilo else 1) for number, kilo in found if len(number) < 12]
+    sizes = [size for size in sizes if size >= _LEAST_WINDOW]
+    sent = [size for size in sizes if most_input <= size * _MAX_BYTES_PER_TOKEN and size <= most_input]
+    return bool(sent) and min(sizes) < max(sent)
 
 
 def is_of_part(words: str) -> bool:
