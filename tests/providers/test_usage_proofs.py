@@ -37,8 +37,12 @@ def converse(usage: dict[str, object]) -> Usage:
     return read(ConverseReplyReader(ORIGIN, "f"), {"metadata": {"usage": usage}})
 
 
+def messages(usage: dict[str, object]) -> Usage:
+    return read(MessagesReplyReader(ORIGIN, "f"), {"type": "message_delta", "delta": {}, "usage": usage})
+
+
 def read(
-    reader: ChatReplyReader | ResponsesReplyReader | GenerateReplyReader | ConverseReplyReader,
+    reader: MessagesReplyReader | ChatReplyReader | ResponsesReplyReader | GenerateReplyReader | ConverseReplyReader,
     event: dict[str, object],
 ) -> Usage:
     out = list[Delta]()
@@ -249,3 +253,27 @@ def test_counts_that_come_with_the_last_piece_or_grow_are_of_the_whole_reply() -
 def test_a_total_alone_is_no_output() -> None:
     assert chat({"total_tokens": 9_000}).output == 0
     assert responses({"total_tokens": 9_000}).output == 0
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_responses_with_the_cache_under_messages_names(prompt: int, completion: int, cached: int, written: int) -> None:
+    total = prompt + completion + cached + written
+    counts: dict[str, object] = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": total}
+    cache: dict[str, object] = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
+    assert responses({**counts, **cache}) == Usage(prompt, cached, written, output=completion)
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_total_proves_that_thoughts_are_inside_the_candidates(prompt: int, said: int, thoughts: int) -> None:
+    counts: dict[str, object] = {"promptTokenCount": prompt, "candidatesTokenCount": said + thoughts}
+    inside = google({**counts, "thoughtsTokenCount": thoughts, "totalTokenCount": prompt + said + thoughts})
+    assert inside == Usage(prompt, output=said + thoughts, reasoning=thoughts)
+    outside = google({**counts, "thoughtsTokenCount": thoughts, "totalTokenCount": prompt + said + 2 * thoughts})
+    assert outside == Usage(prompt, output=said + 2 * thoughts, reasoning=thoughts)
+
+
+@pytest.mark.parametrize("name", ["thinking_tokens", "reasoning_tokens"])
+def test_reasoning_above_output_is_outside_it_in_messages(name: str) -> None:
+    counts: dict[str, object] = {"input_tokens": 36, "output_tokens": 10, "output_tokens_details": {name: 690}}
+    assert messages(counts) == Usage(36, output=700, reasoning=690)
+    assert messages({**counts, "output_tokens": 700}) == Usage(36, output=700, reasoning=690)

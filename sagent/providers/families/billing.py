@@ -11,6 +11,10 @@ from sagent.usage import Usage
 _TICK = Decimal("1e-10")  # xAI's unit of money, in USD
 _STANDARD = ("default", "standard", "auto", "on_demand")
 
+READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+"""Names that gateways give to cached tokens, beside the count of the input or in its details."""
+
 
 def disjoint(
     prompt: int,

@@ -10,7 +10,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import own_price, tier_named
+from sagent.providers.families.billing import first_count, own_price, tier_named
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
@@ -294,7 +294,9 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
     """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
     written = count_of(counts.get("cache_creation_input_tokens"))
     hour = count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
-    output = count_of(counts.get("output_tokens"))
+    details, output = as_object(counts.get("output_tokens_details")), count_of(counts.get("output_tokens"))
+    thought = first_count(details.get("thinking_tokens"), details.get("reasoning_tokens"))
+    output += thought if thought > output else 0  # then it is outside
     searches = count_of(as_object(counts.get("server_tool_use")).get("web_search_requests"))
     usage = Usage(
         input=count_of(counts.get("input_tokens")),
@@ -302,7 +304,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
         cache_write=max(0, written - hour),
         cache_write_1h=hour,
         output=output,
-        reasoning=min(output, count_of(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
+        reasoning=thought,
         fees={"web_search": searches} if searches > 0 else {},
     )
     tier = tier_named(as_str(counts.get("service_tier")) or as_str(whole.get("service_tier")))

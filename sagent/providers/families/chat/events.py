@@ -11,7 +11,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.lib.schema import parse_arguments
 from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.billing import READ, WRITTEN, disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
@@ -31,8 +31,6 @@ _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed",
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
-_READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
-_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 _LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _MOST_CITED = 1_000  # of a kind; each is compared with all of them
@@ -456,8 +454,8 @@ def _usage(counts: Mapping[str, object]) -> Usage:
         prompt += heard  # Mistral counts sound apart from the prompt
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
         completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
-    read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
-    written = first_count(*map(details.get, _WRITTEN), counts.get("cache_creation_input_tokens"))
+    read = first_count(details.get("cached_tokens"), *map(counts.get, READ))
+    written = first_count(*map(details.get, WRITTEN), counts.get("cache_creation_input_tokens"))
     return disjoint(
         prompt,
         completion,

@@ -281,11 +281,13 @@ def _with(steps: list[str], before: object, value: object) -> object:
 
 def _usage(counts: Mapping[str, object]) -> Usage:
     """Return the tokens. Cached ones are inside the prompt's, unless the total proves that they are not; a server
-    tool's input and thoughts are in no other count."""
+    tool's input is in no other count, nor are thoughts, unless the total proves it."""
     prompt, read = (count_of(counts.get(name)) for name in ("promptTokenCount", "cachedContentTokenCount"))
     tools, said = count_of(counts.get("toolUsePromptTokenCount")), count_of(counts.get("candidatesTokenCount"))
     thoughts = count_of(counts.get("thoughtsTokenCount"))
-    output, total = said + thoughts, count_of(counts.get("totalTokenCount"))
+    total = count_of(counts.get("totalTokenCount"))
+    inside = thoughts <= said and 0 < prompt == total - tools - said  # as gateways count, by the total
+    output = said if inside else said + thoughts
     if prompt:
         prompt += cache_outside(prompt, total - prompt - tools - output, read, 0, 0)
     read = min(prompt, read)
