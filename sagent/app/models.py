@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
-from sagent.config.settings import Auth
+from sagent.config.typed import Auth
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass

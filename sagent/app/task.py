@@ -14,7 +14,7 @@ from sagent.agent.resources import GivenTool, check_kind, tools_of
 from sagent.agent.runs import warn_of_own_ledger
 from sagent.app import assembly
 from sagent.config import Settings, load
-from sagent.config.overrides import Overrides
+from sagent.config.typed import Overrides
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import islice
 from pathlib import PurePath
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from sagent.cli.flags import COMMANDS, Left, Parser, run_parser
 from sagent.config import Settings
+from sagent.config.declared import SETTINGS
 from sagent.errors import SagentError
 
 Place: TypeAlias = Literal["files", "directories", "none"]
@@ -135,11 +136,9 @@ def _fixed(action: Action) -> Iterator[Word]:
     for word in _choices(action):
         yield word, about.get(word, "")
     takes_one = action.nargs is None and bool(action.option_strings)
-    names = (action.dest, action.dest.removeprefix("advisor_")) if takes_one else ()
-    known = next((Settings.__annotations__[name] for name in names if name in Settings.__annotations__), None)
-    for word in (word for part in get_args(known) for word in (get_args(part) or (part,))):
-        if isinstance(word, str) and word not in _choices(action):
-            yield word, ""
+    for setting in SETTINGS if takes_one else ():
+        if action.dest in (setting.keyword, setting.name):
+            yield from ((str(word), "") for word in setting.order if word not in _choices(action))
 
 
 def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) -> Candidates:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
+    from sagent.config.setting import Setting
+
 COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
     "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
@@ -269,98 +271,60 @@ def add_flags(parser: Parser) -> None:
 
 def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
     """Those of them that say how an agent works, wherever it does; with `places` also where."""
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
-    group.add_argument("--executor", metavar="M", help="another name for --model")
-    group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
-    group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
-    group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")
-    group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk to use the provider's own SDK")
-    fallback = "a model to switch to when the one in use is down (repeatable)"
-    group.add_argument("--fallback", metavar="M", action="append", help=fallback)
-    group.add_argument("--fallback-after", metavar="N", help="switch after N retries (default: after all of them)")
-    group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
-    spoken = "how models write their calls: auto (default), native (by the provider's API) or text"
-    group.add_argument("--tool-calls", metavar="HOW", help=spoken)
-    option = "a field to add to each request, by the provider's own name, as in temperature=0.2 (repeatable)"
-    group.add_argument("--option", metavar="NAME=VALUE", action="append", help=option)
-    group.add_argument("--allow-providers", metavar="A,B", help="allow no other providers")
-    trust = "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
-    group.add_argument("--trust-project", action="store_true", help=trust)
-    group = parser.add_argument_group("advisor")
-    advisor = (
-        "[name=]provider/model[,effort=E][,temperature=T][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]: a model "
-        "to consult (repeatable); none for no advisor"
-    )
-    group.add_argument("--advisor", metavar="M", action="append", help=advisor)
-    group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: the provider runs it")
-    group.add_argument(
-        "--advisor-stop", metavar="WHAT", help="on its verdict stop: pass (default) it on, or end the run"
-    )
-    group.add_argument("--advisor-panel", metavar="WHO", help="which advisors to ask: first (default), or all at once")
-    group = parser.add_argument_group("limits")
-    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session, at list prices")
-    group.add_argument("--max-turns", metavar="N", help="at most N model calls")
-    group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
-    group.add_argument("--max-exchanges", metavar="N", help="at most N messages between agents without a prompt")
-    group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
-    group.add_argument("--max-request-tokens", metavar="N", help="at most N tokens in one request")
-    group = parser.add_argument_group("work")
-    if places:
-        group.add_argument("--cwd", metavar="DIR", help="work in DIR")
-        group.add_argument(
-            "--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)"
-        )
-    group.add_argument(
-        "--tools",
-        metavar="A,B",
-        help="only these tools or groups (default, web, papers, code, notebook), or none",
-    )
-    group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
-    plan = "change no files: print a plan, or in the REPL propose one"
-    group.add_argument("--plan", action="store_true", help=plan)
-    remote = "use a remote agent as a tool, over the A2A protocol (repeatable)"
-    group.add_argument("--a2a", metavar="NAME=URL", action="append", help=remote)
-    diagnostics = "report errors after edits, from language servers: auto (default: in a terminal), on or off"
-    group.add_argument("--diagnostics", metavar="WHEN", help=diagnostics)
-    group.add_argument("--sandbox", metavar="MODE", help="sandbox for commands: auto (default), required or off")
-    domains = "hosts that sandboxed commands may connect to"
-    group.add_argument("--allow-domains", metavar="A,B", help=domains)
-    allow, deny = "allow calls: 'Bash(git status:*)' (repeatable)", "deny calls: 'Edit(secrets/**)' (repeatable)"
-    group.add_argument("--allow", metavar="RULE", action="append", help=allow)
-    group.add_argument("--deny", metavar="RULE", action="append", help=deny)
-    group.add_argument("--background-after", metavar="S", help="move calls to the background after S seconds (600)")
-    no_wait = "exit without waiting for background jobs"
-    group.add_argument("--no-wait", dest="wait_for_jobs", action="store_const", const=False, help=no_wait)
-    group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
-    group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
-    group.add_argument("--output-style", metavar="NAME", help="follow the style described in output-styles/NAME.md")
+    from sagent.config.declared import GROUPS, MODEL, SESSION, SETTINGS
+
+    scopes = ("agent", "place") if places else ("agent",)
+    for title in GROUPS:
+        if title == SESSION:
+            continue
+        group = parser.add_argument_group(title)
+        for setting in SETTINGS:
+            if setting.help and setting.group == title and setting.scope in scopes:
+                add_flag(group, setting)
+        if title == MODEL:
+            trust = (
+                "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
+            )
+            group.add_argument("--trust-project", action="store_true", help=trust)
 
 
 def _session_flags(group: argparse._ArgumentGroup) -> None:
+    from sagent.config.declared import SESSION, SETTINGS
     from sagent.version import __version__
 
     one = group.add_mutually_exclusive_group()
-    one.add_argument("-c", "--continue", action="store_true", help="continue the last session of this directory")
-    resume = "continue this session, by its path or id, or the beginning of an id; without S choose from a list"
-    one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
-    one.add_argument("--session", metavar="PATH", help="continue this session, or start one at a new path")
-    one.add_argument("--fork", metavar="S[@E]", help="continue in a copy of session S, up to entry E")
-    one.add_argument("--ephemeral", action="store_true", help="do not save the session to disk")
-    group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
-    as_json = "the same as --output-format json"
-    group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
-    schema = "a JSON Schema that the answer must match; exits with 6 if it does not"
-    group.add_argument("--output-schema", metavar="FILE", help=schema)
-    group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message per line")
+    own = [setting for setting in SETTINGS if setting.help and setting.group == SESSION]
+    for setting in own:
+        add_flag(one if setting.scope == "session" else group, setting)
+        if setting.name == "continue_session":
+            resume = "continue this session, by its path or id, or the beginning of an id; without S choose from a list"
+            one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
+        elif setting.name == "output_format":
+            as_json = "the same as --output-format json"
+            group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
     group.add_argument("--bus", metavar="URL", help="run the session on a node of this bus (or SAGENT_BUS)")
     group.add_argument("--label", metavar="L", help="with --bus: run it on a node with this label")
     files = "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) or none"
     group.add_argument("--files", metavar="HOW", choices=("git", "shared", "none"), help=files)
     group.add_argument("--detach", action="store_true", help="with --bus: print the session's id and do not wait")
-    group.add_argument("--trace", metavar="FILE", help="append every event to FILE; show it with sagent trace FILE")
-    telemetry = "send OpenTelemetry spans and metrics, as its variables (OTEL_...) say"
-    group.add_argument("--telemetry", action="store_true", help=telemetry)
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
-    group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     group.add_argument("--version", "-V", action="version", version=f"sagent {__version__}", help="show the version")
+
+
+def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:
+    """Add the flag of a setting, with its own help or this text. One without a value turns it on, or off where it is on
+    anyway."""
+    from sagent.config.declared import ALIASES
+
+    text = text or setting.help
+    names = (*filter(None, [setting.short]), f"--{setting.flag_name}")
+    dest = setting.keyword
+    if not setting.metavar:
+        group.add_argument(*names, dest=dest, action="store_const", const=not setting.default, help=text)
+    elif setting.each:
+        group.add_argument(*names, dest=dest, action="append", metavar=setting.metavar, help=text)
+    else:
+        group.add_argument(*names, dest=dest, metavar=setting.metavar, help=text)
+    for alias, meant in ALIASES.items():
+        if meant == setting.name and alias != setting.flag_name:
+            group.add_argument(f"--{alias}", metavar=setting.metavar, help=f"another name for --{setting.flag_name}")

@@ -1,6 +1,27 @@
-"""Settings: defaults < the person's file < a project's < environment < flags. Nothing else reads the environment."""
+"""Settings: defaults < the person's file < a project's < environment < flags. Nothing else reads the environment.
 
-from sagent.config.layers import load
-from sagent.config.settings import Address, CustomProvider, McpServer, Settings
+Names are imported when they are first used: flags are made from declarations alone.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.config.layers import load as load
+    from sagent.config.settings import Address as Address
+    from sagent.config.settings import CustomProvider as CustomProvider
+    from sagent.config.settings import McpServer as McpServer
+    from sagent.config.settings import Settings as Settings
 
 __all__ = ["Address", "CustomProvider", "McpServer", "Settings", "load"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "load":
+        from sagent.config.layers import load
+
+        return load
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sagent.config import settings
+
+    return getattr(settings, name)

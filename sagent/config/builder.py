@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.config.advisors import Placed
-from sagent.config.fields import BY_NAME, RULES, TABLES, THRESHOLDS, Field
+from sagent.config.declared import BY_NAME, RULES, TABLES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
+from sagent.config.setting import Setting
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted
 from sagent.config.values import PathBase, RefusedError, shown
 from sagent.context.instructions import repository_root
@@ -20,7 +21,7 @@ from sagent.lib.text import nearest
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
 
-Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
+Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and where it was given
 _OFFERED = ("AskUser", "ExitPlan", "NodeAgent", "SendFile", "ToolSearch", "advisor")
 """Tools that nobody chooses: they are there where they are of use."""
 _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
@@ -173,7 +174,7 @@ class SettingsBuilder:
             self.check_rules(field, found, where)
             self.set(field, found, origin)
 
-    def check_rules(self, field: Field, value: object, where: Callable[[], str]) -> None:
+    def check_rules(self, field: Setting, value: object, where: Callable[[], str]) -> None:
         """Warn of rules that are about no tool: nobody meant to write those."""
         if field.name not in ("allow", "deny"):
             return
@@ -204,7 +205,7 @@ class SettingsBuilder:
                 hint = nearest(part, known) or f"; give {', '.join(known)}."
                 self.warnings.append(f"{where()}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 
-    def read(self, field: Field, value: object, base: PathBase, where: Callable[[], str]) -> object:
+    def read(self, field: Setting, value: object, base: PathBase, where: Callable[[], str]) -> object:
         try:
             return field.read(value, base)
         except RefusedError as error:
@@ -216,7 +217,7 @@ class SettingsBuilder:
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
 
-    def set(self, field: Field, value: object, origin: str) -> None:
+    def set(self, field: Setting, value: object, origin: str) -> None:
         old = self.values.get(field.name)
         if field.adds and isinstance(old, tuple) and isinstance(value, tuple):
             value = tuple(dict.fromkeys((*cast("tuple[object, ...]", old), *cast("tuple[object, ...]", value))))

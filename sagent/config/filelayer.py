@@ -1,17 +1,17 @@
 """A file's layer of settings: the person's own, or a project's, which may only make things stricter."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
-from sagent.config.fields import ALIASES, BY_NAME, RULES, TABLES, Field, is_stricter
+from sagent.config.declared import ALIASES, BY_NAME, RULES, SETTINGS, TABLES, is_stricter
 from sagent.config.files import File, Line, end_sentence, expand, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
-from sagent.config.settings import Address, Settings, Wanted
+from sagent.config.setting import Setting
+from sagent.config.settings import Address, Wanted
 from sagent.config.values import PathBase, RefusedError
 from sagent.errors import ConfigError, UsageError
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _NEVER = "a project's file may not set it"
 _VARIABLES = "a project's file may not read the environment"
-_GROUPS: Mapping[str, Mapping[str, Field]] = {
-    "permissions": {"allow": BY_NAME["allow"], "deny": BY_NAME["deny"]},
-    "logging": {"level": BY_NAME["log_level"], "trace_file": BY_NAME["trace"]},
-    "env": {"pass": BY_NAME["env_pass"]},
-    "sandbox": {"mode": BY_NAME["sandbox"], "allow_domains": BY_NAME["allow_domains"]},
+_GROUPS: Mapping[str, Mapping[str, Setting]] = {
+    **{
+        table: {each.key.partition(".")[2]: each for each in SETTINGS if each.key.startswith(f"{table}.")}
+        for table in dict.fromkeys(each.key.partition(".")[0] for each in SETTINGS if each.key)
+    },
     "advisor_rules": RULES,
     "policy": {**RULES, "max_turns": BY_NAME["max_turns"]},
 }
@@ -190,7 +190,7 @@ class FileLayer:
             self._into.origins["providers"] = self._origin
         self._into.set(BY_NAME["model"], model, self._origin)
 
-    def _take_key(self, keys: Line, field: Field, value: object) -> None:
+    def _take_key(self, keys: Line, field: Setting, value: object) -> None:
         if keys[0] == "permissions" and isinstance(value, str):
             raise self._file.error(keys, f'{".".join(keys)} must be a list: write {keys[-1]} = ["..."]')
         if self._trusted:
@@ -210,12 +210,12 @@ class FileLayer:
             found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
         self._into.set(field, found, self._origin)
 
-    def _is_free(self, field: Field, value: object) -> bool:
+    def _is_free(self, field: Setting, value: object) -> bool:
         """Whether a project's file may set this unasked: to what it is already, or stricter."""
         old = self._into.values.get(field.name, _default(field))
-        return value == old or is_stricter(field.name, value, old)
+        return value == old or is_stricter(field, value, old)
 
-    def _want(self, keys: Line, field: Field, value: str | tuple[str, ...]) -> None:
+    def _want(self, keys: Line, field: Setting, value: str | tuple[str, ...]) -> None:
         """Keep what a project's file wants, for the person to see, and set it where they trust it."""
         wanted = Wanted(field.name, value, self._file.line(*keys))
         if len(wanted.text) > _MOST_WANTED:
@@ -225,10 +225,10 @@ class FileLayer:
         if self._into.trusting:
             self._into.set(field, value, f"{self._origin}{TRUSTED}")
 
-    def _read_in(self, keys: Line, field: Field, value: object) -> object:
+    def _read_in(self, keys: Line, field: Setting, value: object) -> object:
         return self._into.read(field, value, self._base, partial(self._file.where, *keys))
 
-    def _refusal(self, keys: Line, field: Field, value: object) -> str | None:
+    def _refusal(self, keys: Line, field: Setting, value: object) -> str | None:
         """Why a project's file may not set this, or None."""
         if field.name == "advisors":
             return advisors.STRANGER
@@ -238,7 +238,7 @@ class FileLayer:
             return _VARIABLES
         if field.project == "lower":
             old = self._into.values.get(field.name, _default(field))
-            if not is_stricter(field.name, self._read_in(keys, field, value), old):
+            if not is_stricter(field, self._read_in(keys, field, value), old):
                 stricter = "make it stricter than" if field.name != "log_level" else "show more than"
                 return f"a project's file may only {stricter} {old!s}"
         return None
@@ -253,7 +253,7 @@ class FileLayer:
         tables = {name: self._filled((key, name), self._file.table((key, name), row)) for name, row in rows.items()}
         return READERS[key](self._file, tables, self._base)
 
-    def _members(self) -> Iterator[tuple[Line, Field, object]]:
+    def _members(self) -> Iterator[tuple[Line, Setting, object]]:
         """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
@@ -277,10 +277,10 @@ class FileLayer:
             raise self._file.error(keys, f"{'.'.join(keys)}: {error}") from None
 
 
-def _default(field: Field) -> object:
+def _default(field: Setting) -> object:
     """What a setting is where nobody set it."""
     if field.name == field.member:
-        return {item.name: item.default for item in fields(Settings)}[field.name]
+        return field.default
     from sagent.advisor.rules import Rules
 
     found: object = getattr(Rules(), field.member)

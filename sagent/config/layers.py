@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.config.builder import Given, SettingsBuilder
-from sagent.config.fields import ALIASES, BY_NAME, FIELDS, RULES, Field
+from sagent.config.declared import ALIASES, BY_NAME, RULES, SETTINGS
 from sagent.config.files import File, read_file
+from sagent.config.setting import Setting
 from sagent.config.settings import Settings, Wish
 from sagent.context.places import plugin_folders
 from sagent.errors import ConfigError
@@ -137,7 +138,7 @@ def home_of(environ: Mapping[str, str]) -> Path:
 
 def _by_field(flags: Mapping[str, object]) -> list[Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
-    names = {name: field for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)}
+    names = {name: field for field in SETTINGS for name in (field.keyword, field.name)}
     names |= {name: BY_NAME[meant] for name, meant in ALIASES.items()}
     for name in flags:
         if name not in names and name not in _OWN_FLAGS:
@@ -147,11 +148,11 @@ def _by_field(flags: Mapping[str, object]) -> list[Given]:
         if value is not None and name in names:
             origin = f"--{name if name in ALIASES else names[name].flag_name}"
             _take_once(found, (names[name], value, origin))
-    return [found[field.name] for field in FIELDS if field.name in found]
+    return [found[field.name] for field in SETTINGS if field.name in found]
 
 
-def _variables() -> Mapping[str, Field]:
-    found = {field.variable: field for field in (*FIELDS, *RULES.values())}
+def _variables() -> Mapping[str, Setting]:
+    found = {field.variable: field for field in (*SETTINGS, *RULES.values())}
     return found | {f"SAGENT_{name.upper()}": BY_NAME[meant] for name, meant in ALIASES.items()}
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from sagent.config.fields import FIELDS, RULES
+from sagent.config.declared import RULES, SETTINGS
 from sagent.config.settings import Settings, Wanted, Wish
 
 
@@ -23,7 +23,7 @@ def show(settings: Settings) -> tuple[Row, ...]:
 
 def _rows(settings: Settings) -> Iterator[Row]:
     waits = {each.name: each for each in settings.wish.wanted} if settings.wish else {}
-    for field in FIELDS:
+    for field in SETTINGS:
         value: object = getattr(settings, field.name)
         origin = settings.origins.get(field.name, "default")
         if settings.wish and (wanted := waits.get(field.name)):

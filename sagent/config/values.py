@@ -160,15 +160,43 @@ def agents_of(value: object, _: object = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def choice(*names: str) -> Callable[..., object]:
-    """One of a few words, whatever its case; the error names the nearest."""
+class Choice:
+    """Reads one of a few words, whatever its case; the error names the nearest. `words` may be imported when needed."""
 
-    def read(value: object, _: object = None) -> object:
+    def __init__(self, words: Callable[[], tuple[str, ...]]) -> None:
+        self.words = words
+
+    def __call__(self, value: object, _: object = None) -> object:
+        names = self.words()
         if isinstance(value, str) and (word := value.strip().lower()) in names:
             return word
         raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
 
-    return read
+
+def choice(*names: str) -> Choice:
+    """Return the reader of one of these words."""
+    return Choice(lambda: names)
+
+
+def _efforts() -> tuple[str, ...]:
+    from sagent.model import EFFORTS
+
+    return EFFORTS
+
+
+def _modes() -> tuple[str, ...]:
+    from sagent.policy.permissions import MODES
+
+    return MODES
+
+
+def _sandbox_modes() -> tuple[str, ...]:
+    from sagent.sandbox import SANDBOX_MODES
+
+    return SANDBOX_MODES
+
+
+effort, mode, sandbox_mode = Choice(_efforts), Choice(_modes), Choice(_sandbox_modes)
 
 
 def whole(least: int) -> Callable[..., int]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.config.advisors import read_advisors
-from sagent.config.fields import ALIASES, FIELDS, RULES, Field
+from sagent.config.declared import ALIASES, RULES, SETTINGS
 from sagent.config.files import File, Line, read_file
+from sagent.config.setting import Setting
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
 from sagent.config.values import PathBase, Reader, RefusedError, path_of, texts, usd, whole
@@ -30,13 +31,6 @@ SHORT = 60  # characters of a value that is part of a cell's name
 NO_TEAM = "none"
 _RULES = "advisor_rules"
 _TEAM, _HANDOFFS = "team", "visible_handoffs"
-_NOT_SWEPT = frozenset(
-    {
-        "cwd", "state_dir", "continue_session", "session", "fork", "ephemeral", "output_format", "input_format",
-        "plan", "theme", "editing_mode", "notify", "log_level", "trace",
-    }
-)  # fmt: skip
-"""Settings of a surface, and those that a sweep itself decides for each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +83,13 @@ class _Reader:
     def __init__(self, file: File) -> None:
         self._file, self._wrong = file, file.error
         self._place = PathBase(file.path.parent, Path.home())
-        self._fields: dict[str, Field] = {}  # by the names they go by in the file
-        for each in FIELDS:
-            if each.name not in _NOT_SWEPT:
-                self._fields |= {each.name: each, each.flag_name.replace("-", "_"): each}
+        self._fields: dict[str, Setting] = {}  # by the names they go by in the file
+        for each in SETTINGS:
+            if each.is_swept:
+                self._fields |= {each.name: each, each.keyword: each}
         self._fields |= {name: self._fields[meant] for name, meant in ALIASES.items()}
         self._fields |= {rule.name: rule for rule in RULES.values()}
-        self._fields |= {_TEAM: Field(_TEAM, _read_team), _HANDOFFS: Field(_HANDOFFS, whole(0))}
+        self._fields |= {_TEAM: Setting(_TEAM, _read_team), _HANDOFFS: Setting(_HANDOFFS, whole(0))}
 
     def spec(self) -> Spec:
         for key in self._file.data:

@@ -17,6 +17,7 @@ from sagent.app.models import choose_model
 from sagent.app.parts.advisors import advisors_of
 from sagent.app.team import open_team
 from sagent.config import Settings
+from sagent.config.declared import SETTINGS
 from sagent.config.teams import TeamFile
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
@@ -43,11 +44,7 @@ OWN_DOING = frozenset(
 )
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
 LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
-ALIKE = (
-    "effort", "tool_calls", "options", "advisor_mode", "advisor_stop", "panel", "advisor_rules", "transport",
-    "fallback", "fallback_after", "max_response_tokens", "max_request_tokens", "system", "append_system", "tools",
-    "max_turns", "max_tool_call_rounds", "permission_mode", "allow", "deny",
-)  # fmt: skip
+ALIKE = (*(setting.name for setting in SETTINGS if "shared" in setting.uses), "advisor_rules")
 """Settings that all runs of a comparison share, other than models and budget."""
 
 

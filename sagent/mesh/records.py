@@ -6,6 +6,7 @@ from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
+from sagent.config.declared import SETTINGS
 from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
@@ -27,10 +28,7 @@ FilesKind: TypeAlias = Literal["git", "shared", "none"]
 PARCEL = "Sagent-Parcel"
 """Header: the name of the parcel that a message is."""
 
-FLAGS = (
-    *("model", "effort", "system", "append_system", "max_budget_usd", "max_turns", "max_tool_call_rounds"),
-    *("max_request_tokens", "max_response_tokens"),
-)
+FLAGS = tuple(setting.name for setting in SETTINGS if "remote" in setting.uses)
 """What whoever asks for a session may choose, by the names of flags. All else is the node's: its keys, its policy."""
 
 

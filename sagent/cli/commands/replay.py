@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import reading
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, add_flag
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
+from sagent.config.declared import ALIASES, SETTINGS
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
+    from sagent.config.setting import Setting
     from sagent.events import Event
     from sagent.lab.replay import Conditions, Replay, Replayed, Rerun
 
@@ -30,9 +32,16 @@ EPILOG = """exit codes:
   with --model      those of a run: sagent --help"""
 LAST = "- What came after an agent's last request was sent to nobody: no hash of a request vouches for it."
 FORMATS = ("text", "json")
-LIVE = ("model", "provider", "base_url", "advisor", "effort", "max_budget_usd", "max_turns", "max_response_tokens",
-        "permission_mode", "allow", "deny")  # fmt: skip
-"""Flags of a run that say how prompts are asked again."""
+_HELP = {
+    "model": "give the session's prompts to this model, in a new session",
+    "provider": "the model's provider, if its name does not imply it",
+    "advisors": "an advisor for it; none for no advisor",
+    "effort": "an effort other than the recorded one",
+    "max_turns": "at most N model calls for each prompt",
+    "permission_mode": "for live tools: plan, ask, edit (default) or full",
+    "allow": "allow calls of live tools (repeatable)",
+}
+"""What these settings mean for a replay."""
 
 
 def run_replay(argv: Sequence[str]) -> int:
@@ -85,32 +94,27 @@ def _parser() -> Parser:
 
 def add_live_flags(parser: Parser) -> None:
     group = parser.add_argument_group("with another model")
-    group.add_argument(
-        "--model", "--executor", metavar="M", help="give the session's prompts to this model, in a new session"
-    )
-    group.add_argument("--provider", metavar="NAME", help="the model's provider, if its name does not imply it")
-    group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
-    group.add_argument("--advisor", metavar="M", action="append", help="an advisor for it; none for no advisor")
-    group.add_argument("--effort", metavar="E", help="an effort other than the recorded one")
+    for setting in _asked_again():
+        add_flag(group, setting, _HELP.get(setting.name, setting.help))
     group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory, rather "
                                                                  "than answer from the recording")  # fmt: skip
     group.add_argument("--keep", metavar="DIR", help="keep that copy in DIR")
-    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD, at list prices")
-    group.add_argument("--max-turns", metavar="N", help="at most N model calls for each prompt")
-    group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
-    group.add_argument("--permission-mode", metavar="MODE", help="for live tools: plan, ask, edit (default) or full")
-    group.add_argument("--allow", metavar="RULE", action="append", help="allow calls of live tools (repeatable)")
-    group.add_argument("--deny", metavar="RULE", action="append", help="deny calls (repeatable)")
     parser.add_bus_to_read()
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
     group.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
 
+def _asked_again() -> "Sequence[Setting]":
+    """Return the settings that may be chosen for prompts that are given to another model."""
+    return [setting for setting in SETTINGS if "asked_again" in setting.uses]
+
+
 def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
     """The settings in force, and whether prompts are to be asked again."""
-    given = {name: flags[name] for name in (*LIVE, "config", "cwd") if name in flags}
-    live = any(name in flags for name in ("model", "provider", "base_url"))
-    if not live and (strays := [name for name in LIVE if name in flags]):
+    names = [*(setting.keyword for setting in _asked_again()), *ALIASES]
+    given = {name: flags[name] for name in (*names, "config", "cwd") if name in flags}
+    live = any(name in flags for name in ("model", "executor", "provider", "base_url"))
+    if not live and (strays := [name for name in names if name in flags]):
         raise UsageError(f"--{strays[0].replace('_', '-')} needs --model, the model to give the prompts to.")
     output = "json" if flags.get("output_format") == "json" else "text"
     return load_settings({**given, "output_format": output}), live

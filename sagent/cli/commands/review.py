@@ -15,6 +15,7 @@ from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
 from sagent.config import Settings
+from sagent.config.declared import SETTINGS
 from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
 from sagent.lib.atomic import atomic_output
@@ -35,7 +36,6 @@ the working tree is reviewed against HEAD, including untracked files.
 exit codes:
   0 reviewed   7 findings of the severity of --fail-on or above
   1 failed   2 usage   3 budget   4 turn limit   5 answer cut   6 answer invalid   130, 143 interrupted"""
-_OURS = ("tools", "permission_mode", "plan", "allow", "system", "append_system", "output_style")
 
 
 def run_review(argv: Sequence[str]) -> int:
@@ -46,6 +46,11 @@ def run_review(argv: Sequence[str]) -> int:
     if given.gitlab:
         return asyncio.run(_on_gitlab(given, settings))
     return asyncio.run(_locally(given, settings))
+
+
+def _ours() -> Sequence[str]:
+    """Return the flags of settings that a review decides itself."""
+    return [setting.keyword for setting in SETTINGS if "acting" in setting.uses]
 
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
@@ -72,7 +77,7 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
     parser.add_cwd()
     parser.add_config()
-    given, flags = parser.parse_apart(argv, _OURS, "a review only reads, with its own prompt and tools; leave it out")
+    given, flags = parser.parse_apart(argv, _ours(), "a review only reads, with its own prompt and tools; leave it out")
     return given, {**flags, "cwd": given.cwd, "config": given.config}
 
 

@@ -1,0 +1,276 @@
+"""The settings of the core, each declared once. `scripts/make_settings.py` writes their types to typed.py."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import cast
+
+from sagent.config import values
+from sagent.config.advisors import read_advisors
+from sagent.config.setting import Setting
+from sagent.config.values import choice, names_of, switch, whole
+
+_NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # what a program gives
+
+MODEL, ADVISOR, LIMITS, WORK = "model", "advisor", "limits", "work"
+SESSION = "session and output"
+GROUPS = (MODEL, ADVISOR, LIMITS, WORK, SESSION)
+"""Groups of flags, in the order of their help."""
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "model", values.name_of, project="ask", group=MODEL, metavar="M", uses=("remote", "asked_again"),
+        help="provider/model, or a model whose name implies its provider",
+    ),
+    Setting(
+        "provider", values.name_of, project="ask", group=MODEL, metavar="NAME", uses=("asked_again",),
+        help="anthropic, openai, moonshot, ..., openai-compatible",
+    ),
+    Setting(
+        "base_url", values.url, group=MODEL, metavar="URL", uses=("asked_again",),
+        help="an endpoint that speaks the provider's API",
+    ),
+    Setting(
+        "auth", choice("key", "bearer", "credentials"), "key", "Auth", group=MODEL, metavar="HOW",
+        help="key (default), bearer, or credentials: a login stored elsewhere",
+    ),
+    Setting(
+        "transport", choice("direct", "sdk"), "direct", 'Literal["direct", "sdk"]', group=MODEL, metavar="WAY",
+        uses=("shared",), help="direct (default), or sdk to use the provider's own SDK",
+    ),
+    Setting(
+        "fallback", names_of, (), "tuple[str, ...]", _NAMES, "ask", group=MODEL, metavar="M", each=True,
+        uses=("shared",), help="a model to switch to when the one in use is down (repeatable)",
+    ),
+    Setting(
+        "fallback_after", whole(0), None, "int | None", group=MODEL, metavar="N", uses=("shared",),
+        help="switch after N retries (default: after all of them)",
+    ),
+    Setting(
+        "effort", values.effort, None, "Effort | None", project="ask", group=MODEL, metavar="E",
+        uses=("remote", "shared", "asked_again"), help="none, minimal, low, medium, high, xhigh or max",
+    ),
+    Setting(
+        "tool_calls", choice("auto", "native", "text"), "auto", 'Literal["auto", "native", "text"]', group=MODEL,
+        metavar="HOW", uses=("shared",),
+        help="how models write their calls: auto (default), native (by the provider's API) or text",
+    ),
+    Setting(  # each "name=JSON"
+        "options", values.options_of, (), "tuple[str, ...]", "Mapping[str, object] | None", adds=True, group=MODEL,
+        flag="option", metavar="NAME=VALUE", each=True, uses=("shared",),
+        help="a field to add to each request, by the provider's own name, as in temperature=0.2 (repeatable)",
+    ),
+    Setting(
+        "allow_providers", names_of, None, "tuple[str, ...] | None", _NAMES, "lower", group=MODEL, metavar="A,B",
+        help="allow no other providers",
+    ),
+    Setting("stall_seconds", values.seconds, 60.0, "float"),
+    Setting("reasoning_stall_seconds", values.seconds, 180.0, "float"),
+    Setting("max_retries", whole(0), 6, "int", project="lower"),
+    Setting(
+        "advisors", read_advisors, (), '"tuple[Advisor, ...]"', _NAMES, group=ADVISOR, flag="advisor",
+        metavar="M", each=True, uses=("asked_again",),
+        help="[name=]provider/model[,effort=E][,temperature=T][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]: a "
+        "model to consult (repeatable); none for no advisor",
+    ),
+    Setting(
+        "advisor_mode", choice("auto", "client", "native"), "auto", 'Literal["auto", "client", "native"]',
+        group=ADVISOR, metavar="MODE", uses=("shared",), help="auto (default), client, or native: the provider runs it",
+    ),
+    Setting(
+        "advisor_stop", choice("pass", "end"), "pass", 'Literal["pass", "end"]', group=ADVISOR, metavar="WHAT",
+        uses=("shared",), help="on its verdict stop: pass (default) it on, or end the run",
+    ),
+    Setting(
+        "panel", choice("first", "all"), "first", 'Literal["first", "all"]', group=ADVISOR, flag="advisor-panel",
+        metavar="WHO", uses=("shared",), help="which advisors to ask: first (default), or all at once",
+    ),
+    Setting(
+        "max_budget_usd", values.usd, None, "Decimal | None", "_Usd | None", "lower", group=LIMITS, metavar="N",
+        uses=("remote", "asked_again"), help="spend at most N USD in this session, at list prices",
+    ),
+    Setting(
+        "max_turns", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
+        uses=("remote", "shared", "asked_again"), help="at most N model calls",
+    ),
+    Setting(
+        "max_tool_call_rounds", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
+        uses=("remote", "shared"), help="at most N rounds of tool calls",
+    ),
+    Setting(  # messages among agents without a person's word
+        "max_exchanges", values.bound, 1_000, "int | None", "int | str | None", "lower", group=LIMITS, metavar="N",
+        help="at most N messages between agents without a prompt",
+    ),
+    Setting(
+        "max_response_tokens", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
+        uses=("remote", "shared", "asked_again"), help="at most N tokens in one reply",
+    ),
+    Setting(
+        "max_request_tokens", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
+        uses=("remote", "shared"), help="at most N tokens in one request",
+    ),
+    Setting("max_agent_depth", whole(0), 5, "int", project="lower"),
+    Setting("max_live_agents", whole(0), 32, "int", project="lower"),
+    Setting("max_spawns", whole(0), 256, "int", project="lower"),
+    Setting("compact_at", values.share, 0.8, "float"),  # how full the usable window may be; 0 is never
+    Setting("compactor", values.name_of),  # the model that sums up; None is the one that works
+    Setting("cwd", values.directory, ..., "Path", _PATH, metavar="DIR", scope="place", swept=False, help="work in DIR"),
+    Setting(
+        "add_dirs", values.directories, (), "tuple[Path, ...]", "_Path | Sequence[_Path] | None", adds=True,
+        flag="add-dir", metavar="DIR", each=True, scope="place", help="another directory to work in (repeatable)",
+    ),
+    Setting(  # None is the default set
+        "tools", values.tools, None, "tuple[str, ...] | None", _NAMES, metavar="A,B", uses=("shared", "acting"),
+        help="only these tools or groups (default, web, papers, code, notebook), or none",
+    ),
+    Setting(
+        "permission_mode", values.mode, "edit", "Mode", project="lower", metavar="MODE",
+        uses=("shared", "asked_again", "acting"), help="plan, ask, edit (default) or full",
+    ),
+    Setting(
+        "plan", switch, default=False, type="bool", swept=False, uses=("acting",),
+        help="change no files: print a plan, or in the REPL propose one",
+    ),
+    Setting(  # agents elsewhere, each "name=URL"
+        "a2a", values.agents_of, (), "tuple[str, ...]", "Mapping[str, str] | str | Sequence[str] | None", adds=True,
+        metavar="NAME=URL", each=True, help="use a remote agent as a tool, over the A2A protocol (repeatable)",
+    ),
+    Setting(
+        "diagnostics", choice("off", "auto", "on"), "auto", 'Literal["auto", "on", "off"]', project="lower",
+        metavar="WHEN",
+        help="report errors after edits, from language servers: auto (default: in a terminal), on or off",
+    ),
+    Setting(
+        "sandbox", values.sandbox_mode, "auto", "SandboxMode", project="lower", metavar="MODE", key="sandbox.mode",
+        help="sandbox for commands: auto (default), required or off",
+    ),
+    Setting(
+        "allow_domains", values.domains, (), "tuple[str, ...]", _NAMES, adds=True, metavar="A,B",
+        key="sandbox.allow_domains", help="hosts that sandboxed commands may connect to",
+    ),
+    Setting(
+        "allow", values.rules, (), "tuple[str, ...]", _NAMES, adds=True, metavar="RULE", each=True,
+        key="permissions.allow", uses=("shared", "asked_again", "acting"),
+        help="allow calls: 'Bash(git status:*)' (repeatable)",
+    ),
+    Setting(
+        "deny", values.rules, (), "tuple[str, ...]", _NAMES, "yes", adds=True, metavar="RULE", each=True,
+        key="permissions.deny", uses=("shared", "asked_again"), help="deny calls: 'Edit(secrets/**)' (repeatable)",
+    ),
+    Setting("env_pass", names_of, (), "tuple[str, ...]", _NAMES, adds=True, key="env.pass"),  # though like keys
+    Setting("hook_hosts", values.domains, (), "tuple[str, ...]", _NAMES, adds=True),  # for hooks that are not theirs
+    Setting(  # that a call may run in the foreground
+        "background_after", values.seconds, 600.0, "float | None", metavar="S",
+        help="move calls to the background after S seconds (600)",
+    ),
+    Setting(
+        "wait_for_jobs", switch, default=True, type="bool", flag="no-wait",
+        help="exit without waiting for background jobs",
+    ),
+    Setting(
+        "system", values.text_of, metavar="TEXT", uses=("remote", "shared", "acting"), help="replace the system prompt",
+    ),
+    Setting(
+        "append_system", values.text_of, "", "str", metavar="TEXT", uses=("remote", "shared", "acting"),
+        help="add to the system prompt",
+    ),
+    Setting(  # a file that says how to write
+        "output_style", values.text_of, "", "str", metavar="NAME", uses=("acting",),
+        help="follow the style described in output-styles/NAME.md",
+    ),
+    Setting("instructions", switch, default=True, type="bool"),  # AGENTS.md and the like, skills
+    Setting("memory", switch, default=False, type="bool"),  # files that agents keep for later sessions
+    Setting("state_dir", values.path_of, ..., "Path", _PATH, scope="place", swept=False),
+    Setting(
+        "continue_session", switch, default=False, type="bool", group=SESSION, flag="continue", short="-c",
+        scope="session", help="continue the last session of this directory",
+    ),
+    Setting(
+        "session", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="PATH", scope="session",
+        help="continue this session, or start one at a new path",
+    ),
+    Setting(
+        "fork", values.name_of, group=SESSION, metavar="S[@E]", scope="session",
+        help="continue in a copy of session S, up to entry E",
+    ),
+    Setting(
+        "ephemeral", switch, default=False, type="bool", group=SESSION, scope="session",
+        help="do not save the session to disk",
+    ),
+    Setting(
+        "output_format", choice("text", "json", "stream-json"), "text", 'Literal["text", "json", "stream-json"]',
+        group=SESSION, metavar="F", scope="surface", help="text (default), json or stream-json",
+    ),
+    Setting(  # that answers are to conform to
+        "output_schema", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE",
+        help="a JSON Schema that the answer must match; exits with 6 if it does not",
+    ),
+    Setting(
+        "input_format", choice("text", "stream-json"), "text", 'Literal["text", "stream-json"]', group=SESSION,
+        metavar="F", scope="surface", help="text (default) or stream-json: one message per line",
+    ),
+    Setting(  # a file that every event is added to, one a line
+        "trace", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE", scope="surface",
+        key="logging.trace_file", help="append every event to FILE; show it with sagent trace FILE",
+    ),
+    Setting(
+        "telemetry", switch, default=False, type="bool", group=SESSION,
+        help="send OpenTelemetry spans and metrics, as its variables (OTEL_...) say",
+    ),
+    Setting(
+        "log_level", choice("debug", "info", "warning", "error"), "warning",
+        'Literal["debug", "info", "warning", "error"]', project="lower", group=SESSION, metavar="L", scope="surface",
+        key="logging.level", help="debug, info, warning (default) or error, on stderr",
+    ),
+    Setting(
+        "theme", choice("auto", "dark", "light", "plain"), "auto", 'Literal["auto", "dark", "light", "plain"]',
+        scope="surface",
+    ),
+    Setting("editing_mode", choice("emacs", "vi"), "emacs", 'Literal["emacs", "vi"]', scope="surface"),
+    Setting("notify", choice("bell", "osc9", "off"), "bell", 'Literal["bell", "osc9", "off"]', scope="surface"),
+    Setting("status_line", values.status_parts, "", "str", scope="surface"),  # parts in their order, or ! and a command
+    Setting(  # each "action=key"
+        "keys", values.keys_of, (), "tuple[str, ...]", "Mapping[str, str] | str | None", adds=True, scope="surface",
+    ),
+    Setting(  # to an editor with a lock file
+        "editor_link", switch, default=True, type="bool", given="bool | str | None", scope="surface",
+    ),
+)  # fmt: skip
+BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+RULES: Mapping[str, Setting] = {
+    setting.member: setting
+    for setting in (
+        Setting("advisor_rules.triggers", values.triggers),
+        Setting("advisor_rules.failure_threshold", whole(1)),
+        Setting("advisor_rules.confidence_threshold", values.share),
+        Setting("advisor_rules.stagnation_turns", whole(2)),
+        Setting("advisor_rules.cooldown_turns", whole(0)),
+        Setting("advisor_rules.max_advisor_calls", values.bound, project="lower"),
+        Setting("advisor_rules.max_session_calls", values.bound, project="lower"),
+        Setting("advisor_rules.max_usd", values.usd, project="lower"),
+        Setting("advisor_rules.max_share", values.share, project="lower"),
+        Setting("advisor_rules.max_tokens", whole(0), project="lower"),
+    )
+}
+"""The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
+
+THRESHOLDS = {"failures": "failure_threshold", "confidence": "confidence_threshold", "stagnation": "stagnation_turns"}
+"""The members of RULES that say from when on a trigger fires."""
+
+ALIASES = {"executor": "model", "advisor": "advisors"}
+"""Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
+
+TABLES = ("providers", "prices", "mcp", "web", "language_servers", "aliases", "hooks")
+
+
+def is_stricter(setting: Setting, new: object, old: object) -> bool:
+    """Return True if a project's value takes nothing away from what the person set: lower limits, fewer providers, less
+    effort, a log that says more."""
+    if order := setting.order:
+        return old is not None and order.index(new) <= order.index(old)
+    if isinstance(new, tuple):
+        fewer = set(cast("Sequence[str]", new))
+        return old is None or (isinstance(old, tuple) and fewer <= set(cast("Sequence[str]", old)))
+    if isinstance(new, int | float | Decimal):
+        return old is None or (isinstance(old, int | float | Decimal) and new <= old)
+    return False

@@ -1,0 +1,83 @@
+"""Write sagent/config/typed.py from the declarations of settings: their types, for type checkers."""
+
+import sys
+from keyword import iskeyword
+from pathlib import Path
+
+from sagent.config.declared import ALIASES, BY_NAME, SETTINGS
+from sagent.config.setting import Setting
+
+FILE = Path(__file__).parents[1] / "sagent/config/typed.py"
+HEAD = '''"""The types of settings. Written by scripts/make_settings.py from declared.py."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+
+from sagent.lib.dataclass import dataclass
+from sagent.model import Effort
+from sagent.policy.permissions import Mode
+from sagent.sandbox import SandboxMode
+
+if TYPE_CHECKING:
+    from sagent.advisor.advisor import Advisor
+
+Auth: TypeAlias = Literal["key", "bearer", "credentials"]
+"""How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
+_Path: TypeAlias = Path | str
+_Names: TypeAlias = str | Sequence[str]
+_Usd: TypeAlias = Decimal | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSettings:
+    """Every declared setting. None leaves a choice to whoever needs it."""
+
+'''
+BETWEEN = '''
+
+class Overrides(TypedDict, total=False):
+    """Keywords of `load_config`. They are read as on the command line, so that a text will do for each of them; None is
+    as if it was left out. What they mean stands in the command line's documentation."""
+
+'''
+OWN = {"executor_api_base": "str | None", "advisor_api_base": "_Names | None", "trust_project": "bool | None"}
+"""Keywords that are about what other settings name."""
+
+
+def main() -> int:
+    """Write the file; with --check, only say whether it is as it would be written."""
+    text = source()
+    if "--check" in sys.argv:
+        return 0 if FILE.read_text("utf-8") == text else 1
+    FILE.write_text(text, "utf-8")
+    return 0
+
+
+def source() -> str:
+    """Return the module's text."""
+    members = "".join(f"    {each.name}: {each.type}{_default(each)}\n" for each in SETTINGS)
+    given: dict[str, str] = {}
+    for each in SETTINGS:
+        given[each.name] = _given(each)
+        given[each.keyword] = "_Names | None" if each.keyword == "option" else _given(each)
+    given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
+    keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
+    return HEAD + members + BETWEEN + keywords
+
+
+def _given(setting: Setting) -> str:
+    """Return the type of what a program may give."""
+    kind = setting.given or setting.type
+    return kind if kind.endswith("| None") else f"{kind} | None"
+
+
+def _default(setting: Setting) -> str:
+    """Return the default as it stands in a class."""
+    shown = f'"{setting.default}"' if isinstance(setting.default, str) else repr(setting.default)
+    return "" if setting.default is ... else f" = {shown}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
