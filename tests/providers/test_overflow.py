@@ -210,7 +210,7 @@ def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
     ("words", "is_about_size"),
     [
         ("El mensaje supera el n\u00famero m\u00e1ximo de tokens: 50012 > 32768", True),
-        (True,),
+        ("\u0442\u043e\u043a\u0435\u043d\u043e\u0432: 50012 / 32768", True),
         ("Das Kontextfenster hat 32.768, die Anfrage 50.012.", True),
         ("input tokens: 50,012; limit: 32,768", True),
         ("prompt is 50k tokens but 32k is the maximum", True),
