@@ -17,6 +17,8 @@ PROGRAMS = {
     "ssh-keygen": "openssh-client",
     "bwrap": "bubblewrap",
     "node": "nodejs",
+    "as": "binutils",
+    "aarch64-linux-gnu-as": "binutils-aarch64-linux-gnu",
 }
 
 

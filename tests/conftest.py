@@ -124,6 +124,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "tsc-7": _has_native_typescript,
     "playwright": _has_playwright,
     "llama-server": lambda: bool(shutil.which("llama-server")),
+    "assemblers": lambda: os.uname().machine == "x86_64" and all(map(shutil.which, ("as", "aarch64-linux-gnu-as"))),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
 MAY_BE_MISSING = {
@@ -147,6 +148,7 @@ MAY_BE_MISSING = {
     "tsc-7",
     "playwright",
     "llama-server",
+    "assemblers",
 }
 
 

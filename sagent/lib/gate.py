@@ -3,6 +3,7 @@ program that its arguments name.
 
 By it a process loses rights just before it becomes a command: an interpreter would take as long to start as all the
 rest, none of the system's programs can do it, and a process of ours that did it to itself would have lost them too.
+Its instructions are in gate_x86_64.s and gate_aarch64.s, which say what the steps are.
 """
 
 import errno
@@ -10,6 +11,8 @@ import functools
 import os
 import struct
 import sys
+
+from sagent.lib.gate_code import CODE
 
 _BASE = 0x400000  # where the file lies in memory
 _HEADERS = 0x78  # bytes before the data
@@ -19,44 +22,7 @@ _NUMBERS = {
     "aarch64": {"prctl": 167, "prlimit": 261, "capset": 91},
 }
 _RULE, _END = 0xFFFFFFFE, 0xFFFFFFFF  # in place of a call's number
-_HOW = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, 4)  # openat2(2): by no symlink
 LAST = -2  # as the first argument: what the call before returned
-
-# The steps lie after the code and _HOW. Each begins with the number of the call and the bytes to the next step, then
-# come four arguments, and the address and length of what is written to standard error before exit(126). At the start
-# argc, argv and environ are on the stack, and the registers are 0.
-_CODE = {
-    "x86_64": (
-        "488d1ddc000000"  # lea rbx, steps
-        "8b03 83f8fe 7463 772a"  # step: eax = [rbx]; -2: to rule; -1: to run
-        "488b7b08 4883fffe 490f44fc 488b7310 488b5318 4c8b5320 0f05"  # the arguments, LAST is r12; syscall
-        "4885c0 7822 4989c4"  # negative: to fail; r12 = rax
-        "8b4304 4801c3 ebcd"  # next: rbx += [rbx + 4]; to step
-        "488b0424 488d742410 488b3e 488d14c6 b83b000000 0f05"  # run: execve(argv[1], argv + 1, environ)
-        "bf02000000 488b7328 488b5330 b801000000 0f05"  # fail: write(2, [rbx + 40], [rbx + 48])
-        "bf7e000000 b83c000000 0f05"  # exit(126)
-        "bf9cffffff 488d7310 488d154a000000 41ba18000000 b8b5010000 0f05"  # rule: openat2(AT_FDCWD, rbx + 16, how, 24)
-        "83f8da 750c ba00002a00 b801010000 0f05"  # ENOSYS, as in another wall: openat(.., O_PATH and O_NOFOLLOW)
-        "4885c0 788e"  # negative: to next
-        "50 ff7308 4c89e7 be01000000 4889e2 4531d2 b8bd010000 0f05"  # landlock_add_rule(r12, 1, {[rbx + 8], rax}, 0)
-        "5f 5f b803000000 0f05 e967ffffff"  # close; to next
-    ),
-    "aarch64": (
-        "93070010"  # adr x19, steps
-        "680240b9 1f090031 20030054 68010054"  # step: w8 = [x19]; -2: to rule; -1: to run
-        "608640a9 628e41a9 1f0800b1 8002809a 010000d4"  # the arguments, LAST is x20; svc
-        "6001f8b7 f40300aa"  # negative: to fail; x20 = x0
-        "690640b9 7302098b f3ffff17"  # next: x19 += [x19 + 4]; to step
-        "e90340f9 e1430091 200040f9 220c098b a81b80d2 010000d4"  # run: execve(argv[1], argv + 1, environ)
-        "400080d2 618a42a9 080880d2 010000d4"  # fail: write(2, [x19 + 40], [x19 + 48])
-        "c00f80d2 a80b80d2 010000d4"  # exit(126)
-        "600c8092 61420091 02030010 030380d2 a83680d2 010000d4"  # rule: openat2(AT_FDCWD, x19 + 16, how, 24)
-        "1f9800b1 c1000054 600c8092 0205a0d2 020090f2 080780d2 010000d4"  # ENOSYS, as in another wall: openat
-        "60fcffb7"  # negative: to next
-        "690640f9 e903bfa9 e00314aa 210080d2 e2030091 030080d2 a83780d2 010000d4"  # landlock_add_rule, as above
-        "e903c1a8 280780d2 010000d4 d7ffff17"  # close; to next
-    ),
-}
 
 
 class Gate:
@@ -64,7 +30,7 @@ class Gate:
 
     def __init__(self, machine: str = "") -> None:
         self.machine = machine or os.uname().machine
-        if self.machine not in _CODE:
+        if self.machine not in CODE:
             raise ValueError(f"the instructions of {self.machine} are not known")
         self._data, self._steps = bytearray(), list[bytes]()
 
@@ -94,7 +60,7 @@ class Gate:
     def made(self) -> bytes:
         """The program, as an ELF file."""
         self._add(_END, (), b"The command cannot be run: it is not a program, or may not be run in the sandbox.\n")
-        code = bytes.fromhex(_CODE[self.machine]) + _HOW
+        code = bytes.fromhex(CODE[self.machine])
         body = b"".join((self._data, code, *self._steps))
         size, start = _HEADERS + len(body), _BASE + _HEADERS + len(self._data)
         ident = b"\x7fELF\2\1\1".ljust(16, b"\0")  # 64 bits, little-endian, version 1
