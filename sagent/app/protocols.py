@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapp
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from sagent.context.streams import closing
 from sagent.lib.json import as_object, as_str
 from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
 
@@ -167,13 +168,9 @@ class AdaptiveModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         self._sent = _name_of(request), self.protocol
-        items = self._in(self.protocol).stream(request)
-        try:
+        async with closing(self._in(self.protocol).stream(request)) as items:
             async for item in items:
                 yield item
-        finally:
-            if hasattr(items, "aclose"):
-                await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)

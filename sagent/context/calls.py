@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from sagent.context.streams import closing
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_object, valid_text, whole_text
 from sagent.lib.text import nearest, one_line
@@ -151,8 +152,7 @@ async def valid_stream(model: Model, request: Request, *, acts: bool = False) ->
     said = {TextPart: Said(), ThinkingPart: Said()}
     charges: tuple[Charge, ...] = ()
     watch = _Watch(model, request) if acts and request.tools else None
-    items = model.stream(request)
-    try:
+    async with closing(model.stream(request)) as items:
         async for item in items:
             if isinstance(item, TextPart | ThinkingPart):
                 kind = type(item)
@@ -175,9 +175,6 @@ async def valid_stream(model: Model, request: Request, *, acts: bool = False) ->
                 else:
                     for each in watch.passed(reply):
                         yield each
-    finally:
-        if hasattr(items, "aclose"):
-            await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
 
 
 def _cut(model: Model, said: "Mapping[type[TextPart | ThinkingPart], Said]", charges: tuple[Charge, ...]) -> Reply:

@@ -6,6 +6,7 @@ Such a path is written as bash writes it, `$'a\\nb\\xff'`; all others stay as th
 
 import os
 import re
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
@@ -14,6 +15,15 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 def path_of(text: str) -> Path:
     """The path that a person names: `~` is their home, and of a user that there is not, it stays as it is written."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 -- Path's own raises RuntimeError then
+
+
+def lies_in(path: str, roots: AbstractSet[str]) -> bool:
+    """Return True if an absolute path is one of many directories or below one of them."""
+    while path not in roots:
+        if not path.strip("/"):
+            return False
+        path = path.rpartition("/")[0] or "/"
+    return True
 
 
 def find_path(path: Path) -> Path:

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from sagent.context.streams import closing
 from sagent.lib.json import JsonObject
 from sagent.mesh.lease import Lease
 from sagent.mesh.mirror import Mirror
@@ -74,13 +75,9 @@ class KeptModel:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
         await self._barrier.passed()
-        deltas = self._model.stream(request)
-        try:
+        async with closing(self._model.stream(request)) as deltas:
             async for delta in deltas:
                 yield delta
-        finally:
-            if hasattr(deltas, "aclose"):
-                await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.policy.rules import is_inside, lies_in
+from sagent.lib.names import lies_in
+from sagent.policy.rules import is_inside
 
 if TYPE_CHECKING:
     from sagent.sandbox.survey import Survey

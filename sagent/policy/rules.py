@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -253,15 +252,6 @@ def rules_for(ask: "Ask") -> list[str]:
 def is_inside(path: str, root: str) -> bool:
     """Whether an absolute path is a directory or below it; both already free of symlinks."""
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def lies_in(path: str, roots: AbstractSet[str]) -> bool:
-    """Whether an absolute path is one of many directories or below one of them, as `is_inside` says for each."""
-    while path not in roots:
-        if not path.strip("/"):
-            return False
-        path = path.rpartition("/")[0] or "/"
-    return True
 
 
 def _same(want: "Word", word: "Word") -> bool:

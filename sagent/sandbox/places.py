@@ -15,7 +15,7 @@ from sagent.sandbox.profile import is_below
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
 _BEGINS = re.compile(r"(?<![^\s,;:=/])/")  # of paths in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
 _ENDS = re.compile(r"[\s,;:=]|$")  # which may also be letters of a path: each is tried
-_MOST_ENDS = 32
+_MAX_ENDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _paths(value: str) -> Iterator[str]:
     """Yield what may be an absolute path in a variable's value: up to each character that ends one, and all of it."""
     for begin in _BEGINS.finditer(value):
         at = begin.start()
-        ends = [end.start() for end in islice(_ENDS.finditer(value, at), _MOST_ENDS)]
+        ends = [end.start() for end in islice(_ENDS.finditer(value, at), _MAX_ENDS)]
         yield from (value[at:end] for end in {*ends, len(value)})
 
 

@@ -25,6 +25,7 @@ from sagent.lib.git import (
     path_in,
     read_config,
 )
+from sagent.lib.names import lies_in
 from sagent.sandbox.anchored import anchored
 from sagent.sandbox.guard import contents
 from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, obeyed_at
@@ -168,7 +169,7 @@ class Plants:
         """Return whether a name is one that programs obey, and lies where somebody may work."""
         root = next((root for root in self._surveys if sign.startswith(f"{root}/")), "")
         parts = sign[len(root) :].split("/")[:-1]
-        return is_obeyed(sign) and _NOT_WORKED_IN.isdisjoint(parts) and not _lies_in(sign, self._caches)
+        return is_obeyed(sign) and _NOT_WORKED_IN.isdisjoint(parts) and not lies_in(sign, self._caches)
 
     def allow(self, path: str) -> None:
         """Let a file stay as it is now, and until it is changed."""
@@ -273,7 +274,7 @@ class Plants:
 
     def _is_known(self, path: str, places: Kept) -> bool:
         """Return whether a file was protected before it became a part of something, so that its own time tells."""
-        return self._is_kept(path, places) or _lies_in(path, self._protected)
+        return self._is_kept(path, places) or lies_in(path, self._protected)
 
     def _is_new(self, path: str, places: Kept) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""
@@ -295,7 +296,7 @@ class Plants:
 
     def _is_kept(self, path: str, places: Kept) -> bool:
         is_sure = path not in self._open and path not in self._doubted
-        return _lies_in(path, places.granted) or (is_sure and _lies_in(path, places.kept))
+        return lies_in(path, places.granted) or (is_sure and lies_in(path, places.kept))
 
     def _is_of_command(self, changed: int) -> bool:
         windows = [*self._windows, *([(self._since, _FUTURE_NS)] if self._since is not None else ())]
@@ -404,7 +405,7 @@ def _named_files(signs: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]
     for path in signs:
         above, _, name = path.rpartition("/")
         for named in files_named(above) if name.lower() == ".git" else ():
-            if not _lies_in(named, roots):
+            if not lies_in(named, roots):
                 continue
             if os.path.isdir(named):  # noqa: PTH112 -- a text path
                 yield from (f"{named}/{hook}" for hook in _HOOKS if os.path.lexists(f"{named}/{hook}"))
@@ -440,11 +441,3 @@ def _is_linked(place: str) -> bool:
     named = path_in(read_config(f"{place}/commondir") or b"")
     shared = os.path.realpath(os.path.join(place, named))  # noqa: PTH118 -- a text path
     return os.path.realpath(place).rpartition("/")[0] == f"{shared}/worktrees"
-
-
-def _lies_in(path: str, places: AbstractSet[str]) -> bool:
-    while path:
-        if path in places:
-            return True
-        path = path.rpartition("/")[0]
-    return False

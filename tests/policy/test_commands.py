@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sagent.lib.names import lies_in
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict, commands
 from sagent.policy.permissions import Mode, PermissionPolicy
-from sagent.policy.rules import Rules, is_inside, lies_in, rules_for
+from sagent.policy.rules import Rules, is_inside, rules_for
 from sagent.tool import Effect, Workspace
 from tests.depth import deep
 from tests.policy.real_bash import run_bash

@@ -192,13 +192,17 @@ async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandb
     assert place.read_text() == "{}"
 
 
-async def test_what_others_found_first_is_taken_out(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def warned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The warnings of a sandbox that looks at one directory for each command, and at the others by and by."""
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
     monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
-    warned: list[str] = []
-    sandbox.warn = warned.append
+    said: list[str] = []
+    sandbox.warn = said.append
+    return said
+
+
+async def test_what_others_found_first_is_taken_out(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     line = "git init -q a/b/c; git -C a/b/c config alias.up '!true'; mkdir -p d/e/f; echo evil > d/e/f/.envrc"
     await confined(sandbox, line, tmp_path)
     said = await confined(sandbox, "true", tmp_path)
@@ -284,9 +288,7 @@ GROWN = {
 
 
 @pytest.mark.parametrize("name", GROWN)
-async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(tmp_path: Path, name: str) -> None:
     before, now, config = GROWN[name]
     evil = "printf '[alias]\\n\\tst = !evil\\n' > s/config; cp s/config s/hgrc"
     for line in (f"{before}; {evil}", now):
@@ -299,12 +301,8 @@ async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(
 
 
 async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_running(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, tmp_path: Path, warned: list[str]
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
-    warned: list[str] = []
-    sandbox.warn = warned.append
     for number in range(300):
         (tmp_path / f"own/{number}").mkdir(parents=True)
         (tmp_path / f"own/{number}/.envrc").write_text("layout python\n")

@@ -27,7 +27,7 @@ _BEGUN = re.compile(
     r"(?P<python>[A-Za-z_][\w.:-]*)\s*\(",
     re.MULTILINE,
 )
-_LONGEST = 300  # characters that can be the beginning of one of these
+_MAX_BEGINNING_CHARS = 300  # characters that can be the beginning of one of these
 _MAYBE = re.compile(  # the beginning of one of these, at the end of what has come
     rf"^[ \t]*(?:`{{1,3}}|```\w*[ \t]*\n?\s*|(?:```\w*[ \t]*\n\s*)?(?:"
     rf"\[?\s*(?:\{{\s*\{{?\s*(?:{_QUOTED}(?:[\w.:-]*(?:{_QUOTED}\s*(?::\s*(?:{_QUOTED}(?:[\w.:/-]*"
@@ -84,7 +84,7 @@ class Holder:
 
     def _shown(self, text: str) -> str:
         before, newline, after = text.rpartition("\n")
-        self._line = after[-_LONGEST:] if newline else (self._line + before + after)[-_LONGEST:]
+        self._line = after[-_MAX_BEGINNING_CHARS:] if newline else (self._line + before + after)[-_MAX_BEGINNING_CHARS:]
         return text
 
     def _begin(self, text: str, start: int) -> int:
@@ -104,12 +104,12 @@ class Holder:
     def _doubt(self, text: str, start: int) -> int:
         """Return where what may become a call begins in the text after the start, its length if nothing may."""
         at = len(text)
-        tail = max(start, len(text) - _LONGEST)
+        tail = max(start, len(text) - _MAX_BEGINNING_CHARS)
         if maybe := _MAYBE.search(text, text.rfind("\n", 0, tail) + 1):
             at = maybe.start()
         for sign in "<[":
             found = text.rfind(sign)
             if found >= 0 and any(mark.startswith(text[found:]) for mark in _ALL_MARKS):
-                fence = _FENCE_BEFORE.search(text, max(0, found - _LONGEST), found)
+                fence = _FENCE_BEFORE.search(text, max(0, found - _MAX_BEGINNING_CHARS), found)
                 at = min(at, fence.start() if fence else found)
         return max(0, at - start)

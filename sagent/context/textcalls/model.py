@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from sagent.context.streams import closing
 from sagent.context.textcalls.blocks import BlockReader, own_text, read
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
@@ -93,28 +94,25 @@ class TextModel:
         tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
         reader = BlockReader(tools)
         charges: tuple[Charge, ...] = ()
-        items = self.inner.stream(self.written(request))
         try:
-            async for item in items:
-                if isinstance(item, Billed):
-                    charges = item.charges
-                if isinstance(item, TextPart) and tools:
-                    if shown := reader.feed(item.text):
-                        yield TextPart(shown)
-                elif isinstance(item, Reply):
-                    if shown := reader.finish(cut=item.message.stop in CUT):
-                        yield TextPart(shown)
-                    reply = replace(item, digest=self._marked(item.digest, request))
-                    yield _with_calls(reply, tools, request.messages) if tools else reply
-                else:
-                    yield item
+            async with closing(self.inner.stream(self.written(request))) as items:
+                async for item in items:
+                    if isinstance(item, Billed):
+                        charges = item.charges
+                    if isinstance(item, TextPart) and tools:
+                        if shown := reader.feed(item.text):
+                            yield TextPart(shown)
+                    elif isinstance(item, Reply):
+                        if shown := reader.finish(cut=item.message.stop in CUT):
+                            yield TextPart(shown)
+                        reply = replace(item, digest=self._marked(item.digest, request))
+                        yield _with_calls(reply, tools, request.messages) if tools else reply
+                    else:
+                        yield item
         except (asyncio.CancelledError, ModelError):
             if reader.held_bytes:  # all that came counts, and not only what was shown
                 yield Billed(charges, reader.held_bytes)
             raise
-        finally:
-            if hasattr(items, "aclose"):
-                await items.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
 
     def is_like(self, other: "TextModel") -> bool:
         """Return True for one that writes the same requests to the same model."""

@@ -62,7 +62,7 @@ def _names_file(message: Message) -> bool:
 
 
 class WrittenConversation:
-    """One conversation's messages as they go out. Each is written once and kept: what goes out only grows."""
+    """The messages of one conversation as text models are sent them: each is written once, and later ones are added."""
 
     def __init__(self, reminders: Reminders | None) -> None:
         """Without `reminders`, messages have none: nothing can be done in this conversation."""

@@ -9,7 +9,7 @@ from sagent.errors import ModelError
 from sagent.lib.json import as_int
 from sagent.providers.wire.exchange import Told
 
-PATIENCE_SECONDS = 900.0  # that loading a model may take
+MAX_LOADING_SECONDS = 900.0  # that loading a model may take
 _PAUSE_SECONDS = 0.25
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def reading_line(progress: Mapping[str, object]) -> str:
 
 
 class LoadingWait:
-    """Waits for a server that is loading its model, up to PATIENCE_SECONDS."""
+    """Waits for a server that is loading its model, up to MAX_LOADING_SECONDS."""
 
     def __init__(self, told: Told, model: str) -> None:
         self._told, self._model = told, model
@@ -47,7 +47,7 @@ class LoadingWait:
     async def pause(self, error: ModelError) -> None:
         """Return when it is time to ask again. Raises the error if it means anything else, or after too long."""
         waited = time.monotonic() - self._began
-        if not is_loading(error) or waited > PATIENCE_SECONDS:
+        if not is_loading(error) or waited > MAX_LOADING_SECONDS:
             raise error
         self._told(loading_line(self._model, waited))
         await asyncio.sleep(_PAUSE_SECONDS)
