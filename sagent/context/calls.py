@@ -64,10 +64,20 @@ _QUOTED = (
 
 
 def says_nothing(reply: Message) -> bool:
-    """Return True for a reply that ended by itself and has nothing but thoughts and white space."""
+    """Return True for a reply that ended by itself and has nothing but thoughts and what cannot be seen."""
     return reply.stop in (None, "end", "tool_use") and all(
-        isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip()) for part in reply.parts
+        isinstance(part, Thinking) or (isinstance(part, Text) and not _is_seen(part.text)) for part in reply.parts
     )
+
+
+def _is_seen(text: str) -> bool:
+    """Return True if a text has a letter that can be seen."""
+    text = text.strip()
+    if text.isascii():
+        return bool(text)
+    from sagent.lib.lookalike import is_unseen  # for few runs
+
+    return not all(letter.isspace() or is_unseen(letter) for letter in text)
 
 
 def what_is_missing(history: Sequence[Message]) -> Message | None:

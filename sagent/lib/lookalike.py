@@ -21,7 +21,7 @@ def skeleton(text: str) -> str:
     """Return about what one sees of a text: without what is not seen, letters that look alike as one of them."""
     if text.isascii():
         return " ".join(text.split())
-    shown = "".join(letter for letter in normalize("NFKC", text) if not _is_unseen(letter))
+    shown = "".join(letter for letter in normalize("NFKC", text) if not is_unseen(letter))
     return " ".join(shown.translate(_ALIKE).split())
 
 
@@ -104,7 +104,8 @@ def _clusters(text: str) -> list[str]:
     return found
 
 
-def _is_unseen(letter: str) -> bool:
+def is_unseen(letter: str) -> bool:
+    """Return True for a letter that shows nothing, as a zero-width space."""
     return not letter.isascii() and (
         category(letter) == "Cf"
         or bool(re.match("[\ufe00-\ufe0f\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\u180b-\u180f\u2800]", letter))

@@ -86,7 +86,9 @@ async def test_chat_reply_without_words_is_asked_for_again(deltas: list[dict[str
     assert (result.content, requests) == ("4", 2)
 
 
-@pytest.mark.parametrize("parts", [(), (Thinking("Hm."),), (Text(" \n"),), (Thinking("Hm."), Text(""))])
+@pytest.mark.parametrize(
+    "parts", [(), (Thinking("Hm."),), (Text(" \n"),), (Thinking("Hm."), Text("")), (Text("\u200b\ufeff\n\u2800"),)]
+)
 async def test_any_model_is_asked_again_once(parts: tuple[Part, ...]) -> None:
     empty = Message("assistant", parts, stop="end")
     agent = Agent(ScriptedModel(empty, "4"))
@@ -98,7 +100,7 @@ async def test_any_model_is_asked_again_once(parts: tuple[Part, ...]) -> None:
     await agent.aclose()
 
 
-@pytest.mark.parametrize("part", [Text("4"), OPAQUE, Image("image/png", b"x")])
+@pytest.mark.parametrize("part", [Text("4"), Text("\u200b\u00e9"), OPAQUE, Image("image/png", b"x")])
 async def test_reply_with_content_is_not_empty(part: Part) -> None:
     result = await ended(Agent(ScriptedModel(Message("assistant", (Thinking("Hm."), part), stop="end"))))
     assert (result.error, result.turns) == (None, 1)

@@ -429,7 +429,8 @@ class _Watch:
 
 def read_json(text: str | bytes) -> object:
     """Parse JSON. What Python alone takes for a number (NaN, 1e999) becomes text: it could never be sent back."""
-    return _JSON.decode(text if isinstance(text, str) else text.decode("utf-8-sig", "replace"))
+    plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    return _JSON.decode(plain.removeprefix("\ufeff"))
 
 
 def _finite(text: str) -> float | str:
