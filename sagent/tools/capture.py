@@ -21,6 +21,7 @@ HEAD_CHARS = 10_000
 TAIL_CHARS = 20_000
 
 _IN_MEMORY = 128 * 1024
+_SAMPLE = 8_192  # bytes by which text is told from binary data
 _EDGE = 96 * 1024  # bytes looked at on either side; more than the characters shown, for colour codes and progress bars
 _CHUNK = 128 * 1024
 _CHUNKS_AT_ONCE = 32  # then the event loop gets its turn
@@ -112,7 +113,7 @@ class Capture:
         head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
         from sagent.lib.encoding import decode_output
 
-        if kind := _binary_kind(head[:8192]):
+        if kind := _binary_kind(head[:_SAMPLE], cut=not complete or len(head) > _SAMPLE):
             whereabouts = await self._whereabouts("use a command on it")
             return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
         complete = self.size == len(head)
@@ -317,7 +318,7 @@ _ESCAPE = (
 )
 
 
-def _binary_kind(sample: bytes) -> str:
+def _binary_kind(sample: bytes, *, cut: bool) -> str:
     """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
     if known := next((kind for magic, kind in _KINDS if sample.startswith(magic)), ""):
         return known
@@ -328,7 +329,7 @@ def _binary_kind(sample: bytes) -> str:
         return ""
     from sagent.lib.encoding import decode_output
 
-    decoded = decode_output(sample, cut=True)
+    decoded = decode_output(sample, cut=cut)
     read = decoded.text.encode()  # in UTF-16, bytes of letters are those of controls
     controls = len(read) - len(read.translate(None, _CONTROLS))
     is_text = decoded.sure and decoded.guesses and controls * 50 <= len(read) and decoded.text.count("\0") < 2

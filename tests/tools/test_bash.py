@@ -623,6 +623,14 @@ async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     assert len(text) < 400
 
 
+@pytest.mark.parametrize(
+    ("octal", "word"), [(r"Stra\337e", "Stra\u00dfe"), (r"caf\351", "caf\u00e9"), (r"na\357f", "na\u00eff")]
+)
+async def test_word_of_an_older_encoding_without_a_line_end_is_text(rig: Rig, octal: str, word: str) -> None:
+    text = await rig.text(f"printf '{octal}'")
+    assert word in text and "binary" not in text
+
+
 async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
     text = await rig.text("printf 'caf\\351 and some more ordinary text\\n'")
     assert text == "café and some more ordinary text\n[text that is not UTF-8 was read as perhaps cp1252]"
