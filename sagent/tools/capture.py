@@ -111,12 +111,12 @@ class Capture:
     async def excerpt(self) -> str:
         """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
         head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
+        complete = self.size == len(head)
         from sagent.lib.encoding import decode_output
 
         if kind := _binary_kind(head[:_SAMPLE], cut=not complete or len(head) > _SAMPLE):
             whereabouts = await self._whereabouts("use a command on it")
             return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
-        complete = self.size == len(head)
         decoded = decode_output(head if complete else head[:_EDGE], cut=not complete)
         text, guesses = _as_left(decoded.text, _ESCAPE), decoded.guesses
         if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
