@@ -10,7 +10,7 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message, Part, Private, Text, ToolCall
 
 _ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
-_PLACE = re.compile(
+PLACES = re.compile(  # that Read, grep and cat -n put before lines
     r"^(?:[^\S\n]{0,20}(?:[^\s:]{1,200}[:-])?\d{1,9}[:\t-]|(?=[^\s:]{0,200}[./])[^\s:]{1,200}:)", re.MULTILINE
 )
 _PROMPT = re.compile(r"^([^\S\n]{0,20})\$[^\S\n]", re.MULTILINE)
@@ -60,7 +60,7 @@ def _files(message: Message) -> Sequence[Text]:
 def _shown(text: str) -> str:
     """Return the lines of a text that was read, once more without the places that Read, grep and cat -n put before
     them, and once more without the prompts of a shell."""
-    shown = _lines(text) + (_lines(_PLACE.sub("", text)) if _PLACE.search(text) else "")
+    shown = _lines(text) + (_lines(PLACES.sub("", text)) if PLACES.search(text) else "")
     return shown + (_PROMPT.sub(r"\1", shown) if _PROMPT.search(shown) else "")
 
 

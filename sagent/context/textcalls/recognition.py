@@ -7,6 +7,7 @@ every other, by the policy.
 import html
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import unquote_plus
 
 from sagent.context.textcalls.forms import (
     ARGUMENTS,
@@ -20,6 +21,7 @@ from sagent.context.textcalls.forms import (
     python_calls,
 )
 from sagent.context.textcalls.pythonic import read_literal
+from sagent.context.textcalls.quoting import PLACES
 from sagent.context.textcalls.reader import CALLS, THOUGHTS
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import (
@@ -84,7 +86,8 @@ _ANSWERED = re.compile(
     r"\s*(?:<tool_response|<function_results?>|<\|im_|<\|eot|<\|start|<\|tool_response|Observation:)"
 )
 _PREFIX = re.compile(r"(?:functions?|default_api|tools?|api)[.:]")
-_NOISE = re.compile(r"[\s\"'\\`]+")
+_NOISE = re.compile(r"[\s\"'\\`\u00ad\u200b-\u200f\u2060\ufeff]+")
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _CALL_WORDS = re.compile(r"argument|parameter|tool|function|invoke|args|input|<\|", re.IGNORECASE)
 
 
@@ -438,12 +441,25 @@ def _was_read(text: str, spans: Sequence[Span], request: Request, reply: Message
     written = {*filter(None, map(_squeezed, sources)), *cores}
     made = [(call.name, call.arguments) for message in request.messages for call in message.calls]
     others = [call for span in spans for call in span.calls if call[:2] not in made or call[2] is not None]
+    needed = {tool.name: frozenset(map(as_str, as_array(tool.parameters.get("required")))) for tool in request.tools}
     for shown, foreign in _sources(request, reply):
-        for source in {shown, html.unescape(shown)} if "&" in shown else (shown,):
+        for source in _readings(shown):
             squeezed = _squeezed(source)
-            if any(one in squeezed for one in written) or (foreign and any(_shows(squeezed, call) for call in others)):
+            if any(one in squeezed for one in written):
+                return True
+            if foreign and any(_shows(squeezed, call, needed.get(call[0], frozenset())) for call in others):
                 return True
     return False
+
+
+def _readings(text: str) -> Iterable[str]:
+    """Return a text, and what it says where marks of HTML, escapes of JSON or of URLs and numbers of lines are read."""
+    found = {text, html.unescape(text), PLACES.sub("", text)}
+    if "\\u" in text:
+        found.add(_ESCAPE.sub(lambda one: chr(int(one[1], 16)), text))
+    if "%" in text:
+        found.add(unquote_plus(text))
+    return found
 
 
 def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
@@ -475,14 +491,18 @@ def _has_unread_media(request: Request) -> bool:
     return any(isinstance(part, Document | Image) for parts in kept for part in parts)
 
 
-def _shows(source: str, call: Call) -> bool:
-    """Return True if a squeezed text has, near a call's name, all of its arguments, and the name is called there or a
-    word for calls is near."""
+def _shows(source: str, call: Call, needed: Collection[str]) -> bool:
+    """Return True if a squeezed text has, near a call's name, its arguments that are `needed`, or all if none is, and
+    the name is called there or a word for calls is near."""
     name, arguments, malformed = _squeezed(call[0]), call[1], call[2]
     if not name or not (arguments or malformed):
         return False
-    leaves = [one for leaf in _leaves(arguments) if (one := _squeezed(leaf))]
-    pairs = [_pair(key, value) for key, value in arguments.items()]
+    said = {key: value for key, value in arguments.items() if any(map(_squeezed, _leaves(value)))}
+    said = {key: value for key, value in said.items() if key in needed} or said
+    leaves = [one for value in said.values() for leaf in _leaves(value) if (one := _squeezed(leaf))]
+    pairs = [_pair(name, key, value) for key, value in said.items()]
+    keys = "|".join(re.escape(_squeezed(key)) for key in said)
+    called = re.compile(rf"{re.escape(name)}(?:\(|\W{{1,8}}(?:{keys})\W)" if keys else rf"{re.escape(name)}\(")
     if malformed:
         leaves.append(_squeezed(malformed))
     reach, at = _WINDOW + 2 * sum(map(len, leaves)), 0
@@ -490,7 +510,7 @@ def _shows(source: str, call: Call) -> bool:
         near = source[max(0, at - reach) : at + reach]
         if (
             all(leaf in near for leaf in leaves)
-            and (f"{name}(" in near or _CALL_WORDS.search(near.replace(name, " ")))
+            and (called.search(near) or _CALL_WORDS.search(near.replace(name, " ")))
             and all(pair.search(near) for pair in pairs)
         ):
             return True
@@ -498,11 +518,13 @@ def _shows(source: str, call: Call) -> bool:
     return False
 
 
-def _pair(key: str, value: object) -> re.Pattern[str]:
-    """Return an expression for a key and the first of its value in a squeezed text, in any form of a call."""
-    first = next(_leaves(value), "")
+def _pair(name: str, key: str, value: object) -> re.Pattern[str]:
+    """Return an expression for a key and the first of its value in a squeezed text, in any form of a call of the name;
+    in Python's words there may be no key."""
+    first = next((one for leaf in _leaves(value) if (one := _squeezed(leaf))), "")
     between = r"\W{0,20}(?:arg_key\W{0,20}arg_value\W{0,20})?"
-    return re.compile(rf"{re.escape(_squeezed(key))}{between}{re.escape(_squeezed(first))}(?!\w)")
+    before = rf"(?:{re.escape(_squeezed(key))}{between}|{re.escape(name)}\((?:[^()]{{0,300}},)?)"
+    return re.compile(rf"{before}{re.escape(first)}(?!\w)")
 
 
 def _leaves(value: object) -> Iterator[str]:
