@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping
@@ -80,16 +79,12 @@ class LearnedProtocols:
         if self._file is None:
             yield self._read()
             return
-        from fcntl import LOCK_EX, flock
-
         from sagent.lib.atomic import put
+        from sagent.lib.filelock import in_turn
 
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError):  # it can all be learned again
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                stack.callback(os.close, lock)
-                flock(lock, LOCK_EX)
+        with contextlib.suppress(OSError):  # it can all be learned again
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with in_turn(self._file.with_suffix(".lock")):
             models = self._read(again=True)
             before = dict(models)
             yield models

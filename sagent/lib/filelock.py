@@ -1,12 +1,14 @@
-"""A lock file that only one process of this machine can hold."""
+"""Locks that only one process of this machine can hold, on a file or a directory."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 _PAUSE = 0.05  # seconds between two tries
+_MAX_TURN_SECONDS = 10.0  # a process that changes a file for longer stands still, and is not waited for
 
 
 @asynccontextmanager
@@ -26,3 +28,29 @@ async def locked(path: Path, within: float) -> AsyncGenerator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def in_turn(lock: Path) -> Generator[None]:
+    """Have the processes that change a file go one after another, so that what one adds is not lost by another.
+
+    `lock` is a directory, or a file that is made where it is missing. It goes on without one where there can be none,
+    or another process holds it and stands still. Raises nothing itself.
+    """
+    import fcntl
+
+    handle = -1
+    with suppress(OSError):  # a directory that is missing or read-only, or a file system without locks
+        flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
+        handle = os.open(lock, flags | os.O_CLOEXEC, 0o600)
+        end = time.monotonic() + _MAX_TURN_SECONDS
+        while time.monotonic() < end:
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)

@@ -3,9 +3,10 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import TypeAlias
 
 from sagent.lib.json import as_array, as_int, as_object
 from sagent.lib.money import EXACT, as_usd
@@ -23,6 +24,7 @@ _WINDOWS = (
     "n_ctx",  # llama.cpp, in `meta`
     "n_ctx_train",  # llama.cpp before it gave the one in use: what the model was trained for
 )
+_Places: TypeAlias = Mapping[str, Mapping[str, object]]
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens")
 # The billed buckets by a listing's names for the price of a token, and of a million (Together; Vercel writes text, and
 # means one).
@@ -61,7 +63,7 @@ class Listings:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._places: dict[str, Mapping[str, object]] | None = None
+        self._places: _Places | None = None
 
     def limits(self, place: str, model_id: str) -> ModelLimits:
         """What is known of a model; nothing, where nothing is."""
@@ -97,25 +99,27 @@ class Listings:
         }
         server = next((info.server for info in models), "")
         entry = {"at": int(time.time()), "models": sizes, "server": server}
-        self._store({**self._read(again=True), place: entry})
+        self._change(lambda places: {**places, place: entry})
 
     def rename(self, place: str, other: str) -> None:
         """Let what a place said hold for it under another name too."""
-        places = {**self._read(again=True)}
-        if place in places:
-            self._store({**places, other: places[place]})
+        self._change(lambda places: {**places, other: places[place]} if place in places else places)
 
-    def _store(self, places: dict[str, Mapping[str, object]]) -> None:
-        self._places = places
+    def _change(self, change: Callable[[_Places], _Places]) -> None:
+        """Change what is known as the file has it. Other processes wait until it is written."""
         if self._file is None:
+            self._places = change(self._read())
             return
         from sagent.lib.atomic import put
+        from sagent.lib.filelock import in_turn
 
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with in_turn(self._file.with_suffix(".lock")), contextlib.suppress(OSError):
+            self._places = places = change(self._read(again=True))
             put(self._file, json.dumps({"version": 1, "places": places}).encode())
 
-    def _read(self, *, again: bool = False) -> Mapping[str, Mapping[str, object]]:
+    def _read(self, *, again: bool = False) -> _Places:
         """What is known; `again` by the file, which another process may have written."""
         if self._places is None or again:
             held = self._places or {}

@@ -1,13 +1,10 @@
 """Changes one value in the person's config.toml and leaves everything else as it is written."""
 
-import fcntl
 import json
-import os
 import re
-import time
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, cast
@@ -15,12 +12,12 @@ from typing import Concatenate, ParamSpec, cast
 from sagent.config.files import NAMES
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
+from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_array, as_object
 from sagent.lib.toml import toml_members, toml_value
 
 P = ParamSpec("P")
 _YAML = (".yaml", ".yml")
-PATIENCE = 2.0  # seconds; a process that holds the file longer stands still, and is not waited for
 
 
 def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
@@ -28,22 +25,10 @@ def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concat
 
     @wraps(change)
     def changed(path: Path, *args: P.args, **kwargs: P.kwargs) -> None:
-        with ExitStack() as held:
-            with suppress(OSError):  # there is no directory yet, or its file system has no locks
-                held.callback(os.close, lock := os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC))
-                _take(lock)
+        with in_turn(path.parent):
             change(path, *args, **kwargs)
 
     return changed
-
-
-def _take(lock: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with suppress(BlockingIOError):
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(0.01)
-    return None
 
 
 @_one_by_one

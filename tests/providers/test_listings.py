@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -65,7 +67,7 @@ def test_a_listing_is_kept_and_another_process_reads_it(tmp_path: Path) -> None:
     assert other.limits("acme", "n") == other.limits("else", "m") == ModelLimits()
     assert other.is_fresh("acme") and not other.is_fresh("else")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(file.parent) == ["listings.json"]
+    assert {*os.listdir(file.parent)} == {"listings.json", "listings.lock"}
     other.keep("else", [ModelInfo("x", ModelLimits(1, 1))])
     listings.keep("third", [])
     assert Listings(file).limits("else", "x") == ModelLimits(1, 1), "what another process wrote stays"
@@ -100,3 +102,23 @@ def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     memory = Listings()
     memory.keep("acme", [ModelInfo("m", ModelLimits(2, 1))])
     assert memory.limits("acme", "m") == ModelLimits(2, 1)
+
+
+KEEPS = """
+import sys
+from pathlib import Path
+from sagent.model import ModelInfo, ModelLimits
+from sagent.providers.listings import Listings
+for number in range(20):
+    listings = Listings(Path(sys.argv[1]))
+    listings.keep(f"{sys.argv[2]} {number}", [ModelInfo("m", ModelLimits(1, 1))])
+    listings.rename(f"{sys.argv[2]} {number}", f"{sys.argv[2]} {number} too")
+"""
+
+
+def test_what_processes_keep_at_the_same_time_is_all_kept(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "listings.json"
+    running = [subprocess.Popen([sys.executable, "-c", KEEPS, str(file), each]) for each in "abcd"]
+    assert [each.wait() for each in running] == [0] * 4
+    kept = as_object(as_object(json.loads(file.read_bytes())).get("places"))
+    assert {*kept} == {f"{each} {number}{end}" for each in "abcd" for number in range(20) for end in ("", " too")}

@@ -1,13 +1,12 @@
 """What tools of MCP servers were when they were approved: a hash of each definition, kept for all sessions."""
 
-import fcntl
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
 from sagent.config import McpServer
 from sagent.lib.atomic import put
+from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
 
 FILE = "approved.json"
@@ -49,14 +48,10 @@ class Pins:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with in_turn(self._path.with_suffix(".lock")):
             known = self._read()
             known.setdefault(key, {})[tool] = fingerprint
             put(self._path, json.dumps(known, indent=1, sort_keys=True).encode())
-        finally:
-            os.close(lock)
 
 
 def _key(server: McpServer) -> str:
