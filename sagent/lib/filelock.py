@@ -34,14 +34,14 @@ async def locked(path: Path, within: float) -> AsyncGenerator[None]:
 def in_turn(lock: Path) -> Generator[None]:
     """Have the processes that change a file go one after another, so that what one adds is not lost by another.
 
-    `lock` is a directory, or a file that is made where it is missing. It goes on without one where there can be none,
-    or another process holds it and stands still. Raises nothing itself.
+    `lock` is a directory, or a file `*.lock` that is made where it is missing. It goes on without one where there can
+    be none, or another process holds it and stands still. Raises nothing itself.
     """
     import fcntl
 
     handle = -1
     with suppress(OSError):  # a directory that is missing or read-only, or a file system without locks
-        flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
+        flags = os.O_RDWR | os.O_CREAT if lock.suffix == ".lock" else os.O_RDONLY
         handle = os.open(lock, flags | os.O_CLOEXEC, 0o600)
         end = time.monotonic() + _MAX_TURN_SECONDS
         while time.monotonic() < end:
