@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sagent.bridges.mcp.output import is_said, is_same
 from sagent.lib.json import json_freeze_object
-from sagent.messages import Document, Text
+from sagent.messages import Document, Image, Text
 from sagent.tool import RunContext, ToolOutput, Workspace
 from tests.bridges.odd import Odd, do, tool
 from tests.repl.samples import PNG
@@ -184,3 +184,35 @@ async def _call(odd: Odd, result: Mapping[str, object]) -> ToolOutput:
         (found,) = servers.tools
         run = RunContext("root", "c", Workspace(Path.cwd()), SimpleNamespace(), lambda _: None)  # pyright: ignore[reportArgumentType] -- no blobs
         return await found(json_freeze_object({"code": f"result = {result!r}"}), run)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"data": base64.b64encode(PNG).decode()},
+        {"data": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
+        {"data": base64.b64encode(PNG).decode(), "mimeType": None},
+        {"source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}},
+    ],
+)
+async def test_image_that_does_not_say_its_type_as_the_protocol_does_is_shown(
+    tmp_path: Path, block: dict[str, object]
+) -> None:
+    [image] = (await _call(Odd(tmp_path), {"content": [{"type": "image", **block}]})).content
+    assert isinstance(image, Image)
+    assert (image.media_type, image.data) == ("image/png", PNG)
+
+
+async def test_recording_without_a_type_is_a_document(tmp_path: Path) -> None:
+    [part] = (
+        await _call(Odd(tmp_path), {"content": [{"type": "audio", "data": base64.b64encode(WAV).decode()}]})
+    ).content
+    assert isinstance(part, Document) and part.data == WAV
+
+
+async def test_drawing_in_svg_is_shown_as_text(tmp_path: Path) -> None:
+    data = base64.b64encode(b"<svg><text>Gr\xc3\xb6\xc3\x9fe</text></svg>").decode()
+    [part] = (
+        await _call(Odd(tmp_path), {"content": [{"type": "image", "data": data, "mimeType": "image/svg+xml"}]})
+    ).content
+    assert isinstance(part, Text) and "Gr\u00f6\u00dfe" in part.text

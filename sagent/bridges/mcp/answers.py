@@ -26,6 +26,8 @@ _KEPT = {  # members of a block, by its type, that say something
     "resource_link": ("uri", "name", "title", "description", "mimeType"),
 }
 
+_MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
+
 
 def mend_answer(result: MutableMapping[str, object], version: str) -> None:
     """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
@@ -84,6 +86,8 @@ def _block(block: object, version: str) -> object:
         kept = {"name": kept.get("uri"), **kept}
     elif kind == "resource":
         kept = {"resource": _resource(fields.get("resource"), version)}
+    elif kind in _MEDIA:
+        kept = _data_of(kind, fields)
     plain = {"type": kind, **kept}
     if _is_read("tools/call", {"content": [plain]}, version):
         return plain
@@ -92,6 +96,14 @@ def _block(block: object, version: str) -> object:
     rest = {name: value for name, value in fields.items() if name != "type"} if kind else block
     named = f"of the type {one_line(printable(kind), 100)}" if kind else "without a type"
     return _text(f"(a block {named} cannot be shown: {_line(rest)})")
+
+
+def _data_of(kind: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the data of an image or a recording, as other protocols name it and its type too: that is looked for in
+    the data themselves."""
+    held = as_object(fields.get("source")) or fields
+    named = (as_str(held.get(name)) for name in ("mimeType", "mime_type", "media_type", "mediaType"))
+    return {"data": held.get("data"), "mimeType": next(filter(None, named), _MEDIA[kind])}
 
 
 def _message(message: object, version: str) -> object:

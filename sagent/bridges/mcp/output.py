@@ -117,6 +117,7 @@ def _embedded(held: "TextResourceContents | BlobResourceContents") -> Media:
 def _decoded(text: str, kind: str, name: str) -> Media:
     """Data in base64 that a server says is of a kind. What no provider would take is words: once it is in a
     conversation, that would be refused for ever."""
+    from sagent.lib.encoding import text_in
     from sagent.tools.media import media_in
 
     try:
@@ -127,6 +128,8 @@ def _decoded(text: str, kind: str, name: str) -> Media:
         found = media_in(data, name)
     except ValueError as error:
         return Text(f"({error})")
+    if kind.startswith("image/svg") and (drawn := text_in(data)):
+        return Text(f"({name}: {kind}, as text)\n{drawn}")
     if found is None and kind.startswith(("image/", "application/pdf")):
         return Text(f"({name}: {kind}, {len(data)} bytes, which cannot be shown)")
     return found or Document(kind, data, name)
