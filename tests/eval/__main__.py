@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.eval import results
+from tests.eval.advising import FORMS
 from tests.eval.harnesses import HARNESSES, Harness, MissingError
 from tests.eval.recorder import Limits
 from tests.eval.runs import Bench, Row, measure
@@ -35,6 +36,10 @@ def main() -> None:
     parser.add_argument(
         "--suite", type=Path, metavar="FOLDER", help="tasks of a folder: */prompt.txt, files/, check.py"
     )
+    parser.add_argument("--advise", choices=FORMS, help="give sagent a scripted advisor that knows each task")
+    parser.add_argument(
+        "--variable", action="append", default=[], metavar="NAME=VALUE", help="for the agents; may be repeated"
+    )
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="for results (default: build/eval)")
     parser.add_argument("--page", action="store_true", help="measure nothing; write the results into docs/eval.md")
     arguments = parser.parse_args()
@@ -48,6 +53,8 @@ def main() -> None:
     tasks = chosen(TASKS if suite is None else folder_tasks(suite), arguments.tasks)
     if not tasks:
         parser.error(f"no task of {suite or 'the suite'} has {arguments.tasks or 'a check.py'}")
+    if arguments.advise and (suite is not None or arguments.harness != ["sagent"]):
+        parser.error("--advise needs our own tasks and --harness sagent")
     harnesses = available(arguments.harness or list(HARNESSES))
     if not harnesses:
         parser.error("no harness is left")
@@ -55,7 +62,9 @@ def main() -> None:
     try:
         files = find(arguments.model, os.environ)
         with served(files) as url:
-            bench = Bench(url, files.model.stem, suite.absolute().name if suite else "sagent", Limits(), out)
+            named = suite.absolute().name if suite else "sagent"
+            variables = dict(each.split("=", 1) for each in arguments.variable)
+            bench = Bench(url, files.model.stem, named, Limits(), out, arguments.advise, variables)
             rows = run(bench, harnesses, tasks)
     except (FetchError, ServerError) as error:
         sys.exit(f"eval: {error}")
@@ -85,7 +94,8 @@ def run(bench: Bench, harnesses: list[Harness], tasks: list[AnyTask]) -> list[Ro
             rows.append(row)
             told = "done" if row.success else f"failed: {row.reason.splitlines()[-1]}"
             limit = f" (limit of {row.ended})" if row.ended else ""
-            say(f"{number}/{len(tasks)} {task.name} · {harness.name}: {told}{limit}, {row.seconds:.0f} s")
+            asked = "".join(f", {each}" for each in row.consultations)
+            say(f"{number}/{len(tasks)} {task.name} · {harness.name}: {told}{limit}{asked}, {row.seconds:.0f} s")
     return rows
 
 

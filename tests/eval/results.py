@@ -1,6 +1,7 @@
 """Rows of runs in a file, and the tables that are made from them."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +22,10 @@ def read(out: Path) -> list[Row]:
     """Return the rows of a folder: of each run that was repeated, the last one."""
     file = out / FILE
     rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-    made = [Row(**{**row, "changed": tuple(row["changed"])}) for row in rows]
+    made = [
+        Row(**{**row, "changed": tuple(row["changed"]), "consultations": tuple(row.get("consultations", ()))})
+        for row in rows
+    ]
     return list({(row.suite, row.model, row.harness, row.task): row for row in made}.values())
 
 
@@ -35,6 +39,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
             "",
         )
         yield from summary(some)
+        yield from consultations(some)
         yield ""
         yield from by_task(some)
 
@@ -57,6 +62,16 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
             f"{_mean(row.seconds for row in own):.0f}",
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def consultations(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line about advisors, if there was one: how often they were asked and why, and the tokens it took."""
+    asked = [each.split() for row in rows for each in row.consultations]
+    if made := [each for each in asked if each[1] != "withheld"]:
+        triggers = ", ".join(f"{name} {count}" for name, count in Counter(name for name, *_ in made).most_common())
+        tokens = f"{_mean(row.advisor_tokens for row in rows):,.0f} tokens of the advisor a task"
+        yield ""
+        yield f"Consultations: {len(made) / len(rows):.1f} a task ({triggers}), {tokens}."
 
 
 def by_task(rows: Sequence[Row]) -> Iterator[str]:

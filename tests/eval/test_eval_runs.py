@@ -131,6 +131,9 @@ def test_repeated_run_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     for row in (replace(ROW, success=False), replace(ROW, task="b"), ROW):
         results.append(tmp_path, row)
     assert results.read(tmp_path) == [ROW, replace(ROW, task="b")]
+    asked = replace(ROW, consultations=("done answered proceed",), advisor_tokens=90)
+    results.append(tmp_path, asked)
+    assert asked in results.read(tmp_path)
     assert results.read(tmp_path / "none") == []
 
 
@@ -146,6 +149,16 @@ def test_table_counts_failures_that_end_as_a_success() -> None:
     assert "| sagent 1 | **1 of 4** | 1 | 1 | 4.5 | 1,500 (700) | 40 | 3 |" in lines
     assert "| a | done (2) | – (2) |" in lines
     assert "| c | limit of requests (12) |  |" in lines
+    assert not any(line.startswith("Consultations") for line in lines)
+
+
+def test_consultations_are_counted_by_trigger_without_those_that_were_withheld() -> None:
+    rows = [
+        replace(ROW, consultations=("done answered adjust", "failures withheld"), advisor_tokens=800),
+        replace(ROW, task="b", consultations=("done answered proceed",), advisor_tokens=400),
+    ]
+    (line,) = [line for line in results.tables(rows) if line.startswith("Consultations")]
+    assert line == "Consultations: 1.0 a task (done 2), 600 tokens of the advisor a task."
 
 
 def test_page_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
@@ -162,7 +175,12 @@ def test_page_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["--tasks", "nothing-like-it"], "no task"), (["--page"], "no results"), (["--suite", "."], "no task")],
+    [
+        (["--tasks", "nothing-like-it"], "no task"),
+        (["--page"], "no results"),
+        (["--suite", "."], "no task"),
+        (["--advise", "block"], "--harness sagent"),
+    ],
 )
 def test_what_cannot_be_measured_is_said(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
