@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent.advisor.account import ZERO, Account, Held, Outcome, Outcomes
 from sagent.advisor.advisor import Advisor, role_text
@@ -35,6 +35,20 @@ FAIR = 10  # turns, from which on what an advisor costs can be weighed against w
 QUESTION = 2_000  # characters of a question
 _BYTES = 3  # of a request to a token, about
 Mode: TypeAlias = Literal["auto", "client", "native"]
+
+
+@runtime_checkable
+class Writing(Protocol):
+    """A model that may be spoken to in the text protocol."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol at this moment: "text" or "native"."""
+        ...
+
+    def written(self, request: Request) -> Request:
+        """Return a request as it goes out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +156,12 @@ class Advisors:
 
     def triggers(self) -> tuple[Trigger, ...]:
         """The rules that hold now: none while nobody may be asked."""
-        return self.setup.rules.fired_by(self.state.model.id) if self.roster.active else ()
+        return self.setup.rules.fired_by(self.state.model.id, text=self.in_text) if self.roster.active else ()
+
+    @property
+    def in_text(self) -> bool:
+        """True if the executor is spoken to in the text protocol."""
+        return isinstance(self.state.model, Writing) and self.state.model.protocol == "text"
 
     def task(self) -> Message | None:
         """What was asked for last, by a person or the agent above."""
@@ -181,9 +200,10 @@ class Advisors:
         """The request as it would go out."""
         output = OUTPUT + THOUGHT.get(advisor.effort, 0)
         room = input_budget(self.state.neighbours.sizes(model))
-        executor, task = self.state.context.request(), self.task()
+        executor, task = self._executor_request(), self.task()
         reason, question = why(blank)
-        closing = prompt_text("request").format(reason=reason, question=question)
+        form = f" {prompt_text('blocks')}" if self.in_text else ""
+        closing = prompt_text("request").format(reason=reason, question=question, form=form)
         left = None if room is None else room - output - len(role) // _BYTES
         asking = Asking(executor, task.content if task else "", closing, self._keep, left)
         asked = self._talk(advisor.name).ask(asking)
@@ -191,6 +211,13 @@ class Advisors:
         effort: Effort | None = next((each for each in EFFORTS if each == advisor.effort), None)
         options = EMPTY if advisor.temperature is None else JsonObject({"temperature": advisor.temperature})
         return asked, Request(name, asked.messages, role, max_output=output, effort=effort, options=options)
+
+    def _executor_request(self) -> Request:
+        """Return the executor's next request, with the instructions that it really reads."""
+        request, model = self.state.context.request(), self.state.model
+        if not isinstance(model, Writing) or model.protocol != "text":
+            return request
+        return replace(request, system=model.written(request).system, tools=())
 
     async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
         """Make the call that nothing forbids."""

@@ -10,7 +10,7 @@ from sagent.advisor.conversation import HELD, TOOL, held_without
 from sagent.advisor.destruction import destroys, is_destroyer, programs_of
 from sagent.advisor.rules import Trigger, strength
 from sagent.advisor.signals import Watch
-from sagent.advisor.tool import is_answer, message_of, prompt_text, refusal_of
+from sagent.advisor.tool import is_answer, is_consent, message_of, prompt_text, refusal_of
 from sagent.events import Advice
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Inject
@@ -19,8 +19,9 @@ from sagent.tool import Effect, Workspace
 
 NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
 MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
-_AT_ONCE = ("need_advice", "done")
-"""Rules that no cooldown holds up: one is asked for, the other has no later."""
+_AT_THE_END: tuple[Trigger, ...] = ("done", "no_calls")
+_AT_ONCE = ("need_advice", *_AT_THE_END)
+"""Rules that no cooldown holds up: one is asked for, the others have no later."""
 
 
 class AdvisorPolicy:
@@ -76,7 +77,7 @@ class AdvisorPolicy:
         elif doubted:
             await self._ask("reconcile", doubted[1], doubted[0])
         elif fired := self._fired(ended=ended):
-            self._done = self._done or fired[0] == "done"
+            self._done = self._done or fired[0] in _AT_THE_END
             answers = await self._ask(*fired)
             if fired[0] == "need_advice" and not any(map(is_answer, answers)):
                 self._return(refusal_of(answers), ended=ended)
@@ -114,14 +115,15 @@ class AdvisorPolicy:
         return None
 
     def _fired(self, *, ended: bool) -> tuple[str, str] | None:
-        spent: tuple[Trigger, ...] = ("done",) if self._done else ()
+        spent = _AT_THE_END if self._done else ()
         triggers: tuple[Trigger, ...] = tuple(name for name in self._advisors.triggers() if name not in spent)
         fired = self._watch.fires(self._advisors.setup.rules, triggers, ended=ended)
         return fired if fired and (fired[0] in _AT_ONCE or not self._pause) else None
 
     def _needs_nudge(self) -> bool:
-        small = strength(self._state.model.id) == "small" and self._advisors.setup.rules.triggers is None
-        return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
+        small = strength(self._state.model.id) == "small" and not self._advisors.in_text
+        unset = self._advisors.setup.rules.triggers is None
+        return small and unset and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
     def _return(self, why: str, *, ended: bool) -> None:
         """Say that there is no advice, to an executor that has asked for some: its question is no answer."""
@@ -140,7 +142,8 @@ class AdvisorPolicy:
             self._watch.heard()
             self._asked = True
         for one in answers:
-            self._advisors.agent.inform(message_of(one, self._state.log.blobs))
+            if trigger not in _AT_THE_END or not is_consent(one):  # which leaves the answer as it is
+                self._advisors.agent.inform(message_of(one, self._state.log.blobs))
         return asked
 
 

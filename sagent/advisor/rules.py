@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias, get_args
 from sagent.lib.dataclass import dataclass
 
 Trigger: TypeAlias = Literal[
-    "need_advice", "failures", "confidence", "stagnation", "first_write", "destructive", "done"
+    "need_advice", "failures", "confidence", "stagnation", "first_write", "destructive", "done", "no_calls"
 ]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
-Strength: TypeAlias = Literal["small", "middle", "strong"]
+Strength: TypeAlias = Literal["text", "small", "middle", "strong"]
 
 _SMALL = re.compile(
     r"haiku|mini\b|nano|flash|lite|small|\bgemma|ministral|\bphi-?\d|(?<![\d.])(?:\d|1[0-4])(?:\.\d+)?b\b"
@@ -37,9 +37,9 @@ class Rules:
     max_share: float | None = None
     max_tokens: int | None = None
 
-    def fired_by(self, model: str) -> tuple[Trigger, ...]:
-        """The triggers that hold for an executor, by its model's id."""
-        return preset(strength(model)) if self.triggers is None else self.triggers
+    def fired_by(self, model: str, *, text: bool = False) -> tuple[Trigger, ...]:
+        """Return the triggers that hold for an executor, by its model's id, and whether it is spoken to in text."""
+        return preset("text" if text else strength(model)) if self.triggers is None else self.triggers
 
 
 def strength(model: str) -> Strength:
@@ -53,6 +53,9 @@ def strength(model: str) -> Strength:
 def preset(executor: Strength) -> tuple[Trigger, ...]:
     """What suits a class of executors: for all of them what they ask for and what shows that they are stuck. By what
     Anthropic measured (docs of the advisor tool, 2026) a checkpoint before the first change gains small models 7.5
-    points at coding and costs strong ones as much as it gives."""
+    points at coding and costs strong ones as much as it gives. One that is spoken to in text is asked about at the end
+    instead: docs/advisor.md has what was measured."""
     stuck: tuple[Trigger, ...] = ("need_advice", "failures", "confidence", "stagnation")
+    if executor == "text":
+        return (*stuck, "done", "no_calls")
     return (*stuck, "first_write") if executor == "small" else stuck

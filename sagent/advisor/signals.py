@@ -30,6 +30,7 @@ class Watch:
     idle: int = 0  # turns in a row that brought no call that was not made before
     alike: int = 0  # replies in a row that say the same
     wrote: bool = False
+    called: bool = False  # any tool
     doubt: float | None = None  # the confidence stated in the last reply
     need: str | None = None  # what the last reply wants advice about
     _calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -45,6 +46,7 @@ class Watch:
         stated = _CONFIDENCE.search(text)
         self.doubt = None if stated is None else float(stated[1]) / (100 if stated[2] or float(stated[1]) > 1 else 1)
         self._compare(text)
+        self.called = self.called or turn.results is not None
         errors = _errors(turn)
         calls = [call for call in turn.reply.calls if call.name not in _WAITS and call.id in errors]
         if not calls:
@@ -89,6 +91,8 @@ class Watch:
             found.append(("stagnation", f"{self.alike + 1} replies in a row say the same"))
         if ended and self.wrote:
             found.append(("done", "the executor is about to declare its task done"))
+        if ended and not self.called:
+            found.append(("no_calls", "the executor is about to answer without having called a tool"))
         return found
 
     def _compare(self, text: str) -> None:

@@ -66,6 +66,11 @@ def is_answer(advice: Advice) -> bool:
     return advice.status in ("answered", "cut")
 
 
+def is_consent(advice: Advice) -> bool:
+    """Return True for advice that asks for nothing."""
+    return advice.verdict == "proceed" and not (advice.gaps or advice.next or advice.check)
+
+
 def refusal_of(answers: Sequence[Advice]) -> str:
     """Why there is no advice, in words."""
     return "; ".join(f"{one.advisor} {_NONE.get(one.status, one.status)}: {one.reason}" for one in answers)

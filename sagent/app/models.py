@@ -122,7 +122,7 @@ class Choice:
 
         small = is_small(model.id, self.listings.weights(place, model.id))
         protocol = self.protocol(inner)
-        asked = (*(self.settings.tools or ()), *(() if small else ("Edit",)))  # the small write whole files better
+        asked = (*(self.settings.tools or ()), *(() if small else ("Edit", "advisor")))  # of no use to the small
         return AdaptiveModel(model, protocol, lambda: self.learned.keep(place, model.id, "text"), asked)
 
     def _is_adaptive(self, model: Model) -> bool:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.context.streams import closing
 from sagent.lib.json import as_object, as_str
@@ -143,6 +143,11 @@ class AdaptiveModel:
 
             self._text = TextModel(self._model, self._asked)
         return self._text
+
+    def written(self, request: Request) -> Request:
+        """Return a request as it goes out in the text protocol, or as it is."""
+        spoken = self._in(self.protocol)
+        return request if spoken is self._model else cast("TextModel", spoken).written(request)
 
     def wrote_call_as_text(self) -> None:
         """Speak text from now on, and let it be remembered."""

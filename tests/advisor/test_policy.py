@@ -9,6 +9,7 @@ from sagent.advisor.conversation import HELD
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.rules import Rules, Trigger
 from sagent.agent import RunLimits
+from sagent.context.textcalls.model import TextModel
 from sagent.context.truncation import MOST_OUTPUT
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
@@ -293,6 +294,28 @@ async def test_done_is_asked_about_once_and_only_after_a_change() -> None:
     assert (await other.run()).content == "An answer."
 
 
+async def test_answer_without_any_call_is_asked_about_once() -> None:
+    rig = Rig(worker("It is 4.", "It is 5."), oracle("VERDICT: adjust\nNEXT: count them"), rules=rules("no_calls"))
+    assert (await rig.run()).content == "It is 5."
+    assert fired(rig) == [("no_calls", "answered")]
+    other = Rig(worker((act("c1"),), "It is 5."), oracle(), rules=rules("no_calls"))
+    assert (await other.run()).content == "It is 5."
+    assert other.advice == []
+
+
+@pytest.mark.parametrize("trigger", ["done", "no_calls"])
+async def test_answer_that_an_advisor_agrees_with_stays(trigger: Trigger) -> None:
+    """A small model that is asked once more says that it is done, and no longer what was asked."""
+    steps = [(call("w1", "Write"),), "It is 5."] if trigger == "done" else ["It is 5."]
+    rig = Rig(
+        worker(*steps), oracle("VERDICT: proceed"), rules=rules("done", "no_calls"), tools=[Act("Write", "write")]
+    )
+    result = await rig.run()
+    assert (result.content, result.turns) == ("It is 5.", len(steps))
+    assert fired(rig) == [(trigger, "answered")]
+    assert advice_messages(rig) == []
+
+
 async def test_benign_words_bring_no_advice() -> None:
     text = "error: this failed with an exception; I need advice; confidence 0.1; done; stop; rejected"
     steps = [(f"{text} {'x' * n}", act(f"c{n}", n=n, says="Traceback: error: FAILED")) for n in range(3)]
@@ -324,6 +347,11 @@ async def test_a_small_executor_is_nudged_once_where_it_never_asks() -> None:
     assert len(nudges) == 1
     assert "call `advisor` first" in nudges[0]
     assert rig.agent.messages[7].sender == "sagent", "after its third turn"
+    in_text = TextModel(worker(*steps, "done", model_id="qwen2.5-coder-1.5b"))
+    other = Rig(in_text, oracle(), rules=Rules())
+    await other.run()
+    assert len(other.agent.messages) > 8
+    assert not [m for m in other.agent.messages if m.sender == "sagent"], "a tool that it was not told of"
 
 
 @pytest.mark.parametrize("model_id", ["claude-haiku-4-5", "llama-3.1-70b", "claude-opus-4-6"])

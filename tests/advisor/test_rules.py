@@ -37,6 +37,13 @@ def test_only_small_executors_have_a_checkpoint() -> None:
     assert "first_write" not in Rules().fired_by("claude-sonnet-4-6")
 
 
+def test_text_executor_is_asked_about_at_the_end_and_not_before_its_first_write() -> None:
+    found = Rules().fired_by("qwen2.5-coder-1.5b", text=True)
+    assert {"done", "no_calls"} <= {*found}
+    assert "first_write" not in found
+    assert Rules(triggers=("first_write",)).fired_by("qwen2.5-coder-1.5b", text=True) == ("first_write",)
+
+
 def test_triggers_that_were_set_hold_for_all() -> None:
     assert Rules(triggers=("done",)).fired_by("claude-haiku-4-5") == ("done",)
     assert Rules(triggers=()).fired_by("claude-haiku-4-5") == ()

@@ -150,7 +150,7 @@ def test_replies_that_say_the_same_are_standing_still() -> None:
 
 
 def test_declaring_a_task_done_counts_only_where_something_was_changed() -> None:
-    watch = watched(turn("All done."))
+    watch = watched(turn("", (act("c"), None)), turn("All done."))
     assert watch.fires(RULES, TRIGGERS, ended=True) is None
     watch.wrote = True
     assert watch.fires(RULES, TRIGGERS, ended=True) == ("done", "the executor is about to declare its task done")

@@ -43,8 +43,10 @@ _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  
 class TextModel:
     """A model to which tools are offered in words, and which calls them by blocks in its text."""
 
+    protocol = TEXT
+
     def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
-        """Tools for agents, and edits of a part of a file, are described where they are among those `asked` for."""
+        """Advisors, tools for agents and edits of a part of a file are described if they are `asked` for."""
         self.inner, self.asked = inner, asked
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)

@@ -17,8 +17,8 @@ MAX_DESCRIPTION = 90  # characters
 
 _WRITTEN = ("Bash", "Write")
 _LOOKING = ("Read", "Grep", "Glob", "List")
-_AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf")
-_UNSAID = (*_WRITTEN, *_LOOKING, *_AGENTS, "Edit", "TodoWrite", "BackgroundTask")
+_ASKED = ("advisor", "AgentSpawn", "AgentSend", "AgentSelf")
+_UNSAID = (*_WRITTEN, *_LOOKING, *_ASKED, "Edit", "TodoWrite", "BackgroundTask")
 _FIRST = ("advisor", "AgentSpawn")
 _HOW = "To call one, write a block with its name after the fence"
 _EXAMPLE = '{"argument": "value"}'
@@ -27,8 +27,8 @@ _EXAMPLE = '{"argument": "value"}'
 def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     """Return a system prompt with the protocol: in place of the default prompt, or before another one.
 
-    Tools for agents and edits of a part of a file are described only if they are `asked` for, and directory, platform
-    and date are left to commands: every line costs a small model attention.
+    Advisors, tools for agents and edits of a part of a file are described only if they are `asked` for, and directory,
+    platform and date are left to commands: every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
     system, place = split_place(system)
@@ -42,7 +42,7 @@ def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
     opening, *paragraphs, closing = PROTOCOL_FILE.read_text("utf-8").strip().split("\n\n")
     writing, running = paragraphs[:2], paragraphs[2:]
     looking = () if "Bash" in tools else _LOOKING
-    said = [name for name in tools if name in looking or name not in _UNSAID or (name in _AGENTS and name in asked)]
+    said = [name for name in tools if name in looking or name not in _UNSAID or (name in _ASKED and name in asked)]
     others = [tools[name] for name in said if not tools[name].deferred]
     others.sort(key=lambda tool: (tool.name not in looking, tool.name not in _FIRST))
     parts = (

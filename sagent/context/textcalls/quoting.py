@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sagent.context.textcalls.blocks import FAMILY, QUOTED, own_text
-from sagent.context.textcalls.writing import is_enclosure
+from sagent.context.textcalls.writing import ADVISOR, is_advice, is_enclosure
 from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message, Part, Private, Text, ToolCall
 
@@ -43,11 +43,14 @@ def _marked(call: ToolCall) -> ToolCall:
 
 
 def _told(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the texts that the model was given by others than the person: results, and messages."""
+    """Return the texts that the model was given by others than the person: results, and messages. Advice is left out:
+    its blocks are there to be written."""
+    advice = {call.id for message in messages for call in message.calls if call.name == ADVISOR}
     for message in messages:
         for result in message.results:
-            yield result.text
-        if message.role == "user" and message.sender:
+            if result.call_id not in advice:
+                yield result.text
+        if message.role == "user" and message.sender and not is_advice(message):
             yield "".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
 
 
