@@ -47,7 +47,7 @@ COMMANDS = {
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
     "doctor": "check keys, providers, programs, the terminal and directories",
-    "demo": "fix a failing test in a small repository, by default offline and without a key",
+    "demo": "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
     "completion": "print shell completion for bash, zsh or fish, or a man page",
 }
 

@@ -10,6 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
+from sagent.cli.progress import ProgressLine
+from sagent.errors import SagentError
+from sagent.providers.local.packages import MODELS, find
 from tests.eval import results
 from tests.eval.advising import FORMS
 from tests.eval.harnesses import HARNESSES, Harness, MissingError
@@ -18,7 +21,6 @@ from tests.eval.runs import Bench, Row, measure
 from tests.eval.served import ServerError, served
 from tests.eval.suites import AnyTask, chosen, folder_tasks
 from tests.eval.tasks import TASKS
-from tests.eval.weights import MODELS, FetchError, find
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "eval.md"
@@ -60,13 +62,13 @@ def main() -> None:
         parser.error("no harness is left")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server and the agent are ended too
     try:
-        files = find(arguments.model, os.environ)
-        with served(files) as url:
+        launch = find(MODELS[arguments.model], os.environ, ProgressLine(sys.stderr))
+        with served(launch) as url:
             named = suite.absolute().name if suite else "sagent"
             variables = dict(each.split("=", 1) for each in arguments.variable)
-            bench = Bench(url, files.model.stem, named, Limits(), out, arguments.advise, variables)
+            bench = Bench(url, launch.name, named, Limits(), out, arguments.advise, variables)
             rows = run(bench, harnesses, tasks)
-    except (FetchError, ServerError) as error:
+    except (SagentError, ServerError) as error:
         sys.exit(f"eval: {error}")
     except KeyboardInterrupt:
         sys.exit(f"eval: stopped; the runs that are done are in {out / results.FILE}")

@@ -9,8 +9,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from tests.eval.weights import Files
+from sagent.providers.local.llamacpp_server import Launch
 
 CONTEXT_TOKENS = 16_384
 MAX_START_SECONDS = 300.0
@@ -22,15 +23,15 @@ class ServerError(Exception):
 
 
 @contextmanager
-def served(files: Files) -> Iterator[str]:
+def served(launch: Launch) -> Iterator[str]:
     """Yield the address of a server with one slot. Raises ServerError."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    listening = ["--host", "127.0.0.1", "--port", str(port), "--alias", files.model.stem]
+    listening = ["--host", "127.0.0.1", "--port", str(port), "--alias", launch.name]
     size = ["--ctx-size", str(CONTEXT_TOKENS), "--parallel", "1", "--threads", str(min(8, os.cpu_count() or 2))]
-    argv = [str(files.server), "--model", str(files.model), *listening, *size, "--jinja"]
-    libraries = [str(files.server.parent), os.environ.get("LD_LIBRARY_PATH", "")]
+    argv = [launch.program, "--model", str(launch.model), *listening, *size, "--jinja"]
+    libraries = [str(Path(launch.program).parent), os.environ.get("LD_LIBRARY_PATH", "")]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries))}
     with tempfile.TemporaryFile() as said:
         null = subprocess.DEVNULL
@@ -42,7 +43,9 @@ def served(files: Files) -> Iterator[str]:
                     if process.poll() is not None or time.monotonic() > end:
                         said.seek(0)
                         last = said.read().decode(errors="replace")[-600:]
-                        raise ServerError(f"{files.server} does not start with {files.model}. Its last words:\n{last}")
+                        raise ServerError(
+                            f"{launch.program} does not start with {launch.model}. Its last words:\n{last}"
+                        )
                     time.sleep(0.2)
                 yield url
             finally:

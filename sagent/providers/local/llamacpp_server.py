@@ -58,7 +58,8 @@ class Launch:
         model = environ.get("LLAMA_CPP_MODEL", "").strip()
         if not model:
             return None
-        return cls(_program(environ), _model(model), _context(environ), _arguments(environ), {**os.environ, **environ})
+        program, weights = program_in(environ), model_file(model)
+        return cls(program, weights, _context(environ), _arguments(environ), {**os.environ, **environ})
 
     @property
     def name(self) -> str:
@@ -205,7 +206,8 @@ class _Output:
                 del self._end[:-_KEPT]
 
 
-def _program(environ: Mapping[str, str]) -> str:
+def program_in(environ: Mapping[str, str]) -> str:
+    """Return the path of the llama-server that LLAMA_CPP_SERVER names, else of the one on PATH. Raises UsageError."""
     import shutil
 
     named = environ.get("LLAMA_CPP_SERVER", "").strip()
@@ -224,7 +226,8 @@ def _program(environ: Mapping[str, str]) -> str:
     raise UsageError(f"{what} {REMEDY}")
 
 
-def _model(named: str) -> Path:
+def model_file(named: str) -> Path:
+    """Return the path of a .gguf file. Raises UsageError if it is none."""
     path = Path(named).expanduser().absolute()
     fault = ""
     try:

@@ -1,0 +1,37 @@
+"""How far something is that takes its time: on a terminal one line that changes, elsewhere a line now and then."""
+
+import time
+from shutil import get_terminal_size
+from typing import TextIO
+
+from sagent.lib.terminal import replace_line
+from sagent.lib.text import one_line, printable
+
+_EVERY_SECONDS = 10.0  # between two lines where no terminal is
+
+
+class ProgressLine:
+    """Writes what `Progress` of a fetch tells."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown = ""
+        self._since = float("-inf")
+
+    def say(self, line: str) -> None:
+        """Write a line that stays."""
+        self.show("")
+        self._out.write(f"{printable(line)}\n")
+        self._out.flush()
+
+    def show(self, line: str) -> None:
+        """Show a line in the place of the one shown before; "" takes it away."""
+        if not self._out.isatty():
+            if line and time.monotonic() - self._since >= _EVERY_SECONDS:
+                self._since = time.monotonic()
+                self.say(line)
+            return
+        text = printable(one_line(line, get_terminal_size().columns - 1))
+        if text != self._shown:
+            replace_line(self._out, text, self._shown)
+        self._shown = text

@@ -1,0 +1,143 @@
+"""`sagent demo --local`: with a stand-in for llama-server, and with the real model where it is."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import CHECKOUT, Shell
+
+from tests.depth import slow
+from tests.waiting import wait_until
+
+STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
+BUG = (CHECKOUT / "sagent/cli/commands/demo_local/words.py").read_text("utf-8")
+REPAIR = BUG.replace("[-count - 1 : -1]", "[-count:]")
+NAME = "qwen2.5-coder-1.5b-instruct-q4_k_m"
+
+
+def written(path: str, text: str) -> dict[str, str]:
+    """A reply that writes a file."""
+    return {"text": f"{path}\n```\n{text}```\n"}
+
+
+def set_up(shell: Shell, *script: dict[str, str], **conduct: object) -> None:
+    """Have llama-server be the stand-in, which answers so."""
+    folder = shell.cwd.parent
+    program, weights = folder / "llama-server", folder / f"{NAME}.gguf"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
+    program.chmod(0o755)
+    weights.write_bytes(b"GGUF")
+    (folder / "t").mkdir()
+    shell.environment |= {
+        "LLAMA_CPP_SERVER": str(program),
+        "LLAMA_CPP_MODEL": str(weights),
+        "STAND_IN": json.dumps({"script": script, "starts": str(folder / "starts"), **conduct}),
+        "TMPDIR": str(folder / "t"),
+        "SAGENT_MODEL": "anthropic/of-the-person",
+    }
+
+
+def servers(shell: Shell) -> list[int]:
+    """The servers that were started."""
+    found = shell.cwd.parent / "starts"
+    return [json.loads(line)["pid"] for line in found.read_text().splitlines()] if found.exists() else []
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
+    set_up(shell, written("words.py", REPAIR), {"text": "Fixed."})
+    done = shell.run("demo", "--local", model="")
+    assert done.code == 0, done.out + done.err
+    before, _, after = done.out.partition("$ sagent ")
+    assert "FAILED" in before
+    assert "FAILED" not in after
+    assert "+    return words[-count:]" in after
+    assert f"sagent --model llamacpp/{NAME}\n" in after
+    assert "export" not in after, "the person has named the files"
+    assert all(map(is_gone, servers(shell)))
+    assert not (shell.cwd.parent / "home").exists(), "nothing of it is kept with the person's own"
+    assert not list(shell.cwd.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [("words.py", BUG + "\n# done\n", "the test still fails"), ("test_words.py", "", "it changed the test")],
+    ids=["unrepaired", "test changed"],
+)
+def test_local_demo_says_that_the_model_did_not_manage_it(shell: Shell, path: str, text: str, words: str) -> None:
+    set_up(shell, written(path, text), {"text": "All tests pass now."})
+    done = shell.run("demo", "--local", model="")
+    assert done.code == 1
+    assert words in done.out
+
+
+def test_local_demo_without_a_usable_server_says_why(shell: Shell) -> None:
+    set_up(shell, deaths=99, last_words="ggml: cannot allocate memory")
+    done = shell.run("demo", "--local", model="")
+    assert done.code == 1
+    assert "cannot allocate memory" in done.out + done.err
+    for name, value in (("LLAMA_CPP_SERVER", "/nowhere/llama-server"), ("LLAMA_CPP_MODEL", str(shell.cwd))):
+        right, shell.environment[name] = shell.environment[name], value
+        done = shell.run("demo", "--local", model="")
+        assert (done.code, name in done.err) == (2, True)
+        shell.environment[name] = right
+    assert shell.run("demo", "--local", "--model", "x", model="").code == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_end_while_the_model_answers_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
+    set_up(shell, written("words.py", REPAIR), reading={"steps": 1000, "seconds": 0.1})
+    child = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)
+    wait_until(lambda: servers(shell), "the server starts", child=child)
+    child.send_signal(number)
+    assert child.wait() == (-signal.SIGKILL if number == signal.SIGKILL else 128 + number)
+    wait_until(lambda: all(map(is_gone, servers(shell))), "the end of the server")
+    again = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)
+    wait_until(lambda: len(servers(shell)) > 1, "it starts once more", child=again)
+
+
+def test_on_a_narrow_terminal_it_shows_that_it_loads_and_reads(shell: Shell) -> None:
+    set_up(shell, written("words.py", REPAIR), {"text": "Fixed."}, loading=2, reading={"steps": 3, "seconds": 0.1})
+    said = shell.on_terminal("demo", "--local", columns=40)
+    assert "Loading qwen2.5" in said
+    assert "Reading the prompt" in said
+    assert "the test passes" in said
+    shown = [line for line in re.split(r"[\r\n]+", said) if line.startswith(("Loading", "Reading"))]
+    assert max(map(len, shown)) < 40
+
+
+def test_start_loads_nothing_of_it(shell: Shell) -> None:
+    code = (
+        "import sys; from sagent.cli.main import run; run(['demo', '--help'])\n"
+        "print([name for name in sys.modules if 'providers' in name or 'progress' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+@slow
+@pytest.mark.skipif(
+    not (Path.home() / ".cache/sagent/models").is_dir(),
+    reason="needs the model in ~/.cache/sagent/models: sagent demo --local fetches it",
+)
+def test_real_model_repairs_the_test(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+    shell.environment["XDG_CACHE_HOME"] = str(Path.home() / ".cache")
+    done = shell.run("demo", "--local", model="")
+    assert done.code == 0, done.out + done.err
+    assert "the test passes" in done.out
+    assert f"sagent --model llamacpp/{NAME}\n" in done.out
+    assert not processes(f"{NAME}.gguf")
