@@ -189,13 +189,13 @@ class Connection:
     # -- the end
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is open, but not longer; then cancel it, which answers it."""
+        """Wait for what is open, but not longer; then cancel it, which answers it, and wait half as long for that."""
         if open_ := list(self._open.values()):
             _, late = await asyncio.wait(open_, timeout=seconds)
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late)
+                await asyncio.wait(late, timeout=seconds / 2)
         await asyncio.sleep(0)  # for the responses of those that have ended just now
 
     def abandon(self) -> None:

@@ -54,7 +54,7 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
 
     monkeypatch.setattr(AcpHost, "opening", opening)
     monkeypatch.setattr("sagent.bridges.acp.server._PATIENCE", 0.05)
-    monkeypatch.setattr("sagent.bridges.acp.server._LONGEST", 0.2)
+    monkeypatch.setattr("sagent.bridges.acp.server._CLOSING", 0.2)
     async with agent_for([]) as peer:
         waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])
         await begun.wait()

@@ -37,8 +37,8 @@ PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
 _NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session
 _INFO = {"name": "sagent", "title": "sagent", "version": __version__}
-_PATIENCE = 0.8  # seconds for what is open when the client is gone
-_LONGEST = 1.6  # seconds for all that, the end of its sessions included: commands and servers end with this process
+_PATIENCE = 0.8  # seconds for what is open when the client is gone, and half of that for its cancellation
+_CLOSING = 0.8  # seconds for the end of its sessions: commands and servers end with this process
 
 
 class Host(Protocol):
@@ -99,11 +99,11 @@ class Server:
 
     async def aclose(self) -> None:
         """The client is gone: give what is open a moment, cancel it, and close every session; two seconds at most."""
+        for session in self._sessions.values():
+            session.cancel()
+        await self.connection.settle(_PATIENCE)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LONGEST):
-                for session in self._sessions.values():
-                    session.cancel()
-                await self.connection.settle(_PATIENCE)
+            async with asyncio.timeout(_CLOSING):
                 if self._turns:
                     await asyncio.wait(self._turns)
                 await asyncio.gather(*(each.aclose() for each in (*self._sessions.values(), *self._opening)))

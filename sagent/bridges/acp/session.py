@@ -238,11 +238,14 @@ class Session:
         try:
             await asyncio.wait([run])
         except asyncio.CancelledError:
-            if self._current is turn:
-                self._live.stop()
-                await asyncio.wait([run])
-            run.cancel()
-            raise
+            if turn in self._cancelled:  # it is answered as that, however long it takes to stop
+                run.cancel()
+            else:
+                if self._current is turn:
+                    self._live.stop()
+                    await asyncio.wait([run])
+                run.cancel()
+                raise
         finally:
             self._turns.remove(turn)
             cancelled = turn in self._cancelled
