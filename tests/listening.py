@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -9,6 +10,16 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def lasting_port() -> int:
+    """Return a free port of loopback for a server that is started there twice.
+
+    Nobody is given it in between: it lies below those that systems choose for connections and for port 0."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return probe.getsockname()[1]
 
 
 @asynccontextmanager

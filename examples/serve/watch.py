@@ -24,9 +24,13 @@ def watch(client: Client) -> None:
     session = client.create_session({"text": "Write the answer to note.txt", "permission_mode": "ask"}, key="task-1")[
         "id"
     ]
+    answered = set[str]()  # a question is shown until its answer has arrived
     for event in client.stream_events(session):
         if event.name == "status":
             for question in event.data["questions"]:
+                if question["id"] in answered:
+                    continue
+                answered.add(question["id"])
                 print(f"? {question['tool']} {question['text']}")
                 client.answer_question(session, question["id"], {"decision": "allow"})
         elif event.data.get("type") == "tool_finished":

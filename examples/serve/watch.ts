@@ -9,9 +9,11 @@ import { Client } from "./client.ts";
 const client = new Client(process.env.SAGENT_URL!, process.env.SAGENT_TOKEN!);
 const text = process.argv[2] ?? "What is here?";
 const session = (await client.createSession({ text, permission_mode: "ask" }, { key: crypto.randomUUID() })).id;
+const answered = new Set<string>(); // a question is shown until its answer has arrived
 for await (const event of client.streamEvents(session)) {
   if (event.name === "status") {
-    for (const question of event.data.questions) {
+    for (const question of event.data.questions.filter(({ id }) => !answered.has(id))) {
+      answered.add(question.id);
       console.log(`? ${question.tool} ${question.text}`);
       await client.answerQuestion(session, question.id, { decision: "allow" });
     }

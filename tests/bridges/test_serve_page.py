@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 from page_story import Story, story_server
 
+from tests.listening import lasting_port
 from tests.transcript.browser import Browser
 
 pytestmark = pytest.mark.needs("chromium")
@@ -341,15 +342,16 @@ def test_stream_goes_on_after_it_was_cut(page: Open, story: Story) -> None:
 
 
 def test_page_goes_on_with_another_server_at_its_address(tmp_path: Path) -> None:
+    port = str(lasting_port())
     with Browser() as browser:
-        with story_server(tmp_path / "one") as first:
+        with story_server(tmp_path / "one", "--port", port) as first:
             first.http.post("/v1/sessions", json={"text": "Hello first"})
             browser.open(f"{first.url}/#token={first.token}")
             until(browser, "live && status?.title === 'Hello first'")
             one = browser.open_tab(f"{first.url}/")
             until(browser, "live && status?.title === 'Hello first'")
         until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not answer')")
-        with story_server(tmp_path / "two", "--port", first.url.rpartition(":")[2]) as second:
+        with story_server(tmp_path / "two", "--port", port) as second:
             second.http.post("/v1/sessions", json={"text": "Hello second"})
             until(browser, "at('login').open")
             other = browser.switch(one)
