@@ -21,6 +21,7 @@ from sagent.testing.server import Call, FakeProviderServer, Stall, Turn
 from tests.advisor.cast import OK, Rig, act, ask, oracle, worker
 from tests.agent.test_cut_calls import FAMILIES, Wipe, provider_of, region
 from tests.messages import call
+from tests.waiting import SECONDS, until
 
 __all__ = ["region"]  # a fixture
 STOPS: Sequence[StopReason] = ("max_tokens", "context_overflow", "refusal", "content_filter", "error")
@@ -110,8 +111,7 @@ async def test_interrupt_inside_arguments_makes_no_call(family: str) -> None:
         async with Agent(provider.model(model), tools=[wipe.tool]) as agent:
             agent.listen(lambda event: heard.set() if isinstance(event, TextDelta) else None)
             running = asyncio.ensure_future(agent.run("go"))
-            async with asyncio.timeout(20):
-                await heard.wait()
+            await until(heard.is_set, "the first text", task=running, seconds=4 * SECONDS)  # an SDK is loaded
             agent.interrupt()
             assert (await running).stop_reason == "interrupted"
             assert not agent.messages[-1].calls

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
 from tests.attack.plans import PLANS, Plan
+from tests.listening import lasting_port
 
 MODES = ("plan", "ask", "edit")
 WALLS = ("auto", "off")
@@ -75,7 +76,7 @@ def arena(base: Path) -> Path:
 def listening() -> Generator[tuple[int, list[int]]]:
     """A port, and the connections that were made to it."""
     made: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", lasting_port())) as server:  # to one that was another's, others may come
 
         def accept() -> None:
             while True:

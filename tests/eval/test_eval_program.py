@@ -11,9 +11,11 @@ import pytest
 
 from tests.eval import results
 from tests.eval.__main__ import ROOT
+from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
-SERVER = """#!{python}
+SERVER = """#!/bin/sh
+''''exec {python} "$0" "$@" # '''
 import asyncio, os, pathlib, signal, sys
 
 sys.path[:0] = [{root!r}, {providers!r}]
@@ -45,7 +47,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
 
     def started(*, delay: float = 0, server: str = SERVER) -> subprocess.Popen[bytes]:
         providers, pid = ROOT / "tests" / "providers", tmp_path / "pid"
-        text = server.format(python=sys.executable, root=str(ROOT), providers=str(providers), delay=delay, pid=str(pid))
+        text = server.format(python=PYTHON, root=str(ROOT), providers=str(providers), delay=delay, pid=str(pid))
         program.write_text(text)
         program.chmod(0o755)
         named = {"LLAMA_CPP_SERVER": str(program), "LLAMA_CPP_MODEL": str(model)}

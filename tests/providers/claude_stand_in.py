@@ -26,6 +26,8 @@ MODELS = [
     {"value": "opus", "resolvedModel": "claude-opus-4-8", "displayName": "Opus"},
     {"value": "haiku", "resolvedModel": "claude-haiku-5-5", "displayName": "Haiku", "supportsThinkingOff": False},
 ]
+REFUSED = "<tool_use_error>"
+UNASKED_SECONDS = 10.0  # before it goes on by itself: it is to be ended by then, and our machine may be busy
 REMINDER = "<system-reminder>\nToday's date is 2026-11-21.\n</system-reminder>\n"
 
 
@@ -104,10 +106,12 @@ class Program:
                 self.messages.append({"role": "assistant", "content": content})
                 if stop == "tool_use":
                     calls = [block for block in content if block["type"] == "tool_use"]
-                    self.messages.append({"role": "user", "content": [self.use(call) for call in calls]})
-                    time.sleep(0.05)
+                    results = [self.use(call) for call in calls]
+                    self.messages.append({"role": "user", "content": results})
+                    asked = any(result["content"] != REFUSED for result in results)
+                    time.sleep(0.05 if asked else UNASKED_SECONDS)
                 elif stop == "max_tokens":
-                    time.sleep(0.05)
+                    time.sleep(UNASKED_SECONDS)
                     self.messages.append({"role": "user", "content": "Output token limit hit. Resume directly."})
                 else:
                     break
@@ -131,7 +135,7 @@ class Program:
         """The result of one call: by the host, or refused here."""
         given = {"type": "tool_result", "tool_use_id": block["id"]}
         if not isinstance(block["input"], dict) or not any(tool["name"] == block["name"] for tool in self.tools):
-            return {**given, "content": "<tool_use_error>", "is_error": True}
+            return {**given, "content": REFUSED, "is_error": True}
         meta = {"claudecode/toolUseId": block["id"]}
         result = self.mcp("tools/call", name=block["name"], arguments=block["input"], _meta=meta)
         blocks = [part if part["type"] == "text" else image(part) for part in result["content"]]

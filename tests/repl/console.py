@@ -13,6 +13,7 @@ from sagent.testing.server import FakeProviderServer, Received, Script
 
 CHECKOUT = Path(__file__).parents[2]
 PATIENCE = 20.0  # seconds
+MAX_SETTLE_SECONDS = 2.0  # one that draws all the time hardly ever waits
 READY = "│ $0"  # the status line, when the session is open
 
 
@@ -21,6 +22,16 @@ def last_text(request: Received) -> str:
     messages = request.json["messages"]
     assert isinstance(messages, list)
     return str(messages[-1])
+
+
+def is_busy(pane: int) -> bool:
+    """Return True if the program in a pane runs, or would if the machine were not busy."""
+    try:
+        children = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()
+        stat = Path(f"/proc/{(children or [pane])[-1]}/stat").read_text()
+    except OSError:  # it has ended, or there is no /proc
+        return False
+    return stat.rpartition(") ")[2].startswith(("R", "D"))
 
 
 @dataclass
@@ -86,7 +97,12 @@ class Console:
         self.tmux("send-keys", "-H", *(f"{byte:02x}" for byte in data))
 
     def keys(self, *keys: str) -> None:
-        """Press keys, by tmux's names."""
+        """Press keys, by tmux's names, once the program waits for them.
+
+        One that is pressed as soon as something is drawn, before the program knows that it is, chooses nothing."""
+        end = time.monotonic() + MAX_SETTLE_SECONDS
+        while is_busy(int(self.tmux("display-message", "-p", "#{pane_pid}"))) and time.monotonic() < end:
+            time.sleep(0.01)
         self.tmux("send-keys", *keys)
 
     def type(self, text: str) -> None:

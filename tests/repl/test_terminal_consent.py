@@ -10,7 +10,7 @@ from console import Console, last_text
 from samples import PNG
 
 from sagent.repl.terminal.questions import QUIET
-from sagent.testing.server import Call, ErrorEvent, Received, Turn
+from sagent.testing.server import Call, ErrorEvent, Received, Stall, Step, Turn
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -86,9 +86,9 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
 
 
 def test_what_was_not_read_when_the_turn_is_interrupted_is_in_the_input_again(console: Console) -> None:
-    def step(request: Received) -> Turn:
+    def step(request: Received) -> Step:
         if "start" in last_text(request):
-            return Turn(text="word " * 2_000, pieces=400, gap=0.05)
+            return Stall(Turn(text="word " * 20, pieces=10), after_events=8)
         return Turn(text="Read on.")
 
     server = console.serve(step)
