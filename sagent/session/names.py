@@ -1,6 +1,7 @@
 """What things are called: sessions, their directories, an agent's log."""
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,11 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def new_session_id() -> str:
     """Sorts by the time it was made, and is not made twice."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
+
+
+def is_session_id(name: str) -> bool:
+    """Return True for a name as `new_session_id` makes them."""
+    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", name) is not None
 
 
 def sessions_of(state: Path, cwd: Path) -> Path:

@@ -18,7 +18,7 @@ from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
 from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
-from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
+from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
 from sagent.session.view import ID
 from sagent.usage import Charge
 from sagent.version import __version__
@@ -74,6 +74,10 @@ class Session:
     def create_at(cls, path: Path) -> Self:
         """A new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
         path = path.absolute()
+        if path.is_symlink() and not path.exists():
+            raise UsageError(
+                f"{path} is a link to {path.readlink()}, which is not there: a session cannot be kept there"
+            )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
         make_directory(path)
@@ -160,9 +164,12 @@ def is_session(path: Path) -> bool:
 
 
 def is_damaged(path: Path) -> bool:
-    """Return True for a directory that has parts of a session and no log that could be opened."""
+    """Return True for a directory that has parts of a session and no log that could be opened, and for what else is
+    where a session was by its name: a file, or a link to what is gone."""
     if is_session(path):
         return False
+    if not path.is_dir():
+        return os.path.lexists(path) and is_session_id(path.name)
     there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir()
     return there or any(path.glob("blobs/*")) or _has_old_lock(path)
 
@@ -263,7 +270,7 @@ def _written_at(path: Path) -> int:
     try:
         return os.lstat(file).st_mtime_ns
     except OSError:
-        return path.stat().st_mtime_ns
+        return path.lstat().st_mtime_ns
 
 
 def _what_is_wrong(file: Path) -> str:
@@ -408,6 +415,9 @@ def delete(path: Path) -> None:
 
     if not (is_session(path) or is_damaged(path)):
         raise SessionNotFound(f"no session at {path}")
+    if not path.is_dir():
+        path.unlink()
+        return
     with closing(_take_lock(path)):
         for directory in (path / "root", path / "blobs", path / OUTPUTS, *path.glob(f"{REPAIRED}*")):
             if directory.is_dir() and not directory.is_symlink():

@@ -75,6 +75,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "FIFO": in_place_of_log(os.mkfifo),
     "circle of links": in_place_of_log(lambda path: path.symlink_to(path.name)),
     "link to nowhere": in_place_of_log(lambda path: path.symlink_to("gone")),
+    "a file in its place": lambda session: (shutil.rmtree(session), session.write_text("x")),
+    "a link to nowhere in its place": lambda session: (shutil.rmtree(session), session.symlink_to("gone")),
     "cut first line": cut_first_line,
     "changed first line": change_first_line,
     "missing second line": drop_second_line,
@@ -188,6 +190,12 @@ def test_directory_with_a_lock_of_another_program_is_none(tmp_path: Path) -> Non
     (tmp_path / "notes").write_text("x")
     with pytest.raises(SessionNotFound):
         Session.open(tmp_path)
+
+
+def test_session_at_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").symlink_to(tmp_path / "gone")
+    with pytest.raises(UsageError, match="which is not there"):
+        Session.create_at(tmp_path / "mine")
 
 
 async def family_of(path: Path) -> None:
