@@ -32,6 +32,8 @@ _STOPS: Mapping[str, StopReason] = {
     "refusal": "refusal",
     "model_context_window_exceeded": "context_overflow",
     "length": "max_tokens",  # these from gateways that translate
+    "stop": "end",
+    "tool_calls": "tool_use",
     "content_filter": "content_filter",
 }
 
@@ -72,10 +74,6 @@ class _Block:
     def raw(self) -> str:
         """Return the arguments as text, blank if they came as an object."""
         return "".join(self.json) or as_str(self.start.get("input"))
-
-    def has_input(self) -> bool:
-        """Return True if arguments were sent, be they an empty object."""
-        return bool("".join(self.json).strip() or self.start.get("input"))
 
     def data(self) -> Mapping[str, object] | None:
         """The block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
@@ -281,7 +279,7 @@ class MessagesReplyReader(ReplyReader):
         caller = as_object(block.start.get("caller"))
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
         call_id = as_str(block.start.get("id"))
-        whole = block.whole and (self._stop in _STOPS or block.has_input())
+        whole = block.whole and (self._stop in _STOPS or bool(raw.strip()))  # a text shows its end, an object does not
         return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
 
 

@@ -1,0 +1,92 @@
+"""Calls of a reply that ended for a reason which is not known: made only where their arguments show their own end."""
+
+import json
+
+import pytest
+
+from sagent.model import Delta
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.converse.events import ConverseReplyReader
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import ReplyReader
+
+UNKNOWN = "paused_by_gateway"
+ORIGIN = Origin("acme", "m")
+FAMILIES = ["anthropic", "converse", "chat"]
+
+
+def streamed(family: str, text: str, reason: str) -> ReplyReader:
+    out: list[Delta] = []
+    match family:
+        case "anthropic":
+            block = {"type": "tool_use", "id": "c", "name": "Write", "input": {}}
+            reader: ReplyReader = MessagesReplyReader(ORIGIN)
+            events: list[dict[str, object]] = [
+                {"type": "message_start", "message": {"id": "m"}},
+                {"type": "content_block_start", "index": 0, "content_block": block},
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "input_json_delta", "partial_json": text},
+                },
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": reason}},
+                {"type": "message_stop"},
+            ]
+        case "converse":
+            reader = ConverseReplyReader(ORIGIN, "converse:amazon")
+            events = [
+                {
+                    "contentBlockStart": {
+                        "contentBlockIndex": 0,
+                        "start": {"toolUse": {"toolUseId": "c", "name": "Write"}},
+                    }
+                },
+                {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": text}}}},
+                {"contentBlockStop": {"contentBlockIndex": 0}},
+                {"messageStop": {"stopReason": reason}},
+            ]
+        case _:
+            reader = ChatReplyReader(ORIGIN, "chat:acme")
+            call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": text}}
+            events = [
+                {"choices": [{"delta": {"tool_calls": [call]}}]},
+                {"choices": [{"delta": {}, "finish_reason": reason}]},
+            ]
+    for event in events:
+        reader.feed(event, out)
+    return reader
+
+
+def at_once(family: str, given: dict[str, str], reason: str) -> ReplyReader:
+    if family == "anthropic":
+        reader: ReplyReader = MessagesReplyReader(ORIGIN)
+        block = {"type": "tool_use", "id": "c", "name": "Write", "input": given}
+        reader.whole({"type": "message", "content": [block], "stop_reason": reason}, [])
+    else:
+        reader = ConverseReplyReader(ORIGIN, "converse:amazon")
+        use = {"toolUse": {"toolUseId": "c", "name": "Write", "input": given}}
+        reader.whole({"output": {"message": {"content": [use]}}, "stopReason": reason}, [])
+    return reader
+
+
+def made(reader: ReplyReader) -> bool:
+    (call,) = reader.message().calls
+    return call.whole and call.malformed is None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arguments_that_arrive_as_text_show_whether_they_are_whole(family: str) -> None:
+    whole = json.dumps({"file_path": "a", "content": "é {"})
+    assert made(streamed(family, whole, UNKNOWN))
+    assert not any(made(streamed(family, whole[:end], UNKNOWN)) for end in range(len(whole)))
+
+
+@pytest.mark.parametrize("family", FAMILIES[:2])
+@pytest.mark.parametrize("given", [{}, {"file_path": "a"}])
+def test_arguments_that_arrive_as_an_object_may_have_been_cut_by_who_read_them(
+    family: str, given: dict[str, str]
+) -> None:
+    assert made(at_once(family, given, "tool_use"))
+    assert not made(at_once(family, given, UNKNOWN))
