@@ -14,7 +14,7 @@ from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, named, short
 from sagent.tools.replacement import Replacement, replace_all
-from sagent.tools.textfile import broken_link, encode, write_atomic
+from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _MOST_DIFF = 400  # lines
@@ -55,6 +55,7 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
     with explained(path):
         before, after, encoding, note = _as_before(real, content)
         workspace.check_unchanged(real)
+        check_writable(real)
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
     if before == after:
@@ -144,6 +145,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     if len(data) > _MOST:
         raise ToolError(f"{named(path)} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
     workspace.check_unchanged(real)
+    check_writable(real)
     decoded = decode(data)
     if isinstance(decoded, Binary):
         raise ToolError(f"{named(path)} is not text: it is {decoded.kind}. Change it with a command.")

@@ -1,5 +1,6 @@
 """Text files as they lie on disk: decoded and encoded without loss, replaced atomically."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -54,12 +55,28 @@ def broken_link(real: Path) -> str:
     return f" It was a hard link: the file has {others}, under which the old content stays."
 
 
+def check_writable(real: Path) -> None:
+    """Raise PermissionError for a file that could not be opened to write: to replace it is no way round that."""
+    with suppress(FileNotFoundError), real_directory(real) as (directory, name):
+        _check_writable(name, directory)
+
+
+def _check_writable(name: bytes, directory: int) -> None:
+    found = stat_regular(name, directory)
+    if found is not None and not (found.st_mode & 0o222 and os.access(name, os.W_OK, dir_fd=directory)):  # root, too
+        shown = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise PermissionError(
+            errno.EACCES, f"it is read-only (mode {shown}) and was not changed. If the user wants that, chmod it first"
+        )
+
+
 def write_atomic(real: Path, data: bytes) -> os.stat_result:
     """Replace a file's content in one step, or create it and its directories, at a path without links. Its mode stays.
 
     Readers see the old bytes or the new ones, never a part. Returns what the file is then; raises OSError.
     """
     with real_directory(real, make=True) as (directory, name):
+        _check_writable(name, directory)
         existing = stat_regular(name, directory)
         with replacing(name, directory, 0o666) as file:
             if existing is not None:

@@ -17,6 +17,7 @@ from sagent.tool import RunContext, conflict
 from sagent.tools import Edit, Read, Write
 from sagent.tools.change import unified_diff
 from sagent.tools.replacement import Replacement, replace
+from sagent.tools.textfile import write_atomic
 from tests.depth import deep
 
 
@@ -43,6 +44,34 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o400, 0o555])
+@pytest.mark.parametrize(
+    "change", [(Write(), {"content": "mine\n"}), (Edit(), {"old_string": "theirs", "new_string": "mine"})]
+)
+async def test_read_only_file_is_not_replaced(call, root, change, mode: int) -> None:
+    """A rename in its place needs no right to write the file itself."""
+    tool, arguments = change
+    file = root / "f.txt"
+    file.write_text("theirs\n")
+    file.chmod(mode)
+    await call(Read(), file_path="f.txt")
+    with pytest.raises(ToolError, match=f"read-only .*{mode:04o}.*chmod"):
+        await call(tool, file_path="f.txt", **arguments)
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("theirs\n", mode)
+    file.chmod(mode | 0o200)
+    await call(tool, file_path="f.txt", **arguments)
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("mine\n", mode | 0o200)
+
+
+def test_read_only_file_is_not_replaced_by_another_way_to_write(root) -> None:
+    file = root / "f.txt"
+    file.write_text("theirs\n")
+    file.chmod(0o444)
+    with pytest.raises(PermissionError):
+        write_atomic(file, b"mine\n")
+    assert file.read_text() == "theirs\n"
 
 
 async def test_a_file_never_read_or_changed_since_is_not_overwritten(call, root) -> None:

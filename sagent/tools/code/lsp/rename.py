@@ -16,7 +16,7 @@ from sagent.tools.code.lsp.checks import read_text
 from sagent.tools.code.lsp.server import LanguageServer, path_of
 from sagent.tools.code.lsp.text import Lines, apply_edits, read_edits
 from sagent.tools.paths import explained, short
-from sagent.tools.textfile import broken_link, encode, write_atomic
+from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 from sagent.tools.walk import walk
 
 _MOST_FILES = 200
@@ -139,6 +139,7 @@ def _file_edits(answer: Mapping[str, object]) -> Iterator[tuple[Path, Sequence[o
 def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
     with explained(path):
         data = read_regular(path, most=_LARGEST)
+        check_writable(path)
     decoded = decode(data)
     if not isinstance(decoded, Text):
         raise ToolError(f"{path} is not text: it is {decoded.kind}.")
