@@ -99,3 +99,15 @@ def test_at_most_so_many_words_are_looked_up(tmp_path: Path) -> None:
     words = " ".join(f"w{number}" for number in range(MAX_WORDS))
     found = named_files(f"first.txt {words} last.txt", Workspace(tmp_path))
     assert [name for name, _ in found] == ["first.txt"]
+
+
+@pytest.mark.parametrize("content", ["opensesame\n", "opensesame\r\n"])
+def test_model_hears_that_a_file_holds_already_what_it_wrote(shell: Shell, content: str) -> None:
+    same = Turn(text="notes.txt\n```\nopensesame\n```\n")
+    server = shell.serve([same, DONE], models=SMALL, require_key=False)
+    run = Run(shell, server, shell.cwd / "notes.txt")
+    run.notes.write_bytes(content.encode())
+    sent = run.sent("Rename notes.txt to other.txt")
+    assert run.notes.read_bytes() == content.encode()
+    assert "notes.txt was not changed" in sent[1] and "holds exactly this already" in sent[1]
+    assert "Is the task done?" not in sent[1]

@@ -37,6 +37,7 @@ MAX_WORDS = 5_000  # different words of one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
 {shown}
 Write the whole new file again, with all of this that is to stay."""
+UNCHANGED = "It holds exactly this already."
 UNREAD = "{path} exists, and you have not seen it. Print it first (cat), or change it with a command (sed)."
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _WORDS = re.compile(r"[\"'](?=([^\"'\n]{1,200})[\"'])|([\w@%+=:,./\\~-]+)")  # in quotation marks, or without spaces
@@ -64,8 +65,8 @@ async def admit(
 
 
 class ShowingPolicy(Policy):
-    """An agent's policy, which shows a text model the file that it would replace unseen, and gives messages that have
-    come during a turn the files that they name."""
+    """An agent's policy, which shows a text model the file that it would replace unseen, tells it of a file that it
+    writes as it is, and gives messages that have come during a turn the files that they name."""
 
     def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
         self._state, self._inbox, self._inner = state, inbox, inner
@@ -76,12 +77,15 @@ class ShowingPolicy(Policy):
         if call.name != "Write" or isinstance(verdict, Deny | Hold) or not is_text_model(self._state.model):
             return verdict
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
-        if call.id not in self._held and path.is_file() and path.resolve() not in workspace.seen:
-            shown = await self._shown(path)
-            if shown is None:
-                self._held[call.id] = UNREAD.format(path=path)
-            elif shown.strip():
-                self._held[call.id] = UNSEEN.format(shown=shown)
+        if call.id not in self._held and path.is_file():
+            if path.resolve() not in workspace.seen:
+                shown = await self._shown(path)
+                if shown is None:
+                    self._held[call.id] = UNREAD.format(path=path)
+                elif shown.strip():
+                    self._held[call.id] = UNSEEN.format(shown=shown)
+            elif _holds(path, as_str(call.arguments.get("content"))):
+                self._held[call.id] = UNCHANGED
         return Hold(self._held[call.id]) if call.id in self._held else verdict
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
@@ -213,6 +217,14 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
         if shown is not None:
             left, count = left - len(shown), count + 1
             yield name, shown
+
+
+def _holds(path: Path, content: str) -> bool:
+    """Return True for a file that has this text, but for how its lines end."""
+    with suppress(OSError), open_regular(path) as file:
+        text = decode(file.read(4 * len(content) + MAX_FILE_BYTES))
+        return isinstance(text, Text) and text.text.splitlines() == content.splitlines()
+    return False
 
 
 def _reading(arguments: JsonObject) -> ToolCall:

@@ -7,10 +7,12 @@ and a block that bears a tool's name is a call of that tool. Any other block is 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
-from sagent.context.textcalls.paths import path_after, path_in, suffix_of
+from sagent.context.textcalls.likeness import resembled
+from sagent.context.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_freeze, valid_text
 from sagent.lib.nearjson import read_near
@@ -32,6 +34,8 @@ _MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _INNER = re.compile(r"[A-Za-z][\w+#.:/-]*(?:[ \t][^`]*)?")
+
+_NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 Kind: TypeAlias = Literal["text", "shell", "file", "diff", "tool"]
 
@@ -64,10 +68,11 @@ class _Open:
 
 
 class BlockReader:
-    """Reads a reply as it comes in; `tools` are those that it may call, by name."""
+    """Reads a reply as it comes in. `tools` are those that it may call, by name; `files` are texts by path, of which a
+    block without a path may be a new version."""
 
-    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
-        self._tools = tools
+    def __init__(self, tools: Mapping[str, ToolSpec], files: Mapping[str, str] = _NO_FILES) -> None:
+        self._tools, self._files = tools, files
         self._line: list[str] = []  # pieces of the line that has not ended
         self._held: list[str] = []  # text after a block, which is shown if another block follows
         self._calls: list[tuple[str, Block]] = []  # each with the text before it
@@ -289,12 +294,28 @@ class BlockReader:
         if self._ending:
             block.raw.append(self._ending)
             self._ending = ""
-        calls = _read(block, self._tools)
+        path = self._path_by_likeness(block)
+        calls = (_written(block, path),) if path else _read(block, self._tools)
         self._late = bool(calls) and block.kind == "text"
         if calls:
             self._add(block, calls)
         else:
             self._texts += block.raw
+
+    def _path_by_likeness(self, block: _Open) -> str:
+        """Return the path of the file that a block without one is a new version of; "" if it is none, or if the reply
+        writes that file itself. A comment with the path goes, where the file has none."""
+        if not self._files or block.path or block.kind not in ("text", "shell") or block.word in _OUTPUTS:
+            return ""
+        files = {**self._files}
+        for _, call in self._calls:
+            files.pop(as_str(call.arguments.get("file_path")), None)
+        if block.kind == "shell":
+            files = {path: text for path, text in files.items() if suffix_of(path) in _SCRIPTS or text[:2] == "#!"}
+        named = path_in_comment(block.lines[0]) if block.lines else ""
+        if named in files and not files[named].startswith(block.lines[0]):
+            del block.lines[0]
+        return resembled(files, block.lines)
 
     def _add(self, block: _Open, calls: Sequence[Block]) -> None:
         text, source = "".join(self._texts), "".join(block.raw)
@@ -305,9 +326,15 @@ class BlockReader:
         self._edited = block.path if calls[-1].name == "Edit" else ""
 
 
-def read(text: str, tools: Mapping[str, ToolSpec], stop: StopReason | None, stem: str) -> tuple[Text | ToolCall, ...]:
+def read(
+    text: str,
+    tools: Mapping[str, ToolSpec],
+    stop: StopReason | None,
+    stem: str,
+    files: Mapping[str, str] = _NO_FILES,
+) -> tuple[Text | ToolCall, ...]:
     """Return the parts of a whole reply that ended for `stop`."""
-    reader = BlockReader(tools)
+    reader = BlockReader(tools, files)
     reader.feed(valid_text(text))
     reader.finish(cut=stop in CUT)
     return reader.parts(stem)
@@ -358,8 +385,8 @@ def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
             return () if change is None else (Block(*change, ""),)
 
 
-def _written(block: _Open) -> Block:
-    return Block("Write", JsonObject({"file_path": block.path, "content": text_of(block.lines)}), "")
+def _written(block: _Open, path: str = "") -> Block:
+    return Block("Write", JsonObject({"file_path": path or block.path, "content": text_of(block.lines)}), "")
 
 
 def _unfinished(block: _Open) -> tuple[Block, ...]:

@@ -10,7 +10,7 @@ from sagent.context.streams import closing
 from sagent.context.textcalls.blocks import BlockReader, own_text, read
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
-from sagent.context.textcalls.writing import Reminders, WrittenConversation
+from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_files
 from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, as_array, as_str, sha256_hex
 from sagent.messages import CUT, Message, Part, Text, ToolCall
@@ -94,7 +94,8 @@ class TextModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. What follows a block is shown once another block follows it. Raises ModelError."""
         tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
-        reader = BlockReader(tools)
+        files: Mapping[str, str] = meant_files(request.messages) if "Write" in tools else {}
+        reader = BlockReader(tools, files)
         charges: tuple[Charge, ...] = ()
         try:
             async with closing(self.inner.stream(self.written(request))) as items:
@@ -108,7 +109,7 @@ class TextModel:
                         if shown := reader.finish(cut=item.message.stop in CUT):
                             yield TextPart(shown)
                         reply = replace(item, digest=self._marked(item.digest, request))
-                        yield _with_calls(reply, tools, request.messages) if tools else reply
+                        yield _with_calls(reply, tools, files, request.messages) if tools else reply
                     else:
                         yield item
         except (asyncio.CancelledError, ModelError):
@@ -147,7 +148,9 @@ def text_model(inner: Model, parameters: Mapping[str, object]) -> TextModel | No
     return TextModel(inner, tuple(map(as_str, as_array(parameters.get(ASKED)))))
 
 
-def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], messages: Sequence[Message]) -> Reply:
+def _with_calls(
+    reply: Reply, tools: Mapping[str, ToolSpec], files: Mapping[str, str], messages: Sequence[Message]
+) -> Reply:
     """Return a reply with the calls that its text has, to these messages."""
     message = reply.message
     stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
@@ -157,7 +160,7 @@ def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], messages: Sequence[
 
     def end_run() -> None:
         nonlocal made
-        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem)
+        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem, files)
         if any(isinstance(part, ToolCall) for part in found):
             made += 1
             parts.extend(found)

@@ -22,6 +22,7 @@ _PRODUCTS = ("asp.net", "d3.js", "express.js", "next.js", "node.js", "nuxt.js", 
 _FORBIDDEN = re.compile(r"[<>|\"?*{}`\x00-\x1f\x7f]|://|\$\(")
 _SUFFIX = re.compile(r".*\.[A-Za-z_][\w+-]{0,15}", re.DOTALL)
 _ATTRIBUTE = re.compile(r"""\b(?:file|filename|path|title|name)=("[^"]+"|'[^']+'|[^\s"',}]+)""")
+_COMMENT = re.compile(r"(?:#|//|--|;|/\*|<!--)[ \t]*([^#/;<\s-].*?)[ \t]*(?:\*/|-->)?")
 _CITATION = re.compile(r"\d+:\d+:")
 _LANGUAGE = re.compile(r"([A-Za-z][\w+#-]+):(.+)")
 _MEDIA = re.compile(r"(?:application|audio|font|image|message|model|multipart|text|video)/[\w.+-]+")
@@ -43,6 +44,12 @@ def path_in(line: str) -> str:
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
                 text, spaced = text[len(mark) : -len(mark)], spaced or mark in _QUOTES
     return text if is_path(text, spaced=spaced) else ""
+
+
+def path_in_comment(line: str) -> str:
+    """Return the path of a comment that holds nothing else; "" for any other line."""
+    found = _COMMENT.fullmatch(line.strip())
+    return path_in(found[1]) if found else ""
 
 
 def path_after(info: str) -> str:

@@ -167,6 +167,24 @@ def encloses(message: Message) -> bool:
     return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
+def meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
+    """Return the texts of files that the model was given or has written, by path, as it saw them last; none while it
+    is asked a question: an answer may show another version of a file."""
+    files: dict[str, str] = {}
+    asked = ""
+    for message in messages:
+        texts = [part.text for part in message.parts if isinstance(part, Text)] if message.role == "user" else []
+        for text in filter(is_enclosure, texts):
+            path, _, block = text.partition("\n")
+            files[path_in(path)] = block.partition("\n")[2].rpartition("\n")[0]
+        if texts and not message.sender:
+            asked = "".join(text for text in texts if not is_enclosure(text))
+        for call in message.calls:
+            if call.name == "Write" and call.whole:
+                files[as_str(call.arguments.get("file_path"))] = as_str(call.arguments.get("content"))
+    return {} if "?" in asked else files
+
+
 def is_enclosure(text: str) -> bool:
     """Return True for a text that is a path and a block."""
     path, _, rest = text.partition("\n")
