@@ -16,8 +16,8 @@ from tests.depth import slow
 from tests.waiting import wait_until
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
-BUG = (CHECKOUT / "sagent/cli/commands/demo_local/words.py").read_text("utf-8")
-REPAIR = BUG.replace("[-count - 1 : -1]", "[-count:]")
+BUG = (CHECKOUT / "sagent/cli/commands/demo_local/intervals.py").read_text("utf-8")
+REPAIR = BUG.replace("(merged[-1][0], end)", "(merged[-1][0], max(merged[-1][1], end))")
 NAME = "qwen2.5-coder-1.5b-instruct-q4_k_m"
 
 
@@ -58,13 +58,13 @@ def is_gone(pid: int) -> bool:
 
 
 def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
-    set_up(shell, written("words.py", REPAIR), {"text": "Fixed."})
+    set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 0, done.out + done.err
     before, _, after = done.out.partition("$ sagent ")
     assert "FAILED" in before
     assert "FAILED" not in after
-    assert "+    return words[-count:]" in after
+    assert "+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))" in after
     assert f"sagent --model llamacpp/{NAME}\n" in after
     assert "export" not in after, "the person has named the files"
     assert all(map(is_gone, servers(shell)))
@@ -74,7 +74,7 @@ def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("path", "text", "words"),
-    [("words.py", BUG + "\n# done\n", "the test still fails"), ("test_words.py", "", "it changed the test")],
+    [("intervals.py", BUG + "\n# done\n", "the test still fails"), ("test_intervals.py", "", "it changed the test")],
     ids=["unrepaired", "test changed"],
 )
 def test_local_demo_says_that_the_model_did_not_manage_it(shell: Shell, path: str, text: str, words: str) -> None:
@@ -100,7 +100,7 @@ def test_local_demo_without_a_usable_server_says_why(shell: Shell) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_end_while_the_model_answers_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
-    set_up(shell, written("words.py", REPAIR), reading={"steps": 1000, "seconds": 0.1})
+    set_up(shell, written("intervals.py", REPAIR), reading={"steps": 1000, "seconds": 0.1})
     child = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: servers(shell), "the server starts", child=child)
     child.send_signal(number)
@@ -111,7 +111,7 @@ def test_end_while_the_model_answers_leaves_no_process(shell: Shell, number: sig
 
 
 def test_on_a_narrow_terminal_it_shows_that_it_loads_and_reads(shell: Shell) -> None:
-    set_up(shell, written("words.py", REPAIR), {"text": "Fixed."}, loading=2, reading={"steps": 3, "seconds": 0.1})
+    set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."}, loading=2, reading={"steps": 3, "seconds": 0.1})
     said = shell.on_terminal("demo", "--local", columns=40)
     assert "Loading qwen2.5" in said
     assert "Reading the prompt" in said

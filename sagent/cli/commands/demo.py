@@ -23,10 +23,10 @@ OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
 LOCAL_MODEL = "qwen2.5-coder-1.5b"
-LOCAL_TEST = "test_words.py"
-LOCAL_TASK = (
-    f"{LOCAL_TEST} fails. Fix the bug in words.py so that `python3 {LOCAL_TEST}` passes. Do not change the test."
-)
+LOCAL_TEST = "test_intervals.py"
+# worded as this model follows it: files that a task names are enclosed, so it sees both
+LOCAL_TASK = f"{LOCAL_TEST} fails. Fix the bug in intervals.py so that `python3 {LOCAL_TEST}` passes."
+LOCAL_TASK += " Do not change the test."
 LOCAL_CONTEXT_TOKENS = 8_192
 
 
@@ -105,7 +105,7 @@ def _run_local() -> int:
     named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
     exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
     folder = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
-    before, project = HERE / "demo_local", folder / "words"
+    before, project = HERE / "demo_local", folder / "intervals"
     shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
     _move_in(folder / "home", named)
     say(f"Copied a small project with a failing test to {project}\n")

