@@ -2,6 +2,7 @@
 
 import time
 from shutil import get_terminal_size
+from textwrap import fill
 from typing import TextIO
 
 from sagent.lib.terminal import replace_line
@@ -19,9 +20,13 @@ class ProgressLine:
         self._since = float("-inf")
 
     def say(self, line: str) -> None:
-        """Write a line that stays."""
+        """Write a line of prose that stays, broken between words on a terminal."""
         self.show("")
-        self._out.write(f"{printable(line)}\n")
+        shown = printable(line)
+        if self._out.isatty():
+            width = max(get_terminal_size().columns - 1, 20)
+            shown = fill(shown, width, break_long_words=False, break_on_hyphens=False)
+        self._out.write(f"{shown}\n")
         self._out.flush()
 
     def show(self, line: str) -> None:

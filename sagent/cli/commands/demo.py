@@ -95,8 +95,8 @@ def _run_local() -> int:
     from sagent.cli.progress import ProgressLine
     from sagent.providers.local.packages import MODELS, find
 
-    say("A small model is to fix a failing test: on this machine, without a key and without a provider.")
     progress = ProgressLine(sys.stdout)
+    progress.say("A small model is to fix a failing test: on this machine, without a key and without a provider.")
     try:
         launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
     except KeyboardInterrupt:
@@ -108,7 +108,8 @@ def _run_local() -> int:
     before, project = HERE / "demo_local", folder / "intervals"
     shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
     _move_in(folder / "home", named)
-    say(f"Copied a small project with a failing test to {project}\n")
+    progress.say(f"Copied a small project with a failing test to {project}")
+    say("")
     _run_local_test(project)
     code = _ask_local(project, launch)
     if code in (129, 130, 143):
@@ -119,8 +120,9 @@ def _run_local() -> int:
     say("\n== The test\n")
     failed = _run_local_test(project)
     kept = (before / LOCAL_TEST).read_bytes() == (project / LOCAL_TEST).read_bytes()
-    say(f"\n{_verdict(failed=failed, kept=kept)}")
-    say(f"The project and the log of the session are in {folder}.")
+    say("")
+    progress.say(_verdict(failed=failed, kept=kept))
+    progress.say(f"The project and the log of the session are in {folder}.")
     say("\nTo use this model on your own files:")
     say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
     return code or failed or int(not kept)
@@ -128,9 +130,9 @@ def _run_local() -> int:
 
 def _verdict(*, failed: int, kept: bool) -> str:
     if not kept:
-        return "The model did not manage it: it changed the test. Models this small often fail; try again or another."
+        return "The model did not manage it: it changed the test. That happens with models as small as this one."
     if failed:
-        return "The model did not manage it: the test still fails. Models this small often do; try again or another."
+        return "The model did not manage it: the test still fails. That happens with models as small as this one."
     return "The model repaired it: the test passes."
 
 
