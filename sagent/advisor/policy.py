@@ -19,7 +19,7 @@ from sagent.tool import Effect, Workspace
 
 NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
 MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
-_AT_THE_END: tuple[Trigger, ...] = ("done", "no_calls")
+_AT_THE_END: tuple[Trigger, ...] = ("done", "no_change", "no_calls")
 _AT_ONCE = ("need_advice", *_AT_THE_END)
 """Rules that no cooldown holds up: one is asked for, the others have no later."""
 

@@ -7,7 +7,15 @@ from typing import Literal, TypeAlias, get_args
 from sagent.lib.dataclass import dataclass
 
 Trigger: TypeAlias = Literal[
-    "need_advice", "failures", "confidence", "stagnation", "first_write", "destructive", "done", "no_calls"
+    "need_advice",
+    "failures",
+    "confidence",
+    "stagnation",
+    "first_write",
+    "destructive",
+    "done",
+    "no_change",
+    "no_calls",
 ]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
 Strength: TypeAlias = Literal["text", "small", "middle", "strong"]
@@ -57,5 +65,5 @@ def preset(executor: Strength) -> tuple[Trigger, ...]:
     instead: docs/advisor.md has what was measured."""
     stuck: tuple[Trigger, ...] = ("need_advice", "failures", "confidence", "stagnation")
     if executor == "text":
-        return (*stuck, "done", "no_calls")
+        return (*stuck, "done", "no_change", "no_calls")
     return (*stuck, "first_write") if executor == "small" else stuck

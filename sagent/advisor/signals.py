@@ -91,7 +91,9 @@ class Watch:
             found.append(("stagnation", f"{self.alike + 1} replies in a row say the same"))
         if ended and self.wrote:
             found.append(("done", "the executor is about to declare its task done"))
-        if ended and not self.called:
+        elif ended and self.called:
+            found.append(("no_change", "the executor is about to answer, and no call has changed anything"))
+        elif ended:
             found.append(("no_calls", "the executor is about to answer without having called a tool"))
         return found
 

@@ -303,13 +303,13 @@ async def test_answer_without_any_call_is_asked_about_once() -> None:
     assert other.advice == []
 
 
-@pytest.mark.parametrize("trigger", ["done", "no_calls"])
+@pytest.mark.parametrize("trigger", ["done", "no_change", "no_calls"])
 async def test_answer_that_an_advisor_agrees_with_stays(trigger: Trigger) -> None:
     """A small model that is asked once more says that it is done, and no longer what was asked."""
-    steps = [(call("w1", "Write"),), "It is 5."] if trigger == "done" else ["It is 5."]
-    rig = Rig(
-        worker(*steps), oracle("VERDICT: proceed"), rules=rules("done", "no_calls"), tools=[Act("Write", "write")]
-    )
+    calls = {"done": [(call("w1", "Write"),)], "no_change": [(act("c1"),)], "no_calls": []}
+    steps = [*calls[trigger], "It is 5."]
+    given = rules("done", "no_change", "no_calls")
+    rig = Rig(worker(*steps), oracle("VERDICT: proceed"), rules=given, tools=[Act("Write", "write")])
     result = await rig.run()
     assert (result.content, result.turns) == ("It is 5.", len(steps))
     assert fired(rig) == [(trigger, "answered")]
