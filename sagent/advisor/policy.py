@@ -141,9 +141,10 @@ class AdvisorPolicy:
         if answers:
             self._watch.heard()
             self._asked = True
+        closing = prompt_text("advised") if self._advisors.in_text else ""  # the small go by what stands last
         for one in answers:
             if trigger not in _AT_THE_END or not is_consent(one):  # which leaves the answer as it is
-                self._advisors.agent.inform(message_of(one, self._state.log.blobs))
+                self._advisors.agent.inform(message_of(one, self._state.log.blobs, closing))
         return asked
 
 

@@ -76,13 +76,13 @@ def refusal_of(answers: Sequence[Advice]) -> str:
     return "; ".join(f"{one.advisor} {_NONE.get(one.status, one.status)}: {one.reason}" for one in answers)
 
 
-def message_of(advice: Advice, blobs: Blobs) -> Message:
-    """Advice that the executor did not ask for, as it reads it: no longer than the result of a call may be."""
+def message_of(advice: Advice, blobs: Blobs, closing: str = "") -> Message:
+    """Return advice that the executor did not ask for, as it reads it: no longer than the result of a call may be.
+    `closing` stands after it."""
     if advice.trigger == "person":
         head = f"Advice that the person asked for{f' ({advice.question})' if advice.question else ''}"
     else:
         head = f"Advice, unasked ({advice.question or advice.trigger})"
     output = bound_output(ToolOutput.of(f"{head}. {format_advice(advice)}"), blobs)
-    return user(
-        "".join(part.text for part in output.content if isinstance(part, Text)), sender=f"{TOOL}:{advice.advisor}"
-    )
+    text = "".join(part.text for part in output.content if isinstance(part, Text))
+    return user(f"{text.rstrip()}\n\n{closing}" if closing else text, sender=f"{TOOL}:{advice.advisor}")

@@ -648,7 +648,12 @@ async def test_python_asks_without_changing_the_conversation() -> None:
 async def test_only_for_a_text_executor_is_the_advisor_told_to_write_blocks() -> None:
     model, other = oracle("VERDICT: adjust"), oracle("VERDICT: adjust")
     rules = Rules(triggers=("no_calls",))
-    await Rig(TextModel(worker("It is 4.", "It is 5.")), model, rules=rules).run()
+    rig = Rig(TextModel(worker("It is 4.", "It is 5.")), model, rules=rules)
+    await rig.run()
+    (advice,) = [m.content for m in rig.agent.messages if m.sender.startswith("advisor:")]
+    assert advice.endswith(f"VERDICT: adjust\n\n{prompt_text('advised')}")
+    assert (advisory := rig.agent.advisory) is not None
+    assert all(prompt_text("advised") not in m.content for m in advisory.in_force()), "it was given earlier"
     await Rig(worker("It is 4.", "It is 5."), other, rules=rules).run()
     assert prompt_text("blocks") in seen(model.requests[0])
     assert prompt_text("blocks") not in seen(other.requests[0])

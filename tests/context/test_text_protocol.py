@@ -19,7 +19,7 @@ from sagent.codec import decode_message, encode_message
 from sagent.context.prompt import PROMPT_FILE
 from sagent.context.textcalls.blocks import FAMILY, read
 from sagent.context.textcalls.model import TextModel
-from sagent.context.textcalls.writing import ADVISED, LOST, NEXT, block_of, enclose, encloses
+from sagent.context.textcalls.writing import LOST, NEXT, block_of, enclose, encloses
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.prompts import specs_of
@@ -211,9 +211,6 @@ def test_reminders_go_by_who_speaks_and_what_is_enclosed() -> None:
     task = model.written(request(user("Look.", sender="root"), user("More.", sender="root"), name="child")).messages
     assert [message.content for message in task] == [f"Look.\n\n{LOOK}", "More."]
     assert {message.sender for message in task} == {"root"}
-    advice = user("VERDICT: adjust\nNEXT: run it", sender="advisor:critic")
-    advised = model.written(request(user("Go."), advice)).messages[-1]
-    assert (advised.content, advised.sender) == (f"{advice.content}\n\n{ADVISED}", advice.sender)
     assert encloses(enclosed)
     assert not encloses(user("See:\n```\nx\n```"))
 

@@ -19,7 +19,6 @@ OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
 """The last words after results, and after files that were written: measured, see docs/eval.md."""
-ADVISED = "Do what the advice says: write the block. If nothing is left to do, answer the task in plain words."
 ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of its sender where it comes unasked
 ENDLESS = (
     "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
@@ -120,8 +119,6 @@ class WrittenConversation:
             written = Message(
                 "user", self._reminded([*answered(results), *others], _last_words(results)), message.sender
             )
-        elif is_advice(message):
-            written = Message("user", self._reminded(others, ADVISED), message.sender)
         elif not others or (message.sender and not self._is_task(message)):
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
