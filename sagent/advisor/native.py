@@ -60,6 +60,8 @@ class Native:
         own = (advisor.max_calls, advisor.max_usd, advisor.temperature)
         if self._mode == "client" or advisor.tools or advisor.role or any(each is not None for each in own):
             return False
+        if getattr(model, "protocol", "") == "text":  # its requests have no tools: it asks by a block
+            return False
         provider, _, name = advisor.model.partition("/")
         if not (model.provider == provider == "anthropic") or f"{model.id} {advisor.model}" in self._refused:
             return False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.context.breakdown import part_bytes
+from sagent.context.prompt import SHOWN
 from sagent.context.stubs import ADVISOR
 from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
@@ -35,7 +36,6 @@ _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at
 _HEAD = "(From sagent: the conversation before this point was cut; "
 HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
-_FILE = "sagent:"  # begins the sender of a message that shows a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES)
             text = text_in(read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)))
             if text is None:
                 continue
-            found.append((f"{_FILE}{path}", f"{path}, as it is now:\n{text}"))
+            found.append((f"{SHOWN}{path}", f"{path}, as it is now:\n{text}"))
             most -= len(text)
     return found
 
@@ -208,8 +208,8 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
     for message in reversed(history):
         calls = (call for call in reversed(message.whole_calls) if call.name in _CHANGES and call.id not in failed)
         paths |= dict.fromkeys(filter(None, (as_str(call.arguments.get("file_path")) for call in calls)))
-        if message.sender.startswith(_FILE):
-            paths[message.sender.removeprefix(_FILE)] = None
+        if message.sender.startswith(SHOWN):
+            paths[message.sender.removeprefix(SHOWN)] = None
     return tuple(paths)[:most]
 
 

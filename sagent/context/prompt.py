@@ -12,6 +12,8 @@ from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
 FURTHER = "Further directories: "
+SHOWN = "sagent:"
+"""The beginning of the sender of a message that shows a file, after which its path stands."""
 _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")
 
 

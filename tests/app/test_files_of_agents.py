@@ -12,6 +12,7 @@ import pytest
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import load
+from sagent.context.compaction import edited_files
 from sagent.messages import user
 from sagent.peer import Switch
 from sagent.testing.script import Call, Received, Turn
@@ -73,11 +74,9 @@ async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -
     async with stage.agent() as agent:
         await agent.run("Have it shortened, whatever other.txt says")
     assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
-    assert (
-        stage.sent[0].index("opensesame")
-        < stage.sent[0].index("Shorten notes.txt")
-        < stage.sent[0].index("(If a file must")
-    )
+    words = ("Shorten notes.txt", "opensesame", "(If a file must change")
+    places = [stage.sent[0].index(word) for word in words]
+    assert places == sorted(places)
     assert (work / "notes.txt").read_text() == "short\n"
 
 
@@ -115,7 +114,7 @@ async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, mom
         assert any(each is message for each in agent.messages), "who sent it knows it again"
     assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
     assert "gazebo" in stage.sent[-1]
-    assert stage.sent[-1].index("gazebo") < stage.sent[-1].index("And compare with")
+    assert stage.sent[-1].index("gazebo") > stage.sent[-1].index("And compare with")
 
 
 async def test_message_to_an_agent_that_waits_for_its_job_has_files(work: Path) -> None:
@@ -172,7 +171,7 @@ async def test_advisor_that_is_switched_on_later_is_still_asked(work: Path) -> N
 
 
 async def test_file_is_shown_after_an_advisor_was_switched_on(work: Path) -> None:
-    turns = [Turn(text="ok."), *[Turn(text=SHORTEN)] * 3, Turn(text="Done.")]
+    turns = [Turn(text="ok."), *[Turn(text=SHORTEN)] * 3, *[Turn(text="Done.")] * 3]
     stage = Stage(work, [Turn(text="VERDICT: proceed\nNEXT: nothing") for _ in range(4)], turns)
     async with stage.agent(f"own/{SMALL}") as agent:
         await agent.run("Begin")
@@ -180,3 +179,11 @@ async def test_file_is_shown_after_an_advisor_was_switched_on(work: Path) -> Non
         await agent.run("Shorten what I wrote")
     assert "opensesame" in stage.sent[2]
     assert (work / "notes.txt").read_text() == "short\n"
+
+
+async def test_prompt_stays_what_the_person_said(work: Path) -> None:
+    stage = Stage(work, [], [Turn(text="Yes.")])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Is notes.txt short?")
+        assert [each.content for each in agent.messages if not each.sender] == ["Is notes.txt short?", "Yes."]
+        assert [path for path, _ in edited_files(agent.messages, work)] == ["sagent:notes.txt"]

@@ -364,6 +364,22 @@ def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | No
 
 
 @settings(max_examples=deep(100, 1000), deadline=None)
+@given(REPLIES, st.booleans())
+def test_a_reply_that_is_cut_at_any_byte_makes_no_other_call_than_the_whole_one(text: str, crlf: bool) -> None:
+    data = (text.replace("\n", "\r\n") if crlf else text).encode("utf-8", "replace")
+    every = _whole(data.decode(), "end")
+    for end in range(len(data)):
+        made = _whole(data[:end].decode("utf-8", "replace"), "max_tokens")
+        assert made == every[: len(made)]
+
+
+def _whole(text: str, stop: StopReason) -> list[tuple[str, object]]:
+    parts = read(text, TOOLS, stop, "c")
+    calls = (part for part in parts if isinstance(part, ToolCall))
+    return [(call.name, call.arguments) for call in calls if call.whole and call.malformed is None]
+
+
+@settings(max_examples=deep(100, 1000), deadline=None)
 @given(REPLIES)
 def test_nothing_in_a_longer_fence_is_a_call(text: str) -> None:
     quoted = f"Look:\n\n``````\n{text}\n``````\n\nSo."

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
+from sagent.context.prompt import SHOWN
 from sagent.context.textcalls.writing import enclose
 from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.state import AgentState
@@ -49,8 +50,8 @@ _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
 async def admit(
     state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
 ) -> Sequence[Message] | Failure:
-    """Enclose the files that a prompt names in what an agent is to `read`, and see to what it reads and writes in the
-    run that begins."""
+    """Return what an agent is to `read`, with the files that its prompt names before that, and see to what it reads and
+    writes in the run that begins."""
     if not isinstance(state.inbox, FilledInbox):
         state.inbox = FilledInbox(state.inbox, lambda message: _files_for(state, message))
         state.policy = ShowingPolicy(state, state.inbox, state.policy)
@@ -59,9 +60,9 @@ async def admit(
         return read
     files = [file async for file in _readable(state, prompt)]
     named = {name for name, _ in files}
-    kept = [part for part in prompt.parts if _attached_name(part) not in named]
-    whole = replace(prompt, parts=(*kept, *(enclose(name, text) for name, text in files)))
-    return [whole if message is prompt else message for message in read]
+    kept = tuple(part for part in prompt.parts if _attached_name(part) not in named)
+    left = prompt if len(kept) == len(prompt.parts) else replace(prompt, parts=kept)
+    return [*map(_shown, files), *(left if message is prompt else message for message in read)]
 
 
 class ShowingPolicy(Policy):
@@ -79,7 +80,7 @@ class ShowingPolicy(Policy):
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
         if call.id not in self._held and path.is_file():
             if path.resolve() not in workspace.seen:
-                shown = await self._shown(path)
+                shown = await self._read(path)
                 if shown is None:
                     self._held[call.id] = UNREAD.format(path=path)
                 elif shown.strip():
@@ -95,7 +96,7 @@ class ShowingPolicy(Policy):
             await self._inbox.fill()
         return actions
 
-    async def _shown(self, path: Path) -> str | None:
+    async def _read(self, path: Path) -> str | None:
         """Return the text of a file that may be read unasked and is short."""
         arguments = JsonObject({"file_path": str(path)})
         effect = foresee(Read(), arguments, self._state.workspace)
@@ -110,7 +111,7 @@ class ShowingPolicy(Policy):
 class FilledInbox(Inbox):
     """An inbox in which files that a message names stand before it."""
 
-    def __init__(self, before: Inbox, files: Callable[[Message], Awaitable[Message | None]]) -> None:
+    def __init__(self, before: Inbox, files: Callable[[Message], Awaitable[Sequence[Message]]]) -> None:
         super().__init__()
         vars(self).update(vars(before))
         self._files = files
@@ -129,8 +130,8 @@ class FilledInbox(Inbox):
             while (item := self._next()) is not None:
                 files = await self._files(item[1].message)
                 self._filled.append(item[1].message)
-                if files is not None and (at := self._place(item[1].message)) >= 0:
-                    self._waiting.insert(at, (item[0], Arrived(files)))
+                if (at := self._place(item[1].message)) >= 0:
+                    self._waiting[at:at] = [(item[0], Arrived(file)) for file in files]
 
     def _next(self) -> tuple[Moment, Arrived] | None:
         waiting = {id(each.message) for _, each in self._waiting}
@@ -142,12 +143,16 @@ class FilledInbox(Inbox):
         return next((at for at, (_, each) in enumerate(self._waiting) if each.message is message), -1)
 
 
-async def _files_for(state: AgentState, message: Message) -> Message | None:
-    """Return the files that a message names, from a person or the agent above, as a message of their own."""
+async def _files_for(state: AgentState, message: Message) -> Sequence[Message]:
+    """Return the files that a message of a person or of the agent above names."""
     if message.sender not in ("", state.above) or not is_text_model(state.model):
-        return None
-    found = tuple([enclose(name, text) async for name, text in _readable(state, message)])
-    return Message("user", found, "sagent") if found else None
+        return ()
+    return [_shown(file) async for file in _readable(state, message)]
+
+
+def _shown(file: tuple[str, str]) -> Message:
+    """Return a file as a message, which compactions know by its sender."""
+    return Message("user", (enclose(*file),), f"{SHOWN}{file[0]}")
 
 
 def is_text_model(model: object) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
+from sagent.context.prompt import SHOWN
 from sagent.context.textcalls.blocks import is_quoted, own_text
 from sagent.context.textcalls.edits import lines_of, text_of, write_search
 from sagent.context.textcalls.paths import path_in, path_line
@@ -72,6 +73,7 @@ class WrittenConversation:
         self._written: list[Message] = []
         self._calls: list[ToolCall] = []  # that have no result yet
         self._lost: Message | None = None  # what answers these where no result has come
+        self._files: tuple[Part, ...] = ()  # that go out below the next message
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
@@ -80,8 +82,11 @@ class WrittenConversation:
             return False
         for message in messages[known:]:
             self._known.append(message)
-            if message.role == "user":
-                self._hear(message)
+            if message.sender.startswith(SHOWN) and encloses(message):
+                self._files += message.parts
+            elif message.role == "user":
+                self._hear(replace(message, parts=(*message.parts, *self._files)) if self._files else message)
+                self._files = ()
             else:
                 self._written += self._unanswered()
                 self._calls, self._lost = list(message.calls), None
@@ -90,7 +95,8 @@ class WrittenConversation:
 
     def messages(self) -> Sequence[Message]:
         """Return the messages of a request that is made now."""
-        return [*self._written, *self._unanswered()]
+        files = (Message("user", self._reminded(self._files, "")),) if self._files else ()
+        return [*self._written, *self._unanswered(), *files]
 
     def _unanswered(self) -> Sequence[Message]:
         if not self._calls:
@@ -128,7 +134,7 @@ class WrittenConversation:
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
-        first = all(one.sender == "sagent" and one.role == "user" for one in self._known[:-1])  # files that it names
+        first = all(one.sender.startswith(SHOWN) for one in self._known[:-1])  # files that it names
         return first and message.sender != "sagent" and ":" not in message.sender
 
     def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
