@@ -157,6 +157,8 @@ def main() -> None:
     parser.add_argument("-a", "--alias")
     parser.add_argument("-c", "--ctx-size", type=int)
     parser.add_argument("-b", "--batch-size", type=int)
+    parser.add_argument("-np", "--parallel", type=int)
+    parser.add_argument("-sps", "--slot-prompt-similarity", type=float)
     parser.add_argument("--jinja", action="store_true")
     parser.add_argument("-ngl", "--n-gpu-layers")
     given = parser.parse_args()

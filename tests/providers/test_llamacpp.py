@@ -27,6 +27,7 @@ from sagent.agent import Agent
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Retrying
+from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Model, ModelLimits, Provider
 from sagent.providers.local import llamacpp_server
@@ -184,8 +185,30 @@ def test_arguments_are_quoted_as_for_a_shell(arguments: list[str]) -> None:
     command = launch.command(7)
     assert command[len(command) - len(arguments) :] == arguments
     assert command[:7] == ["llama-server", "--host", "127.0.0.1", "--port", "7", "-m", str(here / "a,b.gguf")]
-    batch = [] if {"-b", "--batch-size"} & set(arguments) else ["-b", "512"]
-    assert "-a" in arguments or command[7 : 12 + len(batch)] == ["--alias", "a_b", "-c", "512", *batch, "--jinja"]
+    sized = [] if {"-b", "--batch-size"} & set(arguments) else ["-b", "512"]
+    sized += [] if {"-np", "-sps"} & set(arguments) else ["-np", "1", "-sps", "0"]
+    assert "-a" in arguments or command[7 : 12 + len(sized)] == ["--alias", "a_b", "-c", "512", *sized, "--jinja"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "own"),
+    [
+        ((), {}, False),
+        (("-ngl", "99"), {"LLAMA_ARG_CTX_SIZE": "512"}, False),
+        (("-np", "4"), {}, True),
+        (("--parallel", "2"), {}, True),
+        (("-sps", "0.5"), {}, True),
+        (("--slot-prompt-similarity", "0.5"), {}, True),
+        ((), {"LLAMA_ARG_N_PARALLEL": "4"}, True),
+    ],
+)
+def test_slots_that_a_person_has_chosen_stay(arguments: tuple[str, ...], environ: dict[str, str], own: bool) -> None:
+    launch = Launch("llama-server", Path("a.gguf"), arguments=arguments, environ=environ)
+    command = launch.command(7)
+    assert (command.count("-np"), command.count("-sps")) == (
+        arguments.count("-np") + (not own),
+        arguments.count("-sps") + (not own),
+    )
 
 
 # A child
@@ -204,7 +227,7 @@ async def test_the_first_call_starts_a_child_and_the_next_ones_use_it(
     port = str(start["port"])
     assert start["arguments"] == [
         *("--host", "127.0.0.1", "--port", port, "-m", str(here / "tiny.gguf"), "--alias", "tiny"),
-        *("-c", "512", "-b", "512", "--jinja", "-ngl", "99"),
+        *("-c", "512", "-b", "512", "-np", "1", "-sps", "0", "--jinja", "-ngl", "99"),
     ]
     assert provider.access.key
     assert provider.access.key not in " ".join(start["arguments"])
@@ -632,6 +655,9 @@ def write_model(path: Path, window: int) -> None:
     path.write_bytes(head + bytes(-len(head) % 32) + weights)
 
 
+LETTER = json_freeze_object({"logit_bias": {"100": 100}})  # an "a" for each token: not every random byte is text
+
+
 @pytest.mark.needs("llama-server")
 async def test_the_real_server(tmp_path: Path) -> None:
     """One start: a listing, a streamed reply with its usage, an overflow, a full window, a death, a replacement."""
@@ -644,7 +670,7 @@ async def test_the_real_server(tmp_path: Path) -> None:
         }
     )
     model = provider.model("tiny random")
-    request = replace(ask(user("hi", Image("image/png", PIXEL)), max_output=8), tools=())
+    request = replace(ask(user("hi", Image("image/png", PIXEL)), max_output=8), tools=(), options=LETTER)
     try:
         [info] = await provider.models()
         assert (info.id, info.limits) == ("tiny random", ModelLimits(256))
@@ -670,6 +696,41 @@ async def test_the_real_server(tmp_path: Path) -> None:
     finally:
         await provider.aclose()
     await until(lambda: not group_lives(server._process.pid))
+
+
+@pytest.mark.needs("llama-server")
+@pytest.mark.parametrize("children", [1, 3])
+async def test_real_server_keeps_agents_apart(tmp_path: Path, children: int) -> None:
+    """Agents with one system prompt take turns; each has only its own new words read, however many there are."""
+    write_model(tmp_path / "tiny.gguf", 4096)
+    provider = LlamaCpp.from_env(
+        environ={"LLAMA_CPP_MODEL": str(tmp_path / "tiny.gguf"), "LLAMA_CPP_ARGS": "--ignore-eos -t 1"}
+    )
+    model = provider.model("tiny")
+    requests = {
+        name: replace(
+            ask(user(f"{name} " * size), conversation=name), tools=(), system="s" * 600, max_output=8, options=LETTER
+        )
+        for name, size in (("root", 300), *((f"root/{number}", 10) for number in range(children)))
+    }
+
+    async def turn(name: str) -> int:
+        """Make a call, answer it with 40 letters, and return how many tokens were read anew."""
+        await asyncio.sleep(0.1)  # after a streamed reply the server closes the connection
+        _, reply = await collect(model, requests[name])
+        history = [*requests[name].messages, reply.message, user("n" * 40)]
+        requests[name] = replace(requests[name], messages=history)
+        return reply.usage.total_input - reply.usage.cache_read
+
+    try:
+        assert await turn("root") > 1_000
+        below = [name for name in requests if name != "root"]
+        assert all(await asyncio.gather(*(turn(name) for name in below)))
+        for _ in range(2):
+            assert max(await asyncio.gather(*(turn(name) for name in below))) < 200
+            assert await turn("root") < 200
+    finally:
+        await provider.aclose()
 
 
 @pytest.mark.needs("llama-server")

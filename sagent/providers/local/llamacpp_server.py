@@ -20,6 +20,10 @@ from sagent.model import ModelInfo, ModelLimits
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
 _BATCH = 512  # tokens of a prompt that are read before the server says how far it is: as many as it reads at once
+# One slot, taken whatever it holds: the server then puts each conversation into memory first, and leaves in it what
+# the next one begins with. Chosen by likeness, a slot is cut: a sub-agent begins like its parent.
+_ONE_SLOT = ("-np", "1", "-sps", "0")
+_SLOTS = {"-np", "--parallel", "-sps", "--slot-prompt-similarity"}
 _KEPT = 32_768  # bytes kept of its output
 _SHOWN = 12  # lines of these in an error, at most
 REMEDY = (
@@ -76,8 +80,10 @@ class Launch:
         named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
         context = [] if self.context is None else ["-c", str(self.context)]
         batch = [] if {"-b", "--batch-size"} & set(self.arguments) else ["-b", str(_BATCH)]
+        slots = () if _SLOTS & set(self.arguments) or "LLAMA_ARG_N_PARALLEL" in self.environ else _ONE_SLOT
         listening = ["--host", "127.0.0.1", "--port", str(port)]
-        return [self.program, *listening, "-m", str(self.model), *named, *context, *batch, "--jinja", *self.arguments]
+        sized = [*context, *batch, *slots]
+        return [self.program, *listening, "-m", str(self.model), *named, *sized, "--jinja", *self.arguments]
 
 
 class LlamaServer:
