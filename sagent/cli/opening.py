@@ -80,7 +80,18 @@ def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
             raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
         own = settings.max_budget_usd
         settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
-    return settings
+    return standing(settings)
+
+
+def standing(settings: "Settings") -> "Settings":
+    """The settings of a session that a server opens. Who advises, by the server's flags, is for sessions that begin:
+    one that goes on has the advisors that it had, and those stay off that were switched off in it."""
+    from sagent.session.store import is_session
+
+    origin = settings.origins.get("advisors", "")
+    if settings.session is None or not origin.startswith("--") or not is_session(settings.session):
+        return settings
+    return replace(settings, origins={**settings.origins, "advisors": f"the server's {origin}"})
 
 
 def _directory_of(settings: "Settings", session: str) -> str:

@@ -1,6 +1,6 @@
 """What AgentSelf changed in a session gives way to what a person names when they continue or fork it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,11 @@ import pytest
 from sagent.advisor.extension import AdvisorExtension, advise
 from sagent.agent import Agent, Resources
 from sagent.app import open_agent
+from sagent.bridges.live import Wanted
+from sagent.cli.commands.node import settings_of
+from sagent.cli.opening import settings_for
 from sagent.config import Settings, load
+from sagent.mesh.hold import Opening
 from sagent.peer import Switch
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Turn
@@ -85,3 +89,33 @@ async def test_a_program_that_gives_its_advisors_again_has_them(tmp_path: Path) 
     async with agent() as again:
         await again.run("go on")
         assert active(again) == [f"advisor={ADVISOR}"]
+
+
+def of_client(flags: Mapping[str, object], session: Path) -> Settings:
+    """As `serve`, `acp`, `a2a` and `mcp serve` open a session."""
+    return settings_for(flags, Wanted(session=session.name))
+
+
+def of_node(flags: Mapping[str, object], session: Path) -> Settings:
+    return settings_of(flags, Opening(session, Path(str(flags["cwd"])), {"max_turns": "9"}))
+
+
+@pytest.mark.parametrize("way", [of_client, of_node])
+async def test_flag_of_a_server_does_not_undo_what_a_session_decided(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Mapping[str, object], Path], Settings]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))
+    place = next((tmp_path / "state" / "sessions").rglob("root.jsonl")).parent
+    flags = {"permission_mode": "full", "advisor": [ADVISOR], "cwd": str(tmp_path)}
+    async with open_agent(way(flags, place), lambda _: None) as agent:
+        assert not active(agent)
+        agent.apply(Switch(advisor=ADVISOR))
+    async with open_agent(way({**flags, "advisor": ["anthropic/claude-haiku-4-5"]}, place), lambda _: None) as agent:
+        assert active(agent) == [f"advisor={ADVISOR}"]
+    async with (
+        open_agent(way(flags, tmp_path / "new"), lambda _: None)
+        if way is of_node
+        else open_agent(settings_for(flags, Wanted()), lambda _: None) as agent
+    ):
+        assert active(agent) == [f"advisor={ADVISOR}"], "a session that begins has the server's"

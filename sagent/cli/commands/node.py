@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import BUS, bus_url
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.opening import standing
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
@@ -93,7 +94,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         from sagent.app import open_agent, policy_of
         from sagent.mesh.figures import Judgement
 
-        settings = _settings_of(flags, opening)
+        settings = settings_of(flags, opening)
         policy = policy_of(settings, (opening.session.parent,))
         only_looks = settings.permission_mode == "plan" and not settings.plan  # whatever anybody elsewhere says
         answerer = None if only_looks else _answerer(answer, policy)
@@ -118,8 +119,10 @@ def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
     return answered
 
 
-def _settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
-    chosen = load_settings({**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)})
+def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
+    """The settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
+    given = {**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)}
+    chosen = standing(load_settings(given))
     own = load_settings(flags).max_budget_usd
     caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
     diagnostics = "off" if chosen.diagnostics == "auto" else chosen.diagnostics  # as without a terminal

@@ -66,6 +66,7 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
 
     def opened(opening: "Opening") -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
+        from sagent.cli.opening import standing
         from sagent.cli.settings import load_settings
         from sagent.tools.ask import AskUser
 
@@ -79,6 +80,6 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
             **({"model": rules.model} if rules.model else {}),
         }
         more = (*opening.tools, AskUser(opening.answer))
-        return open_agent(load_settings(given), opening.listener, opening.ask, more=more)
+        return open_agent(standing(load_settings(given)), opening.listener, opening.ask, more=more)
 
     return opened
