@@ -51,7 +51,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "tool_calls", choice("auto", "native", "text"), "auto", 'Literal["auto", "native", "text"]', group=MODEL,
-        metavar="HOW", uses=("shared",),
+        metavar="HOW", uses=("remote", "shared", "asked_again"),
         help="how models write their calls: auto (default), native (by the provider's API) or text",
     ),
     Setting(  # each "name=JSON"

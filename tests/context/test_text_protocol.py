@@ -298,7 +298,13 @@ async def test_an_agent_works_in_it(tmp_path: Path) -> None:
 
 words = st.sampled_from(["hello", "I look.\n", "```python\nx\n```", "Größe 🌍", " \n", ""])
 blocks = st.sampled_from(
-    ["```bash\nls\n```", "a.py\n```\nx\n```\n", "\n\n```sh\n$ ls\n```\n\n", "```AgentSpawn\nx\n```"]
+    [
+        *("```bash\nls\n```", "a.py\n```\nx\n```\n", "\n\n```sh\n$ ls\n```\n\n", "```AgentSpawn\nx\n```"),
+        "```diff\n--- a/x\n+++ b/x\n@@\n-1\n+2\n--- a/y\n+++ /dev/null\n@@\n-3\n```",
+        "a.py\n```\nx\n\\ No newline at end of file\n```",
+        "```Read\n{\n```",
+        "```bash\nls",
+    ]
 )
 native = st.sampled_from(
     [
@@ -313,6 +319,8 @@ turns = st.one_of(
     st.tuples(st.just("native"), words, st.lists(native, max_size=3)),
     st.tuples(st.just("user"), words),
     st.tuples(st.just("job"), words),
+    st.tuples(st.just("file"), words),
+    st.tuples(st.just("image"), words),
 )
 
 
@@ -328,6 +336,12 @@ def history_of(drawn: Sequence[tuple[object, ...]]) -> list[Message]:
             case ("native", str(text), list(calls)):
                 made = [ToolCall(f"call_{number}_{at}", name, given) for at, (name, given) in enumerate(calls)]
                 message = assistant(text, *made, model="anthropic/a", stop="tool_use" if made else "end")
+            case ("file", text):
+                history += [Message("user", (enclose("a.py", "x = 1\n"),), "sagent:a.py"), user(str(text))]
+                continue
+            case ("image", text):
+                history.append(user(str(text), Image("image/png", b"\x89PNG")))
+                continue
             case (kind, text):
                 history.append(user(str(text), sender="job:3" if kind == "job" else ""))
                 continue
@@ -368,7 +382,8 @@ def test_any_history_goes_out_as_text_with_each_result_once(drawn: list[tuple[ob
 def test_requests_begin_with_the_one_before_and_kept_is_as_anew(drawn: list[tuple[object, ...]]) -> None:
     history = history_of(drawn)
     model = TextModel(ScriptedModel())
-    ends = [place for place in range(1, len(history) + 1) if history[place - 1].role == "user"]
+    asked = [place for place, each in enumerate(history, 1) if each.role == "user"]
+    ends = [place for place in asked if not history[place - 1].sender.startswith("sagent:")]  # a file is never last
     sent = [model.written(request(*history[:end])) for end in ends]
     for before, after in pairwise(sent):
         assert all(one is other for one, other in zip(before.messages, after.messages, strict=False))
