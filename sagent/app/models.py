@@ -36,6 +36,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
 WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
 """Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
+LISTING_SECONDS = 15.0  # for a server to list its models, where one of them is to be chosen
 MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
 
 _OF_ANY_SERVER = ("openai-compatible", "llamacpp")  # names of one server: before it is known, and after
@@ -423,8 +424,11 @@ async def _default_of(choice: Choice) -> Model:
         return provider.model(row.default)
     from sagent.providers.wire.waiting import when_loaded
 
+    is_child = name in ("llamacpp", "selfhosted") and not settings.base_url  # it loads its model first
+    ask = provider.models if is_child else partial(listing_of, choice, name, None, LISTING_SECONDS)
+    choice.told(f"Asking {choice.place(name)} which models it has…")
     try:
-        listed = await when_loaded(provider.models, choice.told)
+        listed = await when_loaded(ask, choice.told)
     except ModelError as error:
         cause = str(error).rstrip(".")
         if error.kind == "invalid_request" and name == "llamacpp" and not settings.base_url:

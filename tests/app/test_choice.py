@@ -1,5 +1,6 @@
 """Which model answers: what was asked for, what there is a key for, what runs on this machine."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -339,3 +340,26 @@ async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path:
 )
 def test_weights_are_told_from_models_of_services(name: str, provider: str | None, model: str) -> None:
     assert split_model(name, None, {}) == (provider, model)
+
+
+@pytest.mark.parametrize("provider", [None, "openai-compatible", "anthropic"])
+@pytest.mark.parametrize("answered", [b"", b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"])
+async def test_server_that_never_lists_its_models_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bytes, provider: str | None
+) -> None:
+    monkeypatch.setattr(choices, "LISTING_SECONDS", 0.3)
+    told: list[str] = []
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answered)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    flags = {"base_url": f"http://{address}", **({"provider": provider} if provider else {})}
+    async with server:
+        with pytest.raises(UsageError, match=r"could not be listed.*--model"):
+            await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path), told=told.append)
+    assert (address in told[0], told[-1]) == (True, "")
