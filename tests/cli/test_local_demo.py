@@ -74,14 +74,25 @@ def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("path", "text", "words"),
-    [("intervals.py", BUG + "\n# done\n", "the test still fails"), ("test_intervals.py", "", "it changed the test")],
-    ids=["unrepaired", "test changed"],
+    [
+        ("intervals.py", BUG + "\n# done\n", "the test still fails"),
+        ("test_intervals.py", "", "it changed the test"),
+        ("intervals.py", "def merge(:\n", "the test still fails"),
+    ],
+    ids=["unrepaired", "test changed", "broken"],
 )
 def test_local_demo_says_that_the_model_did_not_manage_it(shell: Shell, path: str, text: str, words: str) -> None:
     set_up(shell, written(path, text), {"text": "All tests pass now."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 1
     assert words in done.out
+
+
+def test_local_demo_judges_a_test_that_is_gone(shell: Shell) -> None:
+    set_up(shell, {"text": "```bash\nrm test_intervals.py\n```\n"}, {"text": "Done."})
+    done = shell.run("demo", "--local", model="")
+    assert done.code == 1, done.out + done.err
+    assert "it changed the test" in done.out
 
 
 def test_local_demo_without_a_usable_server_says_why(shell: Shell) -> None:

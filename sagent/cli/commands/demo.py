@@ -25,9 +25,11 @@ TESTS = [sys.executable, "-m", "unittest"]
 LOCAL_MODEL = "qwen2.5-coder-1.5b"
 LOCAL_TEST = "test_intervals.py"
 # worded as this model follows it: files that a task names are enclosed, so it sees both
-LOCAL_TASK = f"{LOCAL_TEST} fails. Fix the bug in intervals.py so that `python3 {LOCAL_TEST}` passes."
-LOCAL_TASK += " Do not change the test."
+LOCAL_TASK = (
+    f"{LOCAL_TEST} fails. Fix the bug in intervals.py so that `python3 {LOCAL_TEST}` passes. Do not change the test."
+)
 LOCAL_CONTEXT_TOKENS = 8_192
+LOCAL_TEST_SECONDS = 60.0
 
 
 def run_demo(argv: Sequence[str]) -> int:
@@ -118,22 +120,22 @@ def _run_local() -> int:
     say("\n== What changed\n")
     say("\n".join(_diff(before, project)) or "Nothing.")
     say("\n== The test\n")
-    failed = _run_local_test(project)
-    kept = (before / LOCAL_TEST).read_bytes() == (project / LOCAL_TEST).read_bytes()
+    passes = _run_local_test(project)
+    test = project / LOCAL_TEST
+    kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
     say("")
-    progress.say(_verdict(failed=failed, kept=kept))
+    progress.say(_verdict(passes=passes, kept=kept))
     progress.say(f"The project and the log of the session are in {folder}.")
     say("\nTo use this model on your own files:")
     say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
-    return code or failed or int(not kept)
+    return 0 if passes and kept else code or 1
 
 
-def _verdict(*, failed: int, kept: bool) -> str:
-    if not kept:
-        return "The model did not manage it: it changed the test. That happens with models as small as this one."
-    if failed:
-        return "The model did not manage it: the test still fails. That happens with models as small as this one."
-    return "The model repaired it: the test passes."
+def _verdict(*, passes: bool, kept: bool) -> str:
+    if passes and kept:
+        return "The model repaired it: the test passes."
+    why = "the test still fails" if kept else "it changed the test"
+    return f"The model did not manage it: {why}. That happens with models as small as this one."
 
 
 def _move_in(home: Path, named: Mapping[str, str]) -> None:
@@ -169,13 +171,17 @@ def _ask_local(project: Path, launch: "Launch") -> int:
         return run_headless(load_settings(given), words)
 
 
-def _run_local_test(project: Path) -> int:
+def _run_local_test(project: Path) -> bool:
+    """Run the test, which may hang after a model has been there, and show what it says; return True if it passes."""
+    import asyncio
+
+    from sagent.lab.check import run_check
+
     say(f"$ python3 {LOCAL_TEST}")
-    done = subprocess.run(
-        [sys.executable, LOCAL_TEST], cwd=project, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    say(done.stderr.strip())
-    return done.returncode
+    command = f"{shlex.quote(sys.executable)} {LOCAL_TEST}"
+    done = asyncio.run(run_check(command, project, LOCAL_TEST_SECONDS))
+    say(done.said)
+    return done.code == 0
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
