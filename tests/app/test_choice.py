@@ -348,12 +348,12 @@ async def test_server_that_never_lists_its_models_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bytes, provider: str | None
 ) -> None:
     monkeypatch.setattr(choices, "LISTING_SECONDS", 0.3)
-    told: list[str] = []
+    told, writers = list[str](), list[asyncio.StreamWriter]()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         writer.write(answered)
         await reader.read()
-        writer.close()
 
     server = await asyncio.start_server(hang, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -362,4 +362,7 @@ async def test_server_that_never_lists_its_models_is_given_up(
     async with server:
         with pytest.raises(UsageError, match=r"could not be listed.*--model"):
             await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path), told=told.append)
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
     assert (address in told[0], told[-1]) == (True, "")
