@@ -30,6 +30,8 @@ from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "mount", "bash")
 PATIENCE = 10.0  # seconds for a box to stand
+_MOUNT_SECONDS = 0.05  # and more for each mount, before which bubblewrap reads all the others
+_LATE = "bubblewrap did not finish in time"
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 _TRIES, _PAUSE = 10, 0.01  # to make a box; seconds, and more each time
 _NAMESPACES = (
@@ -252,6 +254,8 @@ class Boxes:
                 opened = await asyncio.shield(self._under_way)
                 if isinstance(opened, View):
                     return opened
+                if opened == _LATE:
+                    break
             if key in self._views:
                 self._end(key, f"its view of the files could not be set up next to what runs there: {opened}")
         raise ToolError(f"The command was not run: its sandbox could not be made: {opened}. {_advise(opened)}")
@@ -319,8 +323,8 @@ class Boxes:
         with process.stderr, info:
             waiting = select.poll()  # as each mount has a descriptor, there may be more than `select` takes
             waiting.register(process.stdout, select.POLLIN)
-            ready = waiting.poll(PATIENCE * 1000)
-            said = "bubblewrap did not finish in time"
+            ready = waiting.poll((PATIENCE + _MOUNT_SECONDS * len(began)) * 1000)
+            said = _LATE
             if ready and process.stdout.read(5) == b"ready":
                 try:
                     info.seek(0)

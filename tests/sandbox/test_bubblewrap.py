@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sagent.errors import ToolError
 from sagent.sandbox import Sandbox
-from sagent.sandbox.bubblewrap import Box, Boxes, has_own_pid_limit
+from sagent.sandbox.bubblewrap import Box, Boxes, View, has_own_pid_limit
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.seccomp import MACHINES
@@ -318,6 +320,25 @@ def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: p
     finally:
         scratch.remove()
     assert opened == "the sandbox could not be prepared: [Errno 24] Too many open files"
+
+
+async def test_box_that_takes_too_long_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.PATIENCE", 0.0)
+    monkeypatch.setattr("sagent.sandbox.bubblewrap._MOUNT_SECONDS", 0.0)
+    begun, begin = list[object](), Boxes.open
+
+    def counted(boxes: Boxes, mounts: Sequence[str], box: Box | None = None) -> View | str:
+        begun.append(mounts)
+        return begin(boxes, mounts, box)
+
+    monkeypatch.setattr(Boxes, "open", counted)
+    scratch = Scratch()
+    try:
+        with pytest.raises(ToolError, match="did not finish in time"):
+            await Boxes(scratch).view(Profile())
+    finally:
+        scratch.remove()
+    assert len(begun) == 1
 
 
 def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
