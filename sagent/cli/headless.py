@@ -291,12 +291,15 @@ def read_text(stdin: TextIO, err: TextIO) -> str:
 
 
 def _decode(piped: bytes, err: TextIO) -> str:
-    try:
-        return piped.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        from sagent.lib.encoding import decode_output
+    with contextlib.suppress(UnicodeDecodeError):
+        text = piped.decode("utf-8-sig")
+        if "\0" not in text:  # as in UTF-16 of letters that are ASCII
+            return text
+    from sagent.lib.encoding import decode_output
 
-        decoded = decode_output(piped)
+    decoded = decode_output(piped)
+    if not decoded.guesses and decoded.sure:
+        return decoded.text
     read = f"it was read as {', and '.join(decoded.guesses)}" if decoded.guesses else ""
     replaced = "bytes that could not be decoded were replaced" if not decoded.sure or "�" in decoded.text else ""
     err.write(f"sagent: the piped input is not UTF-8 text; {'; '.join(filter(None, (read, replaced)))}\n")

@@ -95,7 +95,7 @@ def _composed_otherwise(pattern: str) -> str:
 async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
     from sagent.lib.regular import stat_real
     from sagent.tools.filetypes import globs_of
-    from sagent.tools.listing import files_matching, list_files
+    from sagent.tools.listing import files_matching, list_files, list_ignored
     from sagent.tools.paths import explained, hides, judged, named, prefix
     from sagent.tools.search import Query, name_filter
 
@@ -112,7 +112,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
     is_wanted = name_filter(glob, names)
     files, hidden, cut, empty = [path.name], 0, False, not is_wanted(path.name)
-    closed: list[str] = []
+    closed, ignored = list[str](), list[str]()
     if not single:
         listing = await list_files(str(real))
         files, cut = listing.files, listing.cut
@@ -131,6 +131,9 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
             return [file for file in files if not is_hidden(file)], sum(map(is_hidden, asked)), not asked
 
         files, hidden, empty = await asyncio.to_thread(choose)
+        if empty:
+            others = await list_ignored(str(real), listing)
+            ignored = sorted(file for file in others if is_wanted(file) and not is_hidden(file))
         closed = [directory for directory in listing.closed if not is_hidden(directory)]
     return Query(
         root=str(real),
@@ -151,6 +154,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         hidden=hidden,
         cut=cut,
         empty=empty and bool(glob or names),
+        ignored=ignored,
         closed=closed,
     )
 

@@ -55,6 +55,7 @@ class Query(NamedTuple):
     hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
     cut: bool = False  # there was no time to find all files
     empty: bool = False  # no file fits the globs
+    ignored: Sequence[str] = ()  # of the files that fit them, if git ignores them all
     closed: Sequence[str] = ()  # directories that could not be read
 
 
@@ -293,7 +294,12 @@ class _Finder:
                 notes.append(f"(Not searched, because they {why}: {_listed(paths)}.)")
         if self.stopped:
             notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
-        if self._query.empty:
+        if self._query.ignored:
+            those = _listed(list(self._query.ignored))
+            notes.append(
+                f"(No file was searched: git ignores those that fit the glob or type: {those}. Give one as path.)"
+            )
+        elif self._query.empty:
             notes.append("(No file was searched: none there has a name that fits the glob or type.)")
         if self._query.cut:
             notes.append(CUT)

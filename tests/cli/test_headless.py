@@ -106,6 +106,8 @@ def test_stream_json_tells_everything_as_lines(shell: Shell) -> None:
         (["explain this"], "x = 1\n", "explain this\n\n<stdin>\nx = 1\n</stdin>"),
         (["ünï©ode"], b"\xfe broken\xc3\xa4\xc3", "ünï©ode\n\n<stdin>\n\ufffd brokenä\ufffd\n</stdin>"),
         (["a"], "größe".encode("utf-16"), "a\n\n<stdin>\ngröße\n</stdin>"),
+        (["a"], "plain words".encode("utf-16-le"), "a\n\n<stdin>\nplain words\n</stdin>"),
+        (["a"], b"one\0two\0", "a\n\n<stdin>\none\0two\0\n</stdin>"),
         (["a"], "Привет, мир".encode("koi8-r"), "a\n\n<stdin>\nПривет, мир\n</stdin>"),
         (["--", "models"], "", "models"),
     ],

@@ -633,3 +633,8 @@ async def test_glob_says_that_ignored_files_were_skipped(call, root, engine) -> 
     assert "git ignores" in whole(await call(Glob(), pattern="*.log"))
     assert "git ignores" not in whole(await call(Glob(), pattern="**/*.py"))
     assert "git ignores" not in whole(await call(Glob(), pattern="**/*.go"))
+    assert "git ignores those that fit the glob or type: build/out.js" in whole(
+        await call(Grep(), pattern="x", glob="*.js")
+    )
+    assert "git ignores" not in whole(await call(Grep(), pattern="x", glob="*.go"))
+    assert "git ignores" not in whole(await call(Grep(), pattern="zzz", glob="*.py"))
