@@ -33,6 +33,7 @@ _WHY: Mapping[StopReason | None, str] = {
 }
 WRITTEN = "{model} wrote its call as text; it was carried out."
 UNREADABLE = "{model} wrote a call as text that cannot be read; it is told how to write it."
+UNKNOWN = "{model} wrote a call of {tool} as text, a tool that there is not; it is told which tools there are."
 REPEATED = "over and over: its reply was cut"
 MAX_REPEATED = 8_192
 """Characters of a short unit over and over after which a reply is cut."""
@@ -310,8 +311,10 @@ class _Watch:
         read = all(call.malformed is None for call in found.calls)
         ended = message.stop in (None, "end") or (read and message.stop == "stop_sequence")
         stop = "tool_use" if ended else message.stop
-        name = full_name(self._model)
-        note = WRITTEN.format(model=name) if read else UNREADABLE.format(model=name)
+        known = {tool.name for tool in self._request.tools}
+        unknown = next((call.name for call in found.calls if call.name and call.name not in known), "")
+        form = UNREADABLE if not read else UNKNOWN if unknown else WRITTEN
+        note = form.format(model=full_name(self._model), tool=one_line(unknown, 60))
         return replace(reply, message=replace(message, parts=parts, stop=stop), notes=(*reply.notes, note))
 
 

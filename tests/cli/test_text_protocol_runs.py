@@ -46,15 +46,14 @@ def test_denied_file_is_not_enclosed(shell: Shell) -> None:
     (shell.cwd / "keys.txt").write_text("opensesame\n")
     (shell.cwd / "big.txt").write_text("x" * 9_000)
     (shell.cwd / "data.bin").write_bytes(bytes(range(256)))
-    (shell.cwd / "link.txt").symlink_to("/etc/hostname")
     outside = Path(shell.environment["HOME"]).parent / "outside.txt"
     outside.write_text("foreign\n")
+    (shell.cwd / "link.txt").symlink_to(outside)
     prompt = f"Compare keys.txt, big.txt, data.bin, link.txt, ../outside.txt and {outside}"
     done = shell.run(*flags[:-2], "--deny", "Read(keys.txt)", prompt, model="")
     assert done.code == 0
     sent = json.dumps(_bodies(server)[0])
     assert "opensesame" not in sent and "xxxx" not in sent and "foreign" not in sent and "```\\n\\u0000" not in sent
-    assert Path("/etc/hostname").read_text().strip() not in sent
 
 
 def test_command_to_run_does_not_name_files(shell: Shell) -> None:

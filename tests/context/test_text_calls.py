@@ -212,8 +212,9 @@ async def test_unreadable_call_is_no_answer(text: str) -> None:
 
 async def test_name_of_no_tool_is_a_call_where_there_is_little_else() -> None:
     text = '```json\n{"name": "open_file", "arguments": {"path": "a"}}\n```'
-    message, *_ = await streamed([f"I open it.\n{text}"])
+    message, _, notes = await streamed([f"I open it.\n{text}"])
     assert called(message) == [("open_file", {"path": "a"})]
+    assert not any("carried out" in note for note in notes) and any("open_file" in note for note in notes)
     longer, shown, _ = await streamed([f"{'The server is asked as follows. ' * 20}\n{text}"])
     assert not longer.calls and text in shown
 

@@ -32,7 +32,7 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
-from sagent.repl.view.blocks import Block, Page, expand, expandable, render_block, separated
+from sagent.repl.view.blocks import Block, Page, expand, expandable, past_blocks, render_block, separated
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Around, Figures, Queued, render_panel, render_status
@@ -255,6 +255,13 @@ def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
     assert not again  # its end was shown
     _, later = tell(Received("root", user("job:1 says more", sender="job:1")), view=view)
     assert "↳ job:1: job:1 says more" in written(later)
+
+
+def test_shown_file_is_one_line_with_its_path_alone() -> None:
+    message = user("a.py\n```\nx = 1\n```", sender="sagent:\x1b[31ma.py")
+    _, blocks = tell(Received("root", message))
+    for said in (written(blocks), written(past_blocks([message], "root"))):
+        assert said.count("\n") <= 1 and "a.py" in said and "x = 1" not in said and "\x1b" not in said
 
 
 def test_a_reply_that_breaks_off_is_begun_again() -> None:

@@ -245,4 +245,4 @@ def read_short(real: Path, most: int, workspace: Workspace) -> str | None:
     if len(data) > most or not isinstance(text := decode(data), Text):
         return None
     workspace.saw(real, data)
-    return text.text
+    return text.text.replace("\r\n", "\n")

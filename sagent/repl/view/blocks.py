@@ -6,6 +6,7 @@ Pure: the same block in the same width is the same lines.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias, assert_never
 
+from sagent.context.prompt import SHOWN
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
@@ -74,6 +75,11 @@ Block: TypeAlias = Said | Piece | Thought | ToolFinished | Advised | Finished | 
 """Some events are blocks as they are: a call that was answered, advice, and the end of another agent's turn."""
 
 
+def shown_file(sender: str) -> Report:
+    """Return a report of a file that a message of this sender shows to the model."""
+    return Report(f"{one_line(sender.removeprefix(SHOWN))} is shown to the model.")
+
+
 def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAGES) -> Sequence[Block]:
     """The end of an earlier conversation, after a note of how to see what came before."""
     blocks: list[Block] = []
@@ -84,7 +90,9 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAG
     for message in messages:
         if message.role == "user":
             texts = [part.text for part in message.parts if isinstance(part, Text)]
-            if texts and message.sender != PLAN_MODE:
+            if message.sender.startswith(SHOWN):
+                blocks.append(shown_file(message.sender))
+            elif texts and message.sender != PLAN_MODE:
                 blocks.append(Said(message.content if message.sender else texts[0], message.sender))
             continue
         blocks += pieces_of(message.content)

@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import TypeAlias, assert_never
 
+from sagent.context.prompt import SHOWN
 from sagent.context.todo import Task, written
 from sagent.events import (
     AdviceDelta,
@@ -27,7 +28,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall, ToolResult
-from sagent.repl.view.blocks import PLAN_MODE, Block, Report, Said, Thought
+from sagent.repl.view.blocks import PLAN_MODE, Block, Report, Said, Thought, shown_file
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import ran_there
@@ -171,6 +172,8 @@ def _received(event: Received) -> tuple[Block, ...]:
     message = event.message
     if not message.parts or message.results:
         return ()
+    if message.sender.startswith(SHOWN):
+        return (shown_file(message.sender),)
     if message.sender:  # a head and what it brings
         return (Said(message.content, message.sender),)
     texts = [part.text for part in message.parts if isinstance(part, Text)]
