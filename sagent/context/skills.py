@@ -22,6 +22,8 @@ _NAME = 64  # characters of a name that are shown
 _LENGTH = 300  # and of a description
 _DEPTH = 3  # directories in which a skill may lie below `skills`
 FILE = "SKILL.md"
+_PACKED = (".zip", ".skill", ".tgz", ".gz")
+_ABOUT = ("README", "LICENSE", "CHANGELOG", "CONTRIBUTING")  # files about skills
 _MISNAMED = frozenset(("SKILL.MD", "SKILLS.MD", "SKILL.TXT", "SKILL.MARKDOWN", "SKILL", "SKILL.MDX"))
 
 
@@ -99,6 +101,11 @@ def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
             reader.leave_out(file, "it has no description, in lines between two lines of ---")
 
 
+def _is_meant(file: Path) -> bool:
+    """Return True for a Markdown file that can be meant to be a skill."""
+    return file.suffix.lower() == ".md" and file.stem.upper() not in _ABOUT and file.is_file()
+
+
 def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path]:
     """The `SKILL.md` of each directory; one that has it holds no other skill."""
     for entry in reader.entries(place):
@@ -108,11 +115,17 @@ def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path
         elif entry.is_symlink() and not entry.exists():
             reader.leave_out(entry, "it is a link that leads nowhere")
         elif not entry.is_dir():
-            if entry.suffix.lower() == ".md" and depth == _DEPTH and entry.stem.upper() != "README":
+            if depth == _DEPTH and _is_meant(entry):
                 reader.leave_out(entry, f"a skill is a folder: name the file {entry.with_suffix('') / FILE}")
+            elif depth == _DEPTH and entry.suffix.lower() in _PACKED:
+                reader.leave_out(entry, "it is packed: unpack it to a folder here")
         elif named := [each for each in reader.entries(entry) if each.name.upper() in _MISNAMED]:
             reader.leave_out(named[0], f"it must be called {FILE}")
         elif depth > 1 and not entry.is_symlink():
-            yield from _files(entry, reader, depth - 1)
+            below = list(_files(entry, reader, depth - 1))
+            yield from below
+            if not below and depth == _DEPTH:
+                for stray in [each for each in reader.entries(entry) if _is_meant(each)][:1]:
+                    reader.leave_out(stray, f"a skill is in {FILE}, which {entry} does not have")
         elif depth == 1 and any(os.path.lexists(each / FILE) for each in reader.entries(entry)):
             reader.leave_out(entry, f"a {FILE} in it lies too deep")

@@ -107,7 +107,8 @@ def test_wrong_places_and_kinds_are_named(kind: str, tmp_path: Path) -> None:
 
 def test_misplaced_skills_are_named(tmp_path: Path) -> None:
     folder = tmp_path / ".claude/skills"
-    for name in ("deploy.md", "lower/skill.md", "a/b/c/d/SKILL.md"):
+    for name in ("deploy.md", "lower/skill.md", "a/b/c/d/SKILL.md", "other/notes.md", "packed.skill", "group/notes.md",
+                 "group/own/SKILL.md", "docs/README.md"):  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(HEAD.format("x"))
     (folder / "gone").symlink_to(tmp_path / "nowhere")
@@ -117,8 +118,11 @@ def test_misplaced_skills_are_named(tmp_path: Path) -> None:
         "skill.md is left out: it must be called SKILL.md",
         "a/b/c is left out: a SKILL.md in it lies too deep",
         "gone is left out: it is a link that leads nowhere",
+        "other/notes.md is left out: a skill is in SKILL.md",
+        "packed.skill is left out: it is packed",
     ):
         assert len([text for text in notices if words in text]) == 1, (words, notices)
+    assert not [text for text in notices if "group" in text or "README" in text]
 
 
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
