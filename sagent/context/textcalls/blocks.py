@@ -5,7 +5,7 @@ and a block that bears a tool's name is a call of that tool. Any other block is 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
@@ -35,7 +35,6 @@ _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)"
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _INNER = re.compile(r"[A-Za-z][\w+#.:/-]*(?:[ \t][^`]*)?")
 
-_NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 Kind: TypeAlias = Literal["text", "shell", "file", "diff", "tool"]
 
@@ -67,12 +66,23 @@ class _Open:
     swallowed: bool = False  # a block within it would be a call by itself
 
 
-class BlockReader:
-    """Reads a reply as it comes in. `tools` are those that it may call, by name; `files` are texts by path, of which a
-    block without a path may be a new version."""
+class Meant(NamedTuple):
+    """Texts of files by path, of which a block without a path may be a new version; and commands that were advised,
+    which a block without a word after its fence may repeat."""
 
-    def __init__(self, tools: Mapping[str, ToolSpec], files: Mapping[str, str] = _NO_FILES) -> None:
-        self._tools, self._files = tools, files
+    files: Mapping[str, str] = MappingProxyType({})
+    commands: Container[str] = ()
+
+
+NOTHING_MEANT = Meant()
+
+
+class BlockReader:
+    """Reads a reply as it comes in. `tools` are those that it may call, by name; `meant` is what a block may be meant
+    for that does not say so itself."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec], meant: Meant = NOTHING_MEANT) -> None:
+        self._tools, self._files, self._commands = tools, meant.files, meant.commands
         self._line: list[str] = []  # pieces of the line that has not ended
         self._held: list[str] = []  # text after a block, which is shown if another block follows
         self._calls: list[tuple[str, Block]] = []  # each with the text before it
@@ -294,9 +304,12 @@ class BlockReader:
         if self._ending:
             block.raw.append(self._ending)
             self._ending = ""
+        late = block.kind == "text"
+        if late and not block.word and "\n".join(block.lines).strip() in self._commands:
+            block.kind = "shell"
         path = self._path_by_likeness(block)
         calls = (_written(block, path),) if path else _read(block, self._tools)
-        self._late = bool(calls) and block.kind == "text"
+        self._late = bool(calls) and late
         if calls:
             self._add(block, calls)
         else:
@@ -331,10 +344,10 @@ def read(
     tools: Mapping[str, ToolSpec],
     stop: StopReason | None,
     stem: str,
-    files: Mapping[str, str] = _NO_FILES,
+    meant: Meant = NOTHING_MEANT,
 ) -> tuple[Text | ToolCall, ...]:
     """Return the parts of a whole reply that ended for `stop`."""
-    reader = BlockReader(tools, files)
+    reader = BlockReader(tools, meant)
     reader.feed(valid_text(text))
     reader.finish(cut=stop in CUT)
     return reader.parts(stem)

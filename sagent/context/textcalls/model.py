@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from sagent.context.streams import closing
-from sagent.context.textcalls.blocks import BlockReader, own_text, read
+from sagent.context.textcalls.blocks import BlockReader, Meant, own_text, read
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
-from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_files
+from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_by
 from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, as_array, as_str, sha256_hex
 from sagent.messages import CUT, Message, Part, Text, ToolCall
@@ -94,8 +94,8 @@ class TextModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. What follows a block is shown once another block follows it. Raises ModelError."""
         tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
-        files: Mapping[str, str] = meant_files(request.messages) if "Write" in tools else {}
-        reader = BlockReader(tools, files)
+        meant = meant_by(request.messages, tools)
+        reader = BlockReader(tools, meant)
         charges: tuple[Charge, ...] = ()
         try:
             async with closing(self.inner.stream(self.written(request))) as items:
@@ -109,7 +109,7 @@ class TextModel:
                         if shown := reader.finish(cut=item.message.stop in CUT):
                             yield TextPart(shown)
                         reply = replace(item, digest=self._marked(item.digest, request))
-                        yield _with_calls(reply, tools, files, request.messages) if tools else reply
+                        yield _with_calls(reply, tools, meant, request.messages) if tools else reply
                     else:
                         yield item
         except (asyncio.CancelledError, ModelError):
@@ -148,9 +148,7 @@ def text_model(inner: Model, parameters: Mapping[str, object]) -> TextModel | No
     return TextModel(inner, tuple(map(as_str, as_array(parameters.get(ASKED)))))
 
 
-def _with_calls(
-    reply: Reply, tools: Mapping[str, ToolSpec], files: Mapping[str, str], messages: Sequence[Message]
-) -> Reply:
+def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], meant: Meant, messages: Sequence[Message]) -> Reply:
     """Return a reply with the calls that its text has, to these messages."""
     message = reply.message
     stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
@@ -160,7 +158,7 @@ def _with_calls(
 
     def end_run() -> None:
         nonlocal made
-        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem, files)
+        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem, meant)
         if any(isinstance(part, ToolCall) for part in found):
             made += 1
             parts.extend(found)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import is_
 
 from sagent.context.prompt import SHOWN
-from sagent.context.textcalls.blocks import is_quoted, own_text
+from sagent.context.textcalls.blocks import Meant, is_quoted, own_text, read
 from sagent.context.textcalls.edits import lines_of, text_of, write_search
 from sagent.context.textcalls.paths import path_in, path_line
 from sagent.lib.dataclass import dataclass
@@ -170,7 +170,15 @@ def encloses(message: Message) -> bool:
     return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
-def meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
+def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> Meant:
+    """Return what blocks of the next reply may be meant for that do not say so."""
+    last = messages[-1] if messages else None
+    advised = read(last.content, tools, "end", "advised") if last and is_advice(last) and "Bash" in tools else ()
+    commands = {as_str(part.arguments.get("command")) for part in advised if isinstance(part, ToolCall)}
+    return Meant(_meant_files(messages) if "Write" in tools else {}, commands - {""})
+
+
+def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
     """Return the texts of files that the model was given or has written, by path, as it saw them last; none while it
     is asked a question: an answer may show another version of a file."""
     files: dict[str, str] = {}
