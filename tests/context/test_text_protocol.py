@@ -337,7 +337,7 @@ def history_of(drawn: Sequence[tuple[object, ...]]) -> list[Message]:
                 made = [ToolCall(f"call_{number}_{at}", name, given) for at, (name, given) in enumerate(calls)]
                 message = assistant(text, *made, model="anthropic/a", stop="tool_use" if made else "end")
             case ("file", text):
-                history += [Message("user", (enclose("a.py", "x = 1\n"),), "sagent:a.py"), user(str(text))]
+                history += [user(str(text)), Message("user", (enclose("a.py", "x = 1\n"),), "sagent:a.py")]
                 continue
             case ("image", text):
                 history.append(user(str(text), Image("image/png", b"\x89PNG")))
@@ -382,8 +382,10 @@ def test_any_history_goes_out_as_text_with_each_result_once(drawn: list[tuple[ob
 def test_requests_begin_with_the_one_before_and_kept_is_as_anew(drawn: list[tuple[object, ...]]) -> None:
     history = history_of(drawn)
     model = TextModel(ScriptedModel())
-    asked = [place for place, each in enumerate(history, 1) if each.role == "user"]
-    ends = [place for place in asked if not history[place - 1].sender.startswith("sagent:")]  # a file is never last
+    asked = (place for place, each in enumerate(history, 1) if each.role == "user")
+    ends = [
+        place for place in asked if not history[place : place + 1] or not history[place].sender.startswith("sagent:")
+    ]
     sent = [model.written(request(*history[:end])) for end in ends]
     for before, after in pairwise(sent):
         assert all(one is other for one, other in zip(before.messages, after.messages, strict=False))

@@ -50,7 +50,7 @@ _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
 async def admit(
     state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
 ) -> Sequence[Message] | Failure:
-    """Return what an agent is to `read`, with the files that its prompt names before that, and see to what it reads and
+    """Return what an agent is to `read`, with the files that its prompt names after that, and see to what it reads and
     writes in the run that begins."""
     if not isinstance(state.inbox, FilledInbox):
         state.inbox = FilledInbox(state.inbox, lambda message: _files_for(state, message))
@@ -62,7 +62,8 @@ async def admit(
     named = {name for name, _ in files}
     kept = tuple(part for part in prompt.parts if _attached_name(part) not in named)
     left = prompt if len(kept) == len(prompt.parts) else replace(prompt, parts=kept)
-    return [*map(_shown, files), *(left if message is prompt else message for message in read)]
+    shown = (left, *map(_shown, files))
+    return [each for message in read for each in (shown if message is prompt else (message,))]
 
 
 class ShowingPolicy(Policy):
@@ -109,7 +110,7 @@ class ShowingPolicy(Policy):
 
 
 class FilledInbox(Inbox):
-    """An inbox in which files that a message names stand before it."""
+    """An inbox in which files that a message names stand after it."""
 
     def __init__(self, before: Inbox, files: Callable[[Message], Awaitable[Sequence[Message]]]) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class FilledInbox(Inbox):
                 files = await self._files(item[1].message)
                 self._filled.append(item[1].message)
                 if (at := self._place(item[1].message)) >= 0:
-                    self._waiting[at:at] = [(item[0], Arrived(file)) for file in files]
+                    self._waiting[at + 1 : at + 1] = [(item[0], Arrived(file)) for file in files]
 
     def _next(self) -> tuple[Moment, Arrived] | None:
         waiting = {id(each.message) for _, each in self._waiting}

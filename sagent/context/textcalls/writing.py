@@ -73,20 +73,22 @@ class WrittenConversation:
         self._written: list[Message] = []
         self._calls: list[ToolCall] = []  # that have no result yet
         self._lost: Message | None = None  # what answers these where no result has come
-        self._files: tuple[Part, ...] = ()  # that go out below the next message
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
         known = len(self._known)
         if len(messages) < known or not all(map(is_, self._known, messages)):
             return False
-        for message in messages[known:]:
-            self._known.append(message)
-            if message.sender.startswith(SHOWN) and encloses(message):
-                self._files += message.parts
-            elif message.role == "user":
-                self._hear(replace(message, parts=(*message.parts, *self._files)) if self._files else message)
-                self._files = ()
+        self._known += messages[known:]
+        at = known
+        while at < len(messages):
+            message, at = messages[at], at + 1
+            if message.role == "user":
+                files: list[Part] = []
+                while at < len(messages) and _is_file(messages[at]):  # which goes out below the message
+                    files += messages[at].parts
+                    at += 1
+                self._hear(replace(message, parts=(*message.parts, *files)) if files else message)
             else:
                 self._written += self._unanswered()
                 self._calls, self._lost = list(message.calls), None
@@ -95,8 +97,7 @@ class WrittenConversation:
 
     def messages(self) -> Sequence[Message]:
         """Return the messages of a request that is made now."""
-        files = (Message("user", self._reminded(self._files, "")),) if self._files else ()
-        return [*self._written, *self._unanswered(), *files]
+        return [*self._written, *self._unanswered()]
 
     def _unanswered(self) -> Sequence[Message]:
         if not self._calls:
@@ -134,8 +135,7 @@ class WrittenConversation:
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
-        first = all(one.sender.startswith(SHOWN) for one in self._known[:-1])  # files that it names
-        return first and message.sender != "sagent" and ":" not in message.sender
+        return not self._written and message.sender != "sagent" and ":" not in message.sender
 
     def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
         """Return parts with neighbouring texts joined, and the reminder at their end."""
@@ -194,6 +194,11 @@ def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
             if call.name == "Write" and call.whole:
                 files[as_str(call.arguments.get("file_path"))] = as_str(call.arguments.get("content"))
     return {} if "?" in asked else files
+
+
+def _is_file(message: Message) -> bool:
+    """Return True for a file that the message before it names."""
+    return message.sender.startswith(SHOWN) and encloses(message)
 
 
 def is_enclosure(text: str) -> bool:
