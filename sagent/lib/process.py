@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,7 +48,6 @@ class ProcessGroup:
         self._groups: set[int] = set()
         self._spared: list[str] = []  # the numbers of marks that were released
         self._attendants: list[subprocess.Popen[bytes]] = []
-        self._strangers: list[int] = []  # our children no less, but nothing of ours waits for them
 
     def start(
         self,
@@ -105,7 +105,7 @@ class ProcessGroup:
         if before is None:
             self._attendants.append(spawn_aside(argv, source))
         else:
-            self.disown(spawn_aside(argv, source, before))
+            disown(spawn_aside(argv, source, before))
 
     def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
@@ -119,7 +119,7 @@ class ProcessGroup:
             self._spared.remove(number)
             self._groups = groups
             raise
-        self.disown(process)
+        disown(process)
 
     async def aclose(self) -> None:
         """Kill everything that was started here and still runs, SIGTERM first, and end the watchdog. Idempotent."""
@@ -201,13 +201,6 @@ class ProcessGroup:
 
     def _reap(self) -> None:
         self._attendants = [process for process in self._attendants if process.poll() is None]
-        self._strangers = [pid for pid in self._strangers if _is_child(pid)]
-
-    def disown(self, process: "subprocess.Popen[bytes]") -> None:
-        """Wait no longer for a process; should it end before us, it is only reaped."""
-        if process.poll() is None:
-            process.returncode = 0  # without one Popen warns that it was not waited for
-            self._strangers.append(process.pid)
 
 
 class Process:
@@ -293,7 +286,7 @@ class Process:
                 self._process.wait(patience)
                 self._group.release(self.pid)
             except subprocess.TimeoutExpired:
-                self._group.disown(self._process)
+                disown(self._process)
         if self._notes >= 0:
             os.close(self._notes)
             self._notes = -1
@@ -459,6 +452,20 @@ def spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -
     )
 
 
+def disown(process: "subprocess.Popen[bytes]") -> None:
+    """Let a process outlive us. Should it end before, it is reaped, in whatever program we are by then."""
+    if process.poll() is not None:
+        return
+    process.returncode = 0  # without one Popen warns that it was not waited for, and it is not Popen that waits now
+
+    def reap() -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, 0)
+
+    with contextlib.suppress(RuntimeError):  # no more threads; a daemon, so that it does not hold up our own end
+        threading.Thread(target=reap, name=f"reap-{process.pid}", daemon=True).start()
+
+
 def _private_file(name: str) -> int:
     """An empty file without a path; where /proc can show it, it goes by the name."""
     try:
@@ -483,14 +490,6 @@ def _is_populated(group: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _is_child(pid: int) -> bool:
-    """Whether it still runs; reaps it otherwise."""
-    try:
-        return os.waitpid(pid, os.WNOHANG) == (0, 0)
-    except ChildProcessError:
-        return False
 
 
 def _signal_group(group: int, signal_number: signal.Signals) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, NoReturn
 
 from sagent.errors import ToolError
-from sagent.lib.process import system_path
+from sagent.lib.process import disown, system_path
 from sagent.lib.regular import identity
 from sagent.sandbox.mounts import GATE, TEMPORARY, Mounts, gate, pinned, remove_made
 from sagent.sandbox.profile import Profile
@@ -133,7 +133,7 @@ class Box:
         try:
             self._process.wait(0 if self._stays else PATIENCE)
         except subprocess.TimeoutExpired:
-            self._process.returncode = 0  # nobody waits for one that goes on without us
+            disown(self._process)
 
 
 class View:

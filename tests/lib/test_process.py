@@ -1,6 +1,7 @@
 """No process of a group outlives the process that started it."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,34 @@ async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
     assert mark.startswith("sagent-")
     process.close()
     await group.aclose()
+
+
+@pytest.mark.parametrize("when", ["open", "closed"])
+async def test_process_that_was_let_go_leaves_no_zombie(tmp_path: Path, when: str) -> None:
+    """A program that uses the library may run for months."""
+    group, (reading, writing) = ProcessGroup(), os.pipe()
+    process = group.start(["cat"], env={"PATH": os.environ["PATH"]}, output=writing, input=reading)
+    group.drain(reading, tmp_path / "kept", limit=1 << 20, before=reading)
+    process.release()
+    process.close()
+    if when == "closed":
+        await group.aclose()
+    assert Path(f"/proc/{process.pid}").exists()
+    os.killpg(process.pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{process.pid}").exists(), "it is reaped")
+    os.close(reading)
+    os.close(writing)
+    await group.aclose()
+    wait_until(lambda: not zombies(), "what copied its output is reaped too")
+
+
+def zombies() -> list[str]:
+    found: list[str] = []
+    for file in glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = Path(file).read_text().rpartition(")")[2].split()
+            found += [file] if words[:2] == ["Z", str(os.getpid())] else []
+    return found
 
 
 async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
