@@ -143,9 +143,16 @@ class TextRenderer:
         self._live = out.isatty()
         self._open_line = False
         self._waits = ""  # the line on the terminal that the next one takes the place of
+        self._waiting: dict[str, str] = {}  # by agent; what was said last is shown
 
-    def on_waiting(self, waits_for: str) -> None:
-        """Show what a call to a local server waits for, in a line that goes again: on a terminal only."""
+    def on_waiting(self, agent: str, waits_for: str) -> None:
+        """Show what a call of an agent to a local server waits for, in a line that goes again: on a terminal only."""
+        self._waiting.pop(agent, None)
+        if waits_for:
+            self._waiting[agent] = waits_for if agent in ("", ROOT) else f"{agent.rpartition('/')[2]}: {waits_for}"
+        self._show_waiting(next(reversed(self._waiting.values()), ""))
+
+    def _show_waiting(self, waits_for: str) -> None:
         if (
             self._open_line
             or self._quiet
@@ -165,7 +172,7 @@ class TextRenderer:
     def on_event(self, event: Event) -> None:
         """Progress; and the text itself where a person watches stdout."""
         if self._waits:
-            self.on_waiting("")
+            self._show_waiting("")
         if isinstance(event, TextDelta) and self._live and event.agent == ROOT:
             self._open_line = not event.text.endswith("\n")
             self._out.write(printable(event.text))
@@ -181,7 +188,7 @@ class TextRenderer:
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
         if self._waits:
-            self.on_waiting("")
+            self._show_waiting("")
         if self._live:
             self._end_line()
         if result.content and (not self._live or result.stop_reason == PROPOSED):

@@ -399,12 +399,12 @@ class SessionLoop(Current):
 
     # -- events
 
-    def _on_waiting(self, waits_for: str) -> None:
-        """Show what a call to a local server waits for; "" for nothing."""
+    def _on_waiting(self, agent: str, waits_for: str) -> None:
+        """Show what a call of an agent to a local server waits for; "" for nothing."""
         if self._opened is None:
             self._status.show(replace(self._status.figures, note=waits_for or "opening …"))
         else:
-            self._painter.show_waiting(waits_for)
+            self._painter.show_waiting(agent, waits_for)
 
     def _on_event(self, event: "Event") -> None:
         self._painter.show(event)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections import deque
 from dataclasses import replace
 from functools import partial
@@ -13,13 +14,12 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
 from sagent.lib.input import read_lines
 from sagent.messages import user
-from sagent.providers.wire.exchange import untold
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
 from sagent.repl.opening import Choices
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.lines import one_line, plain, printable
-from sagent.repl.view.view import plain_text
+from sagent.repl.view.view import ROOT, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 UNSEEN = 0.7  # seconds in which nobody can have read a question
+_WAITING_SECONDS = 10.0  # between two lines about what a local server does
 _PROMPT = "> "
 
 
@@ -55,6 +56,7 @@ class Teletype(CommandContext):
         self._choices: Choices | None = None  # for the session that is opened next
         self._code: int | None = None
         self._open_line = False
+        self._waiting_shown = float("-inf")
         self._task: asyncio.Task[object] | None = None
 
     async def run(self, *, choosing: bool = False) -> int:
@@ -78,7 +80,7 @@ class Teletype(CommandContext):
             while settings is not None and self._code is None:
                 self._settings, self._next = settings, None
                 marked = self._choices.mark(settings) if self._choices else settings
-                async with self._opening(marked, self._on_event, self._ask, self._answer, untold) as opened:
+                async with self._opening(marked, self._on_event, self._ask, self._answer, self._on_waiting) as opened:
                     self._opened = opened
                     for text in await self._choices.make(opened) if self._choices else ():
                         self.say(text)
@@ -180,6 +182,12 @@ class Teletype(CommandContext):
             self._open_line = not text.endswith("\n")
         elif text:
             self._write(text)
+
+    def _on_waiting(self, agent: str, waits_for: str) -> None:
+        """Write what a call of an agent to a local server waits for; seldom, for the line stays."""
+        if waits_for and time.monotonic() - self._waiting_shown >= _WAITING_SECONDS:
+            self._waiting_shown = time.monotonic()
+            self._write(waits_for if agent in ("", ROOT) else f"{agent}: {waits_for}")
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
         async with self._floor:

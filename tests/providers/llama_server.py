@@ -3,7 +3,7 @@
 As a program it reads its conduct from the variable STAND_IN, a JSON object: `script` (steps for the fake provider that
 answers the chat; the last one repeats), `starts` (a file that gets a line for each start), `deaths` (how many of the
 starts end badly: at once with `last_words`, or with `mid_stream` soon after the first byte of an answer), `loading`
-(seconds), `reading` (progress of the prompt, sent before each answer),
+(seconds), `slots`, `queue` (seconds of silence on each connection), `reading` (progress of the prompt, before answers),
 `never_healthy`, `ignore_term`, `noise` (megabytes of log), `n_ctx`, `vision`.
 """
 
@@ -76,7 +76,7 @@ class Front:
             vision = self.conduct.get("vision", True)
             return 200, {
                 "default_generation_settings": {"n_ctx": window, "params": {}},
-                "total_slots": 4,
+                "total_slots": self.conduct.get("slots", 4),
                 "model_alias": self.name,
                 "modalities": {"vision": vision, "audio": False},
                 "build_info": "b0-stand-in",
@@ -88,6 +88,7 @@ class Front:
         return None
 
     async def pass_on(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(self.conduct.get("queue", 0))
         inward, outward = await asyncio.open_connection("127.0.0.1", int(self.upstream))
         outward.write(head)
         back = asyncio.create_task(self.pump(inward, writer, dies=bool(self.conduct.get("mid_stream"))))
@@ -122,7 +123,7 @@ class Front:
     async def pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, dies: bool = False) -> None:
         while data := await source.read(65_536):
             head, end, body = data.partition(b"\r\n\r\n")
-            if end and b"event-stream" in head and self.conduct.get("reading"):
+            if head.startswith(b"HTTP/") and b"event-stream" in head and self.conduct.get("reading"):
                 target.write(head + end)
                 await self.read_prompt(target, chunked=b"chunked" in head)
                 data = body

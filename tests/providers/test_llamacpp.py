@@ -169,6 +169,16 @@ def test_a_wrong_variable_is_named(
     assert name in str(caught.value)
 
 
+@pytest.mark.parametrize("named", ["./llama-server", "{here}/llama-server", "../{name}/llama-server"])
+def test_program_of_a_relative_path(
+    environ: Callable[..., dict[str, str]], here: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.chdir(here)
+    named = named.format(here=here, name=here.name)
+    launch = LlamaCpp.from_env(environ={**environ(), "LLAMA_CPP_SERVER": named, "PATH": "/nowhere"}).launch
+    assert launch is not None and Path(launch.program).samefile(here / "llama-server")
+
+
 def test_without_a_program_it_says_how_to_get_one(here: Path) -> None:
     variables = {"LLAMA_CPP_MODEL": str(here / "tiny.gguf"), "PATH": str(here / "nowhere")}
     with pytest.raises(UsageError, match=r"needs llama-server.*Install llama.cpp.*LLAMA_CPP_BASE_URL"):

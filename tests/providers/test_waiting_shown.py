@@ -40,7 +40,7 @@ async def test_server_that_loads_is_waited_for_at_first_and_later() -> None:
     async with served(loading=0.6) as (door, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url)
-        provider.told = told.append
+        provider.told = lambda _, line: told.append(line)
         for _ in range(2):
             told.clear()
             _, reply = await collect(provider.model("tiny"), ask())
@@ -51,7 +51,7 @@ async def test_server_that_loads_is_waited_for_at_first_and_later() -> None:
             for task in door.tasks:
                 task.cancel()
             await asyncio.sleep(0.1)  # for the connections to be seen closed
-        assert [info.id for info in await when_loaded(provider.models, told.append)] == ["tiny"]
+        assert [info.id for info in await when_loaded(provider.models, lambda _, line: told.append(line))] == ["tiny"]
         await provider.aclose()
 
 
@@ -59,7 +59,7 @@ async def test_server_that_reads_is_not_silent() -> None:
     async with served(reading=READING) as (_, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=0.6, reasoning_stall=0.6))
-        provider.told = told.append
+        provider.told = lambda _, line: told.append(line)
         _, reply = await collect(provider.model("tiny"), ask())
         await provider.aclose()
         assert reply.message.content == "Hello."
@@ -67,6 +67,42 @@ async def test_server_that_reads_is_not_silent() -> None:
         assert lines[1] == "Reading the prompt: 0 % (0 of 1,000 tokens)"
         assert "Reading the prompt: 80 % (800 of 1,000 tokens, 1,000 tokens a second)" in lines
         assert told[-1] == ""
+
+
+async def test_server_that_is_silent_is_shown_to_be_waited_for() -> None:
+    async with served(queue=2.2) as (_, url):
+        told: list[tuple[str, str]] = []
+        provider = LlamaCpp.from_key("k", base_url=url)
+        provider.told = lambda agent, line: told.append((agent, line))
+        _, reply = await collect(provider.model("tiny"), ask(conversation="session:root/worker"))
+        await provider.aclose()
+        assert reply.message.content == "Hello."
+        assert ("root/worker", "Waiting for the server… 1 s") in told
+        assert told[-1] == ("root/worker", "")
+
+
+async def test_calls_wait_for_a_slot_here_where_that_is_no_silence() -> None:
+    async with served(slots=1, reading={"steps": 4, "seconds": 0.2}) as (door, url):
+        provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=1, reasoning_stall=1))
+        told: dict[str, list[str]] = {}
+        provider.told = lambda agent, line: told.setdefault(agent, []).append(line)
+        await collect(provider.model("tiny"), ask())  # it has said how many slots it has
+        model, names = provider.model("tiny"), [f"root/{number}" for number in range(4)]
+        answers = await asyncio.gather(*(collect(model, ask(conversation=f"session:{name}")) for name in names))
+        assert [reply.message.content for _, reply in answers] == ["Hello."] * 4
+        assert any("Waiting for the server" in line for line in told[names[-1]])
+        assert all(told[name][-1] == "" for name in names)
+        door.conduct["slots"] = 2  # started again with others
+        provider._met = False
+        await asyncio.gather(*(collect(model, ask(conversation=f"session:{name}")) for name in names))
+        assert provider.turns is not None and provider.turns[0] == 2
+        stopped = asyncio.create_task(collect(model, ask(conversation="session:root/stopped")))
+        await asyncio.sleep(0.1)
+        stopped.cancel()
+        await asyncio.wait([stopped])
+        assert not provider.turns[1].locked()
+        assert not provider.waits
+        await provider.aclose()
 
 
 def test_silence_between_two_reports_may_be_long_unless_somebody_says_otherwise() -> None:
@@ -82,7 +118,9 @@ async def test_server_that_loads_at_an_address_is_met_once_it_has_loaded(tmp_pat
     async with served(loading=0.6) as (_, url):
         told: list[str] = []
         given = {"base_url": url, "state_dir": str(tmp_path / "state"), "model": model}
-        choice = await choose_model(load(given, {"HOME": str(tmp_path)}, tmp_path), told=told.append)
+        choice = await choose_model(
+            load(given, {"HOME": str(tmp_path)}, tmp_path), told=lambda _, line: told.append(line)
+        )
         assert full_name(choice.model) == "llamacpp/tiny"
         assert any(line.startswith("Loading the model…") for line in told)
         assert told[-1] == ""

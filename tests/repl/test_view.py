@@ -176,14 +176,22 @@ def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
 
 
 def test_what_a_local_server_does_is_shown_until_there_is_something_else() -> None:
-    view = View(since=0.0, waits_for="Reading the prompt: 18 % (512 of 2,724 tokens)")
+    view = View(since=0.0, waits_for={"root": "Reading the prompt: 18 % (512 of 2,724 tokens)"})
     assert plain(render_panel(view, (), 10.0, 80, 20)).startswith(
         "◌ Reading the prompt: 18 % (512 of 2,724 tokens) 10 s"
     )
     assert len(plain(render_panel(view, (), 10.0, 40, 20))) <= 40
-    loading = plain(render_panel(replace(view, waits_for="Loading tiny… 3 s"), (), 10.0, 80, 20))
+    loading = plain(render_panel(replace(view, waits_for={"": "Loading tiny… 3 s"}), (), 10.0, 80, 20))
     assert loading.startswith("◌ Loading tiny… 3 s ·"), "one clock is enough"
     assert "Reading" not in plain(render_panel(replace(view, thinking="Hm"), (), 10.0, 80, 20))
+
+
+def test_the_tree_says_what_a_local_server_does_for_each() -> None:
+    lines = {"root/works": "Reading the prompt: 18 %", "root/done": "Reading the prompt: 9 %", "root": "Waiting… 3 s"}
+    rows = plain(render_panel(replace(agents(), waits_for=lines), (), 10.0, 90, 20, Around())).split("\n")
+    assert any("works" in row and "18 %" in row for row in rows)
+    assert not any("9 %" in row for row in rows), "it has ended"
+    assert rows[-1].startswith("◌ Waiting… 3 s")
 
 
 def test_the_tree_says_who_waits_for_money() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -19,10 +19,10 @@ from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.exchange import Call, Timeouts, Told, fetch, untold
+from sagent.providers.wire.exchange import Call, Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
-from sagent.providers.wire.waiting import LoadingWait, loading_line, reading_line, when_loaded
+from sagent.providers.wire.waiting import CallWait, LoadingWait, loading_line, reading_line, when_loaded
 
 if TYPE_CHECKING:
     from sagent.providers.local.llamacpp_server import Launch, LlamaServer
@@ -62,6 +62,8 @@ class LlamaCpp(ChatProvider):
         self._deaths = 0  # since the last answer
         self._window = launch.context if launch else None
         self._met = False  # it has said what it can
+        self.turns: tuple[int, asyncio.Semaphore] | None = None  # calls that it answers at a time, once it has said
+        self.waits: dict[str, CallWait] = {}  # of calls in progress, by conversation
 
     @classmethod
     def from_env(
@@ -182,7 +184,7 @@ class LlamaCpp(ChatProvider):
         finally:
             server.waiting -= 1
             if not server.waiting:
-                self.told("")
+                self.told("", "")
             if not server.healthy and not server.waiting:
                 server.strike()
                 self._forget(server)
@@ -206,7 +208,7 @@ class LlamaCpp(ChatProvider):
         while not server.healthy:
             waited = time.monotonic() - server.since
             if waited >= 1:
-                self.told(loading_line(launch.name, waited))
+                self.told("", loading_line(launch.name, waited))
             if not server.alive:
                 raise await self._died(server, origin)
             if waited > launch.patience:
@@ -238,7 +240,8 @@ class LlamaCpp(ChatProvider):
         return answer.status == 200
 
     async def _meet(self) -> None:
-        """Learn what the server says about itself: its window, and whether it sees pictures. Not every one says."""
+        """Learn what the server says about itself: its window, how many calls it answers at a time, and whether it sees
+        pictures. Not every one says."""
         url, headers, origin = f"{self.url.removesuffix('/v1')}/props", self.headers(), self.origin("")
         try:
             found = await when_loaded(lambda: fetch(self.transport, url, headers, origin, _PATIENT), self.told)
@@ -247,6 +250,9 @@ class LlamaCpp(ChatProvider):
             return
         self._met, props = True, as_object(found)
         self._window = as_int(as_object(props.get("default_generation_settings")).get("n_ctx")) or self._window
+        slots = as_int(props.get("total_slots"))
+        if slots > 0 and (self.turns is None or self.turns[0] != slots):
+            self.turns = slots, asyncio.Semaphore(slots)
         vision = as_object(props.get("modalities")).get("vision")
         if isinstance(vision, bool):
             self.row = replace(self.row, quirks=replace(self.row.quirks, images=vision))
@@ -280,14 +286,14 @@ class LlamaReplyReader(ChatReplyReader):
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
-        self.told: Told = untold
-        self._tells = False
+        self.wait: CallWait | None = None
+        self._tells = True  # until it has said something: that it is waited for
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         line = reading_line(as_object(event.get("prompt_progress")))
-        if line or self._tells:
+        if self.wait is not None and (line or self._tells):
             self._tells = bool(line)
-            self.told(line)
+            self.wait.tell(line)
         super().feed(event, out)
 
 
@@ -313,17 +319,19 @@ class LlamaCppModel(ChatModel):
     def _call(self, request: Request, outgoing: Outgoing) -> Call:
         call = super()._call(request, outgoing)
         if isinstance(call.reader, LlamaReplyReader):
-            call.reader.told = self._llama.told
+            call.reader.wait = self._llama.waits.get(request.conversation)
         return call
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; the time a model needs to load is not the silence of a call."""
-        wait = LoadingWait(self._llama.told, self.id)
+        """Make the call; the time that a model needs to load, and that calls before this one take, is no silence."""
+        wait = CallWait(self._llama.told, request.conversation)
+        loading = LoadingWait(wait.tell, self.id)
         try:
             while True:
                 server = await self._llama.ready(self.id)
                 try:
-                    async with aclosing(super().stream(request)) as items:
+                    async with wait, self._turn(), aclosing(super().stream(request)) as items:
+                        self._llama.waits[request.conversation] = wait
                         async for item in items:
                             yield item
                     break
@@ -331,7 +339,12 @@ class LlamaCppModel(ChatModel):
                     explained = await self._llama.explain(error, server, self._llama.origin(self.id))
                     if explained is not error:
                         raise explained from error
-                    await wait.pause(error)
+                    await loading.pause(error)
         finally:
-            self._llama.told("")
+            self._llama.waits.pop(request.conversation, None)
+            wait.tell("")
         self._llama.answered()
+
+    def _turn(self) -> AbstractAsyncContextManager[object]:
+        """Wait here and not in the server's queue, where silence means nothing."""
+        return self._llama.turns[1] if self._llama.turns else nullcontext()

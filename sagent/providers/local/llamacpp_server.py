@@ -217,7 +217,8 @@ def program_in(environ: Mapping[str, str]) -> str:
     import shutil
 
     named = environ.get("LLAMA_CPP_SERVER", "").strip()
-    found = shutil.which(str(Path(named or PROGRAM).expanduser()), path=system_path({**os.environ, **environ}))
+    program = os.path.expanduser(named or PROGRAM)  # noqa: PTH111 -- a Path drops "./", and PATH would be searched
+    found = shutil.which(program, path=system_path({**os.environ, **environ}))
     if found:
         return str(Path(found).absolute())
     what = f"LLAMA_CPP_MODEL needs {PROGRAM}, which is not on PATH."

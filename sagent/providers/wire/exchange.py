@@ -31,11 +31,12 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
 T = TypeVar("T")
-Told: TypeAlias = Callable[[str], None]
-"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer."""
+Told: TypeAlias = Callable[[str, str], None]
+"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer: the path of its agent,
+"" where all of them wait, and a line."""
 
 
-def untold(_: str) -> None:
+def untold(_agent: str, _line: str) -> None:
     """Let nobody know."""
 
 

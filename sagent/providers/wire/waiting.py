@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from functools import partial
+from typing import Self, TypeVar
 
 from sagent.errors import ModelError
 from sagent.lib.json import as_int
@@ -11,6 +12,7 @@ from sagent.providers.wire.exchange import Told
 
 MAX_LOADING_SECONDS = 900.0  # that loading a model may take
 _PAUSE_SECONDS = 0.25
+_SILENCE_SECONDS = 1.0  # after which a server that says nothing is shown to be waited for
 
 T = TypeVar("T")
 
@@ -37,10 +39,42 @@ def reading_line(progress: Mapping[str, object]) -> str:
     return f"Reading the prompt: {100 * read // total} % ({read:,} of {total:,} tokens{rate})"
 
 
+class CallWait:
+    """Tells what a call of an agent waits for. Within the block that is at first the server itself, which says nothing
+    while it answers another call."""
+
+    def __init__(self, told: Told, conversation: str) -> None:
+        self._told, self._agent = told, f"{conversation}::".split(":")[1]
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._ticking = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._end()
+
+    def tell(self, line: str) -> None:
+        """Tell it from now on, "" for nothing."""
+        self._end()
+        self._told(self._agent, line)
+
+    def _end(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+
+    async def _tick(self) -> None:
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(_SILENCE_SECONDS)
+            self._told(self._agent, f"Waiting for the server… {int(time.monotonic() - began)} s")
+
+
 class LoadingWait:
     """Waits for a server that is loading its model, up to MAX_LOADING_SECONDS."""
 
-    def __init__(self, told: Told, model: str) -> None:
+    def __init__(self, told: Callable[[str], None], model: str) -> None:
         self._told, self._model = told, model
         self._began = time.monotonic()
 
@@ -55,7 +89,7 @@ class LoadingWait:
 
 async def when_loaded(ask: Callable[[], Awaitable[T]], told: Told, model: str = "") -> T:
     """Return what a server answers, once it has loaded its model. Raises ModelError."""
-    wait = LoadingWait(told, model)
+    wait = LoadingWait(partial(told, ""), model)
     try:
         while True:
             try:
@@ -63,4 +97,4 @@ async def when_loaded(ask: Callable[[], Awaitable[T]], told: Told, model: str = 
             except ModelError as error:
                 await wait.pause(error)
     finally:
-        told("")
+        told("", "")

@@ -54,10 +54,11 @@ class Painter:
         """Show what is to be done, as a conversation has it that was changed otherwise than by its calls."""
         self.view = replace(self.view, tasks=tuple(tasks))
 
-    def show_waiting(self, waits_for: str) -> None:
-        """Show what a call to a local server waits for; "" for nothing."""
-        if waits_for != self.view.waits_for:
-            self.view = replace(self.view, waits_for=waits_for)
+    def show_waiting(self, agent: str, waits_for: str) -> None:
+        """Show what a call of an agent to a local server waits for; "" for nothing."""
+        if waits_for != self.view.waits_for.get(agent, ""):
+            others = {path: line for path, line in self.view.waits_for.items() if path != agent}
+            self.view = replace(self.view, waits_for={**others, agent: waits_for} if waits_for else others)
             self._redraw()
 
     def _take_texts(self) -> None:

@@ -147,7 +147,8 @@ def _working(view: View, at: float, width: int, around: Around) -> Line:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    doing = view.waits_for if view.waits_for and doing == "Working" else doing
+    waits_for = view.waits_for.get(ROOT) or view.waits_for.get("")
+    doing = waits_for if waits_for and doing == "Working" else doing
     clock = "" if doing.endswith(" s") else f" {_clock(at - view.since)}"  # it may have one of its own
     line: Line = (("class:working", f"◌ {doing}"), ("class:dim", clock))
     for hint in () if around.taken else _hints(view, around.near):
@@ -188,7 +189,9 @@ def _children(view: View, at: float, width: int, around: Around, most: int) -> l
     """The tree in at most so many lines. Where there is not room for all, those that ask or work come before those that
     have ended, and the rest is counted."""
     children = [
-        replace(child, state=_state(child, around)) if child.state == "working" else child
+        replace(child, state=_state(child, around), doing=view.waits_for.get(child.path) or child.doing)
+        if child.state == "working"
+        else child
         for _, child in sorted(view.children.items())
     ]
     if (left := len(children) - min(most, MOST_CHILDREN)) > 0:

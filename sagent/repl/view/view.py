@@ -95,7 +95,7 @@ class View:
     shells: tuple[Running, ...] = ()  # commands of the person's own
     denied: Mapping[str, str] = field(default_factory=dict[str, str])
     ended: frozenset[str] = frozenset()
-    waits_for: str = ""  # what a call to a local server does, before its first word
+    waits_for: Mapping[str, str] = field(default_factory=dict[str, str])  # by agent, before a local server's first word
     tasks: tuple[Task, ...] = ()  # what is to be done, as the root has written it
 
 
