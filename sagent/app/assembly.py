@@ -165,7 +165,7 @@ def _enclosing(before: Admit | None) -> Admit:
 
     async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
-        if getattr(state.model, "protocol", None) is None:
+        if all(getattr(model, "protocol", None) is None for model in (state.model, *state.fallbacks)):
             return read
         from sagent.app.parts import enclosing
 

@@ -15,7 +15,7 @@ from sagent.config import load
 from sagent.context.compaction import edited_files
 from sagent.messages import user
 from sagent.peer import Switch
-from sagent.testing.script import Call, Received, Turn
+from sagent.testing.script import Call, Fail, Received, Step, Turn
 from sagent.testing.server import FakeProviderServer
 
 SMALL = "tiny-1b"
@@ -27,12 +27,12 @@ class Stage:
     """A native root and a small model on one server; `answers` are the replies of the small one."""
 
     work: Path
-    native: list[Turn]
+    native: list[Step]
     answers: list[Turn]
     sent: list[str] = field(default_factory=list[str])
     during: Callable[[], None] = lambda: None  # what happens while the small model answers
 
-    def step(self, request: Received) -> Turn:
+    def step(self, request: Received) -> Step:
         if request.json["model"] != SMALL:
             return self.native.pop(0)
         assert "tools" not in request.json
@@ -41,7 +41,7 @@ class Stage:
         return self.answers.pop(0)
 
     @asynccontextmanager
-    async def agent(self, model: str = "anthropic/claude-sonnet-4-6") -> AsyncGenerator[Agent]:
+    async def agent(self, model: str = "anthropic/claude-sonnet-4-6", **more: object) -> AsyncGenerator[Agent]:
         home = self.work.parent
         async with FakeProviderServer(self.step, require_key=False) as server:
             config = home / ".config/sagent"
@@ -49,7 +49,7 @@ class Stage:
             own = f'[providers.own]\nbase_url = "{server.url}/v1"\n[providers.anthropic]\nbase_url = "{server.url}"\n'
             (config / "config.toml").write_text(own)
             environment = {"HOME": str(home)}
-            flags = {"model": model, "permission_mode": "full", "ephemeral": True, "max_retries": 0}
+            flags = {"model": model, "permission_mode": "full", "ephemeral": True, "max_retries": 0, **more}
             async with open_agent(load(flags, environment, self.work), lambda _: None) as agent:
                 yield agent
 
@@ -86,6 +86,15 @@ async def test_spawned_agent_is_shown_a_file_that_it_writes_unread(work: Path) -
     async with stage.agent() as agent:
         await agent.run("Have it shortened")
     assert "opensesame" not in stage.sent[0] and "opensesame" in stage.sent[1]
+    assert (work / "notes.txt").read_text() == "short\n"
+
+
+async def test_fallback_is_shown_a_file_that_it_writes_unread(work: Path) -> None:
+    answers = [Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
+    stage = Stage(work, [Fail(529, "overloaded")], answers)
+    async with stage.agent(fallback=[f"own/{SMALL}"]) as agent:
+        await agent.run("Shorten what I wrote")
+    assert "opensesame" in stage.sent[1]
     assert (work / "notes.txt").read_text() == "short\n"
 
 
@@ -161,7 +170,7 @@ async def test_answers_of_agents_enclose_nothing(work: Path) -> None:
 
 async def test_advisor_that_is_switched_on_later_is_still_asked(work: Path) -> None:
     turns = [Turn(text="ok."), Turn(text="```advisor\nWhat now?\n```"), Turn(text="Thanks.")]
-    advice = [Turn(text="VERDICT: proceed\nNEXT: nothing")]
+    advice: list[Step] = [Turn(text="VERDICT: proceed\nNEXT: nothing")]
     stage = Stage(work, advice, turns)
     async with stage.agent(f"own/{SMALL}") as agent:
         await agent.run("Begin")

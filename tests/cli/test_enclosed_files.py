@@ -78,6 +78,16 @@ def test_title_and_repetition_of_a_session_have_the_words_of_the_prompt(run: Run
     assert "Shorten notes.txt" in sent and "opensesame" not in sent
 
 
+def test_file_of_a_prompt_goes_with_it_when_a_session_is_rewound(run: Run) -> None:
+    run.server = run.shell.serve([DONE, DONE, DONE], models=SMALL, require_key=False)
+    run.sent("Hello")
+    run.sent("-c", "Is notes.txt short?")
+    session = run.shell.run("sessions", "list", model="").out.split()[0]
+    assert run.shell.run("sessions", "rewind", session, "2", model="").code == 0
+    sent = run.sent("-c", "Bye")
+    assert "opensesame" in sent[1] and "opensesame" not in sent[2] and "Hello" in sent[2]
+
+
 def test_empty_file_may_be_written_unseen(run: Run) -> None:
     run.notes.write_text("")
     run.sent("Write something")

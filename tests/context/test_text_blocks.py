@@ -117,6 +117,7 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("```advisor\nIs it right?\n```", [("advisor", {"question": "Is it right?"})]),
         ('```mcp__db__query\n{"sql": "select 1",\n "base": "x"}\n```',
          [("mcp__db__query", {"sql": "select 1", "base": "x"})]),
+        ('```mcp__db__qury\n{"sql": "select 1"}\n```', [("mcp__db__qury", {"sql": "select 1"})]),
         ('```Bash\n{"command": "ls", "timeout": 5}\n```', [("Bash", {"command": "ls", "timeout": 5})]),
         # blocks within blocks
         ("README.md\n````markdown\n# T\n```bash\nrm -rf x\n```\n````\n",

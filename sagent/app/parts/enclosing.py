@@ -76,7 +76,8 @@ class ShowingPolicy(Policy):
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._inner.before_tool(call, effect, workspace)
-        if call.name != "Write" or isinstance(verdict, Deny | Hold) or not is_text_model(self._state.model):
+        own = workspace is self._state.workspace and is_text_model(self._state.model)
+        if call.name != "Write" or isinstance(verdict, Deny | Hold) or not own:
             return verdict
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
         if call.id not in self._held and path.is_file():

@@ -29,6 +29,7 @@ MAX_BLANK_LINES = 2  # between a path and its block
 MAX_INFO = 300  # characters after a fence
 
 _SCRIPTS = (".sh", ".bash", ".zsh", ".bats", ".command", ".bashrc", ".zshrc", ".profile", ".bash_profile")
+_OF_SERVERS = "mcp__"  # begins the names of tools, of those that there are not too
 _OUTPUTS = frozenset({"output", "result", "results", "stdout", "stderr", "traceback", "pycon"})
 _MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
@@ -269,7 +270,7 @@ class BlockReader:
         """Return what a block is by the words after its fence and the path above it: its kind, its first word, its
         path, and whether that is the one above."""
         first = info.split(maxsplit=1)[0] if info else ""
-        if first in self._tools:
+        if first in self._tools or first.startswith(_OF_SERVERS):
             return "tool", first, "", False
         own = path_after(info)
         path, word = own or above, re.split(r"[:{]", first.lower(), maxsplit=1)[0]
@@ -391,7 +392,7 @@ def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
         case "diff":
             return tuple(Block(*change, "") for change in read_diff(block.path, block.lines, runs="Bash" in tools))
         case "tool":
-            return (_call(tools[block.word], "\n".join(block.lines)),)
+            return (_call(tools.get(block.word) or ToolSpec(block.word, "", EMPTY), "\n".join(block.lines)),)
         case "text":  # or an edit with its path inside
             path = path_in(block.lines[0]) if len(block.lines) > 1 else ""
             change = read_search(path, block.lines[1:]) if path and begins_search(block.lines[1:]) else None
