@@ -46,16 +46,21 @@ def is_letters(piece: str) -> bool:
     return piece in ("[]", "[!]", "[^]")
 
 
+_WINDOWS = re.compile(r"\\[\w.*]")
+
+
 @lru_cache(maxsize=256)
 def readings(pattern: str) -> tuple[str, ...]:
     """Return all patterns that one of a deny rule may stand for, itself among them.
 
-    Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends mean something, or are letters of a name.
+    Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends mean something, or are letters of a name; a
+    backslash before what needs none may also be the one of Windows, between directories.
     """
     from unicodedata import normalize  # few have such rules
 
     found = dict.fromkeys(form for text in (pattern.strip(), pattern) if text for form in _homes(text))
     found |= dict.fromkeys(os.path.expandvars(form) for form in tuple(found))
+    found |= dict.fromkeys(form.replace("\\", "/") for form in tuple(found) if _WINDOWS.search(form))
     found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
     found = dict.fromkeys(way for form in found for way in (_closed(form), _without_backslashes(form)))
     found |= dict.fromkeys(_POSIX.sub("?", form) for form in tuple(found) if "[:" in form)

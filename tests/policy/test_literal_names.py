@@ -180,6 +180,22 @@ def test_rule_of_a_project_protects_its_literal_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "denied"),
+    [
+        (r"Edit(app\secret\**)", "app/secret/a"),
+        (r"Edit(.\app\*.env)", "app/x.env"),
+        (r"Edit(app\[admin]\a)", "app/[admin]/a"),
+        (r"Edit(app\secret)", "app/secret/deep/a"),
+    ],
+)
+def test_backslashes_of_windows_are_between_directories(tmp_path: Path, rule: str, denied: str) -> None:
+    rules = Rules((), (Rule.parse(rule),))
+    paths = PathJudge("full", rules, Places(tmp_path), Workspace(tmp_path))
+    assert paths.denying(f"{tmp_path.resolve()}/{denied}", ("Edit",))
+    assert not paths.denying(f"{tmp_path.resolve()}/other", ("Edit",))
+
+
+@pytest.mark.parametrize(
     ("rule", "line"),
     [
         ("Bash(cat app/[id]/x:*)", "cat 'app/[id]/x'"),
