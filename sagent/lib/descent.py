@@ -12,15 +12,18 @@ from pathlib import Path
 
 MAX_SECONDS = 10.0  # for processes to end
 _PAUSE_SECONDS = 0.02
+_GLANCE_SECONDS = 0.0003
+_QUIET_SECONDS = 0.05  # without another one with the mark, until there is none
 
 
 class Descent:
-    """The processes below one, and those that hold the writing end of the pipe which is its output. Where there is no
-    /proc, none are seen."""
+    """The processes below one, those that hold the writing end of the pipe which is its output, and those that carry a
+    mark. Where there is no /proc, none are seen; nor are those that have dropped all that and whose parents ended."""
 
-    def __init__(self, root: int, output: int) -> None:
-        """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0."""
-        self._root, self._output = root, output
+    def __init__(self, root: int, output: int, mark: str = "", shelved: int = 0) -> None:
+        """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0, and `mark` is in
+        their environment or the name of their open file `shelved`."""
+        self._root, self._output, self._mark, self._shelved = root, output, mark, shelved
         self._known: dict[int, bytes] = {}  # when each began, by its number: numbers are used again
 
     def look(self) -> None:
@@ -59,7 +62,32 @@ class Descent:
             self.signal(signal.SIGKILL)
             await asyncio.sleep(_PAUSE_SECONDS)
             self.look()
-        return left
+        return (*left, *(await asyncio.to_thread(self._chase, deadline) if self._mark else ()))
+
+    def _chase(self, deadline: float) -> tuple[int, ...]:
+        """Kill what carries the mark as soon as it is there, for it may fork and end before a look at all is done;
+        return the last one if there is still another at the deadline."""
+        seen, last, quiet_since = frozenset[int](), 0, time.monotonic()
+        while (now := time.monotonic()) < quiet_since + _QUIET_SECONDS:
+            if now > deadline:
+                return (last,) if last else ()
+            there = frozenset(_numbers())
+            for pid in there - seen - {os.getpid()}:
+                if self._bears_mark(pid):
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                    last, quiet_since = pid, now
+            seen = there
+            time.sleep(_GLANCE_SECONDS)
+        return ()
+
+    def _bears_mark(self, pid: int) -> bool:
+        try:
+            if self._mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                return True
+            return self._mark in str(Path(f"/proc/{pid}/fd/{self._shelved}").readlink())
+        except OSError:  # it has ended, is another user's, or has no such file
+            return False
 
 
 def _numbers() -> Iterator[int]:

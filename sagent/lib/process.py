@@ -270,7 +270,7 @@ class Process:
             return ()
         from sagent.lib.descent import Descent
 
-        below = Descent(self.pid, self._output)  # what has dropped its marks is among them
+        below = Descent(self.pid, self._output, self._mark, SHELVED)  # what has dropped its marks is among them
         below.look()
         below.signal(signal.SIGTERM)
         await self._group.sweep(self._mark, self.pid)

@@ -18,6 +18,7 @@ from sagent.tool import Workspace
 from sagent.tools import BackgroundTask
 from sagent.tools.bash import Bash
 from tests.agent.test_jobs import call
+from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -33,6 +34,19 @@ WAYS = {
     "a grandchild": f'sh -c "{UNMARKED} echo \\$\\$ >> pids; {WAIT}\' & wait"',
     "stops itself": f"{WRITE}; kill -STOP $$; sleep 7778",
 }
+
+CHAIN = """
+import os, time
+os.closerange(0, 219)
+end = time.monotonic() + 40  # should nothing else end it
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.001)
+    with open("pids", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
 
 
 def runs(pid: int) -> bool:
@@ -95,6 +109,15 @@ async def test_cancel_answers_when_all_have_ended(tmp_path: Path, name: str) -> 
     said, left = await cancelled(tmp_path, WAYS[name])
     assert left == []
     assert "cancelled" in said
+
+
+async def test_cancel_ends_what_forks_faster_than_all_processes_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "chain.py").write_text(CHAIN)
+    said, _ = await cancelled(tmp_path, f"{PYTHON} chain.py & sleep 7778")
+    written = (tmp_path / "pids").read_text()
+    await asyncio.sleep(0.5)
+    assert (tmp_path / "pids").read_text() == written
+    assert "could not be ended" not in said
 
 
 async def test_cancel_says_what_could_not_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
