@@ -52,7 +52,7 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
     async def opening(
         settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
     ) -> "AsyncGenerator[Opened]":
-        del settings, told
+        del settings
         from sagent.mesh.attached import RemoteAgent, RemotePolicy
 
         texts = _Texts(ask)
@@ -65,6 +65,7 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
 
             def begin(changed: "Callable[[], None]") -> None:
                 agent.begin(changed)
+                peer.on_waiting = told
                 texts.begun.set()
 
             elsewhere = Elsewhere(lambda: agent.where, begin, again, texts.read, lambda: policy.modes)

@@ -316,6 +316,7 @@ class RemoteAgent:
 
     def _on_moved(self) -> None:
         """Another node has it: what was begun and not ended is over."""
+        self.peer.end_waits()
         if self._writing:
             self._writing = False
             self._emit(Retrying("root", "The node that wrote it has stopped", "node", 1, 0.0, "…"))

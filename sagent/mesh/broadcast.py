@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import cast, get_args
 
 from sagent.events import Event
-from sagent.lib.json import as_object, as_str
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str, wire_bytes
+from sagent.lib.text import printable
 from sagent.mesh import names
 from sagent.mesh.errors import MeshError
 from sagent.mesh.figures import FIGURES, Figures, read_figures
@@ -20,6 +22,14 @@ END_LINE = b'{"kind":"end"}\n'
 _LEASE = "Sagent-Lease"
 _MOST = 1 << 20  # bytes of events in a message; a single one that is larger than the bus carries is left out
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a call of an agent to a local server waits for; "" for nothing."""
+
+    agent: str
+    line: str
 
 
 class Broadcast:
@@ -38,6 +48,10 @@ class Broadcast:
     def show(self, figures: Figures) -> None:
         """Say how things stand from here on."""
         self._add(FIGURES, encode(figures))
+
+    def tell(self, agent: str, line: str) -> None:
+        """Say what a call of an agent waits for."""
+        self._add(Waits.__name__, wire_bytes({"agent": agent, "line": line}))
 
     def _add(self, kind: str, data: bytes) -> None:
         self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), data))
@@ -68,7 +82,7 @@ def lease_of(headers: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
+def read_lines(data: bytes) -> Iterator[Event | Figures | Waits | None]:
     """What a message says, None for the end of a run; what only a newer sagent says is left out."""
     for line in data.splitlines():
         with suppress(ValueError, RecursionError):
@@ -78,5 +92,8 @@ def read_lines(data: bytes) -> Iterator[Event | Figures | None]:
                 yield cast("Event", adapter(_KINDS[kind]).validate_python(found.get("event")))
             elif kind == FIGURES:
                 yield read_figures(found.get("event"))
+            elif kind == Waits.__name__:
+                told = as_object(found.get("event"))
+                yield Waits(as_str(told.get("agent")), printable(as_str(told.get("line"))))
             elif kind == "end":
                 yield None

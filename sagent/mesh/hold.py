@@ -73,11 +73,13 @@ class NodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An agent to open: with its session in a directory, to work in another; `flags` are some of records.FLAGS."""
+    """An agent to open: with its session in a directory, to work in another; `flags` are some of records.FLAGS, and
+    `told` is told of which agent a call waits for what."""
 
     session: Path
     cwd: Path
     flags: Mapping[str, str]
+    told: Callable[[str, str], None] = lambda agent, line: None
 
 
 OpenAgent: TypeAlias = Callable[
@@ -162,7 +164,7 @@ class Hold:
             try:
                 cwd = await files.restore(rebuilt.files or before.base)
                 check_flags(before.flags)
-                opening = Opening(directory, cwd, before.flags)
+                opening = Opening(directory, cwd, before.flags, self._tell)
                 with under(before.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
                 await mirror.settled()  # what was logged while it was closed, too
@@ -240,6 +242,10 @@ class Hold:
         if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
             self._broadcast.show(self._requests.figures())  # first: who sees the event knows how things stand
         self._broadcast.hear(event)
+
+    def _tell(self, agent: str, line: str) -> None:
+        if not self._lost.is_set():
+            self._broadcast.tell(agent, line)
 
     async def _keep_files(self, mirror: Mirror, files: Files) -> None:
         while self._lease.holds:

@@ -14,7 +14,7 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.mesh import names
-from sagent.mesh.broadcast import lease_of, read_lines
+from sagent.mesh.broadcast import Waits, lease_of, read_lines
 from sagent.mesh.cards import decode_card
 from sagent.mesh.connection import Message as BusMessage
 from sagent.mesh.connection import Request
@@ -58,6 +58,8 @@ class RemotePeer:
         self.figures: Figures | None = None
         """As the node has said them last; None where it was not asked."""
         self.on_end: Callable[[], object] = lambda: None  # a run has ended, and everything of it was heard
+        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # of which agent a call waits for what
+        self._waiting: set[str] = set()  # agents of which that was said
         self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
         self._asked: dict[str, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -295,10 +297,14 @@ class RemotePeer:
         self._lease = lease or self._lease
         for event in read_lines(message.data):
             if event is None:
+                self.end_waits()
                 self._over.set()
                 self.on_end()
             elif isinstance(event, Figures):
                 self.figures = event
+            elif isinstance(event, Waits):
+                (self._waiting.add if event.line else self._waiting.discard)(event.agent)
+                self.on_waiting(event.agent, event.line)
             else:
                 self._over.clear()
                 if isinstance(event, SessionOpened) and event.agent == "root":
@@ -307,6 +313,12 @@ class RemotePeer:
                     self._turns += 1
                 for listener in tuple(self._listeners):
                     listener(event)
+
+    def end_waits(self) -> None:
+        """Say of each agent that no call waits any more: what ran is over, or its node is gone."""
+        for agent in sorted(self._waiting):
+            self.on_waiting(agent, "")
+        self._waiting.clear()
 
     async def _look_again(self) -> None:
         """Have `wait` say so where a bus that was away comes back without the session."""

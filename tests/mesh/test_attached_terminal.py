@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sagent.mesh.remote import Mesh
-from sagent.testing.server import Call, Turn
+from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.mesh.places import Place, by_results, place
+from tests.providers.llama_server import Front
 from tests.repl.console import CHECKOUT, Console
 
 pytestmark = pytest.mark.needs("tmux")
@@ -95,6 +96,22 @@ async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) 
         await one.until(f"To come back:  sagent attach {session}", "ended 0")
         await two.keys("C-d")
         await two.until("ended 0")
+
+
+async def test_who_is_attached_sees_what_a_local_server_of_the_node_does(tmp_path: Path) -> None:
+    reading = {"steps": 12, "seconds": 0.5}
+    async with FakeProviderServer([Turn("I have read it.")], repeat_last=True) as server:
+        door = Front(server.url, reading=reading)
+        url = f"http://127.0.0.1:{await door.open()}/v1"
+        async with place(tmp_path, [Turn("unused")]) as here, terminals(here, "one") as (one,):
+            session = await submitted(here)
+            await one.attach(here, session)
+            await here.node("n1", "--base-url", url, "--model", "llamacpp/tiny")
+            await one.until("◌ Reading the prompt: ", "tokens a second")
+            await one.until("I have read it.", gone="Reading the prompt")
+            await one.keys("C-d")
+            await one.until("ended 0")
+        await door.aclose()
 
 
 async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: Path) -> None:

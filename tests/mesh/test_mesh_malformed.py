@@ -11,7 +11,7 @@ from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.events import Notice
 from sagent.mesh import names
-from sagent.mesh.broadcast import END_LINE, read_lines
+from sagent.mesh.broadcast import END_LINE, Waits, read_lines
 from sagent.mesh.buckets import Store
 from sagent.mesh.control import Asking, read_question
 from sagent.mesh.errors import Failed
@@ -64,7 +64,11 @@ async def test_files_are_not_fetched(data: bytes, tmp_path: Path) -> None:
 
 def test_the_other_lines_of_a_message_are_read() -> None:
     lines = [*MALFORMED, b'{"kind":"Notice","event":{"agent":"root","level":"info","text":"hello"}}', END_LINE]
-    assert list(read_lines(b"\n".join(lines))) == [Notice("root", "info", "hello"), None]
+    lines += [b'{"kind":"Waits","event":{"agent":"root","line":"Reading\\u001b[2J"}}', b'{"kind":"Waits","event":[]}']
+    *found, waits, nothing = read_lines(b"\n".join(lines))
+    assert found == [Notice("root", "info", "hello"), None]
+    assert isinstance(waits, Waits) and waits.line.startswith("Reading") and "\x1b" not in waits.line
+    assert nothing == Waits("", "")
 
 
 async def test_the_answer_of_somebody_who_knows_better_is_waited_for() -> None:

@@ -100,7 +100,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         answerer = None if only_looks else _answerer(answer, policy)
         freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
         barrier.judgement = Judgement(policy, freest)
-        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier)
+        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier, told=opening.told)
 
     return opened
 
