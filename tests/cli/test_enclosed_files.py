@@ -131,3 +131,28 @@ def test_model_hears_that_a_file_holds_already_what_it_wrote(shell: Shell, conte
     assert run.notes.read_bytes() == content.encode()
     assert "notes.txt was not changed" in sent[1] and "holds exactly this already" in sent[1]
     assert "Is the task done?" not in sent[1]
+
+
+def test_files_that_an_enclosed_file_names_are_enclosed_too(run: Run) -> None:
+    folder = run.shell.cwd / "conf"
+    folder.mkdir()
+    (run.shell.cwd / "app.conf").write_text("include = conf/limits.conf\n")
+    (folder / "limits.conf").write_text("timeout = 6835\ninclude sizes.conf\n")
+    (folder / "sizes.conf").write_text("size = 4711\n")
+    sent = run.sent("Which timeout has app.conf?")
+    assert "timeout = 6835" in sent[0] and "4711" not in sent[0]
+    run.server.requests.clear()
+    assert "size = 4711" in run.sent("Which size has conf/limits.conf?")[0]
+
+
+@pytest.mark.parametrize("flags", [(), ("--deny", "Read(.env)", "--deny", "Read(notes.txt)")])
+def test_files_that_nobody_named_are_few_short_and_not_hidden(run: Run, flags: Sequence[str]) -> None:
+    others = [run.shell.cwd / f"other{number}.txt" for number in range(3)]
+    for other in others:
+        other.write_text(f"{other.stem} is here\n")
+    (run.shell.cwd / "long.txt").write_text("endless\n" * 1_000)
+    (run.shell.cwd / ".env").write_text("opensesame\n")
+    (run.shell.cwd / "index.txt").write_text(" ".join(("long.txt", ".env", *(each.name for each in others))) + "\n")
+    sent = run.sent(*flags, "Explain index.txt")[0]
+    assert [f"{other.stem} is here" in sent for other in others] == [True, True, False]
+    assert "endless" not in sent and "opensesame" not in sent

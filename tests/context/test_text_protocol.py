@@ -216,6 +216,25 @@ def test_reminders_go_by_who_speaks_and_what_is_enclosed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("How many lines has a.txt?", True),
+        ("Count the words of a.txt.", True),
+        ("Write the number of lines into b.txt", True),
+        ("Move the counter of a.txt", False),
+        ("What is the account number in a.txt?", False),
+    ],
+)
+def test_what_is_to_be_counted_is_counted_by_a_command(text: str, counted: bool) -> None:
+    asked = user(text, enclose("a.txt", "count\n"))
+    (reminded,) = TextModel(ScriptedModel()).written(request(asked)).messages
+    assert ("by eye" in reminded.content) == counted
+    unable = tuple(tool for tool in TOOLS if tool.name != "Bash")
+    (reminded,) = TextModel(ScriptedModel()).written(request(asked, tools=unable)).messages
+    assert "by eye" not in reminded.content
+
+
+@pytest.mark.parametrize(
     "call",
     [
         ToolCall("1", "Bash", JsonObject({"command": "cat <<E\n```\nx\n```\nE"})),

@@ -33,6 +33,7 @@ from sagent.tools import Read
 MAX_FILE_BYTES = 8_000
 MAX_TOTAL_BYTES = 24_000
 MAX_FILES = 8
+MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # named by those files; each has so many bytes
 MAX_NAMED = 32  # files of one prompt that the policy is asked about
 MAX_WORDS = 5_000  # different words of one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
@@ -43,6 +44,7 @@ UNREAD = "{path} exists, and you have not seen it. Print it first (cat), or chan
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _WORDS = re.compile(r"[\"'](?=([^\"'\n]{1,200})[\"'])|([\w@%+=:,./\\~-]+)")  # in quotation marks, or without spaces
 _PLACE = re.compile(r":\d+(?:[:-]\d+)*$")  # a line of a file, as compilers write it
+_HIDDEN = re.compile(r"(?:^|[/\\])\.[^./\\]")
 _BEFORE, _AFTER = ",:;", ".,:;"  # what a sentence puts around a name
 _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
 
@@ -73,6 +75,7 @@ class ShowingPolicy(Policy):
     def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
         self._state, self._inbox, self._inner = state, inbox, inner
         self._held: dict[str, str] = {}  # calls of this turn, and what is said of them
+        self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._inner.before_tool(call, effect, workspace)
@@ -87,14 +90,19 @@ class ShowingPolicy(Policy):
                     self._held[call.id] = UNREAD.format(path=path)
                 elif shown.strip():
                     self._held[call.id] = UNSEEN.format(shown=shown)
-            elif _holds(path, as_str(call.arguments.get("content"))):
+            elif path not in self._wrote and _holds(path, as_str(call.arguments.get("content"))):
                 self._held[call.id] = UNCHANGED
-        return Hold(self._held[call.id]) if call.id in self._held else verdict
+        if call.id in self._held:
+            return Hold(self._held[call.id])
+        self._wrote.add(path)
+        return verdict
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         actions = await self._inner.after_turn(turn)
         if turn.agent == self._state.path:
             self._held.clear()
+            if turn.results is None:
+                self._wrote.clear()
             await self._inbox.fill()
         return actions
 
@@ -187,11 +195,13 @@ def names_in(text: str) -> Iterator[str]:
             yield bare
 
 
-def named_files(text: str, workspace: Workspace) -> Iterator[tuple[str, Path]]:
-    """Give the regular files of the workspace that a text names, each once, with the name as it stands there."""
+def named_files(text: str, workspace: Workspace, folder: str = "") -> Iterator[tuple[str, Path]]:
+    """Give the regular files of the workspace that a text names, each once, with the name as it stands there, in a
+    folder."""
     seen: set[Path] = set()
     roots = [root.resolve() for root in workspace.roots]
-    for word in islice(names_in(text), MAX_WORDS):
+    for name in islice(names_in(text), MAX_WORDS):
+        word = str(Path(folder, name)) if folder else name
         try:
             if not os.path.lexists(workspace.cwd / word):  # before names alike are looked for in every directory
                 continue
@@ -205,25 +215,45 @@ def named_files(text: str, workspace: Workspace) -> Iterator[tuple[str, Path]]:
 
 
 async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[str, str]]:
-    """Give the files of a prompt that may be read unasked and are short, with their text."""
-    left, count = MAX_TOTAL_BYTES, 0
-    texts = [part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None]
-    named = await asyncio.to_thread(lambda: [*islice(named_files("\n".join(texts), state.workspace), MAX_NAMED)])
+    """Give the files of a prompt that may be read unasked and are short, with their text, then a few that they name."""
+    parts = [part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None]
+    named = await asyncio.to_thread(lambda: [*islice(named_files("\n".join(parts), state.workspace), MAX_NAMED)])
+    given: dict[Path, tuple[str, str]] = {}
+    left = MAX_TOTAL_BYTES
     for name, path in named:
-        if count >= MAX_FILES:
-            return
-        arguments = JsonObject({"file_path": str(path)})
-        try:
-            effect = foresee(Read(), arguments, state.workspace)
-            verdict = await state.policy.before_tool(_reading(arguments), effect, state.workspace)
-            if not isinstance(verdict, Allow) or verdict.arguments is not None:
-                continue
-            shown = read_short(effect.real or path, min(left, MAX_FILE_BYTES), state.workspace)
-        except (ToolError, OSError):
+        if len(given) < MAX_FILES and (text := await _read_unasked(state, path, min(left, MAX_FILE_BYTES))) is not None:
+            left, given[path] = left - len(text), (name, text)
+            yield name, text
+    further = await asyncio.to_thread(_named_in, [*given.values()], state.workspace)
+    count = 0
+    for name, path in further.items():
+        if path in given or count >= MAX_FURTHER_FILES:
             continue
-        if shown is not None:
-            left, count = left - len(shown), count + 1
-            yield name, shown
+        if (text := await _read_unasked(state, path, min(left, MAX_FURTHER_BYTES))) is not None:
+            left, count = left - len(text), count + 1
+            yield name, text
+
+
+def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[str, Path]:
+    """Return the files that files name, as seen from the workspace's directory or from their own; none that is hidden:
+    nobody has asked for these."""
+    found: dict[str, Path] = {}
+    for name, text in files:
+        for folder in dict.fromkeys(("", str(Path(name).parent))):
+            named = islice(named_files(text, workspace, folder), MAX_NAMED)
+            found |= {each: path for each, path in named if not _HIDDEN.search(each)}
+    return found
+
+
+async def _read_unasked(state: AgentState, path: Path, most: int) -> str | None:
+    """Return the text of a file that the policy lets be read and that has at most so many bytes; None for any other."""
+    arguments = JsonObject({"file_path": str(path)})
+    with suppress(ToolError, OSError):
+        effect = foresee(Read(), arguments, state.workspace)
+        verdict = await state.policy.before_tool(_reading(arguments), effect, state.workspace)
+        if isinstance(verdict, Allow) and verdict.arguments is None:
+            return read_short(effect.real or path, most, state.workspace)
+    return None
 
 
 def _holds(path: Path, content: str) -> bool:

@@ -31,6 +31,7 @@ MAX_COMMAND = 80  # characters of a command that its result names
 
 
 _COMMAND = re.compile(r"`[^`\n]{1,400}`")
+_NUMBER = re.compile(r"\b(?:how (?:many|often)|count|(?:the|total) number of)\b", re.IGNORECASE)
 _FILE = re.compile(r"(?<![\w./-])[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])")
 
 
@@ -52,8 +53,10 @@ class Reminders:
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
+        if self.runs and _asks_for_number(message):
+            return "(Do not count by eye: write a ```bash block with a command that counts.)"
         change = "If a file must change, write its path and then the whole new file in a block."
-        run = "If a command must be run, write a ```bash block."
+        run = "If a command can do it, or something must be counted or looked up, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
         return f"({said})" if said else ""
 
@@ -61,6 +64,12 @@ class Reminders:
 def _names_file(message: Message) -> bool:
     """Return True for a message that names a file, other than in a command in backticks: it may be one to write."""
     return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
+
+
+def _asks_for_number(message: Message) -> bool:
+    """Return True for a message that asks how many there are of something."""
+    texts = (part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
+    return any(map(_NUMBER.search, texts))
 
 
 class WrittenConversation:
