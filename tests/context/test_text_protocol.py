@@ -19,7 +19,7 @@ from sagent.codec import decode_message, encode_message
 from sagent.context.prompt import PROMPT_FILE
 from sagent.context.textcalls.blocks import FAMILY, read
 from sagent.context.textcalls.model import TextModel
-from sagent.context.textcalls.writing import LOST, NEXT, block_of, enclose, encloses
+from sagent.context.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.prompts import specs_of
@@ -213,6 +213,33 @@ def test_reminders_go_by_who_speaks_and_what_is_enclosed() -> None:
     assert {message.sender for message in task} == {"root"}
     assert encloses(enclosed)
     assert not encloses(user("See:\n```\nx\n```"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "check"),
+    [
+        ("`python3 show.py` ends with a KeyError. Fix it.", "run `python3 show.py`"),
+        ("Mend a.py, so that tests/test_a.py passes.", "run tests/test_a.py"),
+        ("Mend a.ts. Do not change src/a.spec.ts.", "run src/a.spec.ts"),
+        ("It should print `copying notes`. Fix the latest.py", ""),
+        ("Add a function to a.py", ""),
+    ],
+)
+def test_what_was_written_is_checked_with_what_the_request_names(asked: str, check: str) -> None:
+    written, looked = (
+        ToolCall("1", "Write", {"file_path": "a.py", "content": "x\n"}),
+        ToolCall("2", "Bash", {"command": "ls"}),
+    )
+
+    def last_words(call: ToolCall, *, is_error: bool = False, tools: Sequence[ToolSpec] = TOOLS) -> str:
+        answered = Message("user", (result(call, "It was so.", is_error=is_error),))
+        said = request(user(asked), assistant("", call, stop="tool_use"), answered, tools=tools)
+        return TextModel(ScriptedModel()).written(said).messages[-1].content.rpartition("\n\n")[2]
+
+    assert last_words(looked) == NEXT
+    assert last_words(written, tools=[tool for tool in TOOLS if tool.name != "Bash"]) == DONE
+    assert (check in last_words(written)) if check else (last_words(written) == DONE)
+    assert (check in last_words(written, is_error=True)) if check else (last_words(written, is_error=True) == NEXT)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ MAX_COMMAND = 80  # characters of a command that its result names
 
 
 _COMMAND = re.compile(r"`[^`\n]{1,400}`")
+_RUNS = re.compile(
+    r"`(?:\./|(?:python[\d.]*|pytest|uv|tox|node|npm|npx|pnpm|yarn|deno|bun|make|cargo|go|sh|bash|ruby|perl|php|java|mvn|"
+    r"gradle|dotnet)\b)[^`\n]{0,300}`"
+)
+_TEST = re.compile(r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|spec))\.[A-Za-z]\w{0,4}(?!\w)")
 _NUMBER = re.compile(r"\b(?:how (?:many|often)|count|(?:the|total) number of)\b", re.IGNORECASE)
 _FILE = re.compile(r"(?<![\w./-])[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])")
 
@@ -82,6 +87,7 @@ class WrittenConversation:
         self._written: list[Message] = []
         self._calls: list[ToolCall] = []  # that have no result yet
         self._lost: Message | None = None  # what answers these where no result has come
+        self._check = ""  # how to check what the last request asks for
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
@@ -132,13 +138,13 @@ class WrittenConversation:
             self._calls, self._lost = left, None
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         if results:
-            written = Message(
-                "user", self._reminded([*answered(results), *others], _last_words(results)), message.sender
-            )
+            words = _last_words(results, self._check)
+            written = Message("user", self._reminded([*answered(results), *others], words), message.sender)
         elif not others or (message.sender and not self._is_task(message)):
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
             reminder = self._reminders.after(message) if self._reminders else ""
+            self._check = _check_in(message) if self._reminders and self._reminders.runs else ""
             written = Message("user", self._reminded(others, reminder), message.sender)
         self._written.append(written)
 
@@ -158,10 +164,23 @@ class WrittenConversation:
         return tuple(joined)
 
 
-def _last_words(results: Sequence[tuple[ToolCall, ToolResult]]) -> str:
-    """Return what stands after results: what was only written has nothing that is still to be read."""
-    written = all(call.name in ("Write", "Edit") and not result.is_error for call, result in results)
-    return DONE if written else NEXT
+def _last_words(results: Sequence[tuple[ToolCall, ToolResult]], check: str) -> str:
+    """Return what stands after results: what was only written has nothing that is still to be read, but may be
+    checked."""
+    if any(call.name not in ("Write", "Edit") or not call.whole for call, _ in results):
+        return NEXT
+    if check:
+        return check
+    return NEXT if any(result.is_error for _, result in results) else DONE
+
+
+def _check_in(message: Message) -> str:
+    """Return how to check what a request asks for: with the command that it names, or the test; "" if it names none."""
+    said = " ".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
+    if command := _RUNS.search(said):
+        return f"Check it: run {command[0]} in a ```bash block."
+    test = _TEST.search(said)
+    return f"Check it: run {test[0]} in a ```bash block." if test else ""
 
 
 def is_advice(message: Message) -> bool:
