@@ -426,7 +426,7 @@ async def _default_of(choice: Choice) -> Model:
 
     is_child = name in ("llamacpp", "selfhosted") and not settings.base_url  # it loads its model first
     ask = provider.models if is_child else partial(listing_of, choice, name, None, LISTING_SECONDS)
-    choice.told(f"Asking {choice.place(name)} which models it has…")
+    choice.told("", f"Asking {choice.place(name)} which models it has…")
     try:
         listed = await when_loaded(ask, choice.told)
     except ModelError as error:
