@@ -9,6 +9,7 @@ from sagent.lib.process import ProcessGroup, open_reader
 
 MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
 MOST_SHOWN = 4_000  # bytes
+_MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
 DRAIN = 0.1  # seconds that output is waited for when the shell has ended
 
 
@@ -19,13 +20,25 @@ async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambd
     It has ended when the shell has: what it left running may hold the pipe open.
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
+    if len(text := os.fsencode(command)) <= _MAX_ARGUMENT_BYTES:
+        return await _run([shell, "-c", command], cwd, show)
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile(prefix="sagent-") as file:
+        file.write(text)
+        file.flush()
+        return await _run([shell, file.name], cwd, show)
+
+
+async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple[int, str]:
     source, sink = os.pipe()
     group, null = ProcessGroup(), asyncio.subprocess.DEVNULL
     try:
-        process = group.start([shell, "-c", command], env=os.environ, cwd=cwd, input=null, output=sink)
-    except OSError as error:
+        process = group.start(argv, env=os.environ, cwd=cwd, input=null, output=sink)
+    except (OSError, ValueError) as error:  # the directory, too, may not be there; or there is a NUL
         os.close(source)
-        return 127, f"{error.filename or shell}: {error.strerror or error}"  # the directory, too, may not be there
+        named = (error.filename, error.strerror) if isinstance(error, OSError) else (None, None)
+        return 127, f"{named[0] or argv[0]}: {named[1] or error}"
     finally:
         os.close(sink)
     kept = _Kept()

@@ -452,6 +452,9 @@ def test_a_note_is_not_written_out_of_the_project(tmp_path: Path) -> None:
 
 async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -> None:
     assert await run_shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
+    assert await run_shell(f"wc -c <<'END'\n{'é' * 100_000}\nEND\nexit 4", tmp_path) == (4, "200001\n")
+    code, output = await run_shell("echo \0", tmp_path)
+    assert code == 127 and "null" in output
     code, output = await run_shell("yes flood | head -c 30000000; echo end", tmp_path)
     assert code == 0
     assert len(output) < 400_000
