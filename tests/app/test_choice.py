@@ -361,7 +361,7 @@ async def test_server_that_never_lists_its_models_is_given_up(
     flags = {"base_url": f"http://{address}", **({"provider": provider} if provider else {})}
     async with server:
         with pytest.raises(UsageError, match=r"could not be listed.*--model"):
-            await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path), told=told.append)
+            await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path), told=lambda _, line: told.append(line))
         for writer in writers:
             writer.close()
             await writer.wait_closed()
