@@ -15,6 +15,7 @@ from sagent.events import Event
 from sagent.lib.money import in_words
 from sagent.patterns.handoffs import HandOff, last_round
 from sagent.patterns.team import Team, TeamResult
+from sagent.providers.wire.exchange import Told, untold
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
 
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_team(
-    settings: Settings, file: TeamFile, listener: Callable[[Event], None], *, batches: "Batches | None" = None
+    settings: Settings,
+    file: TeamFile,
+    listener: Callable[[Event], None],
+    *,
+    batches: "Batches | None" = None,
+    told: Told = untold,
 ) -> AsyncGenerator[Team]:
     """A team with its session open and the events of all its agents passed to `listener`; everything is closed at the
-    end. Requests are sent by `batches`. The budget is the file's unless the person's is smaller or comes from the
-    command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
+    end. Requests are sent by `batches`; `told` is as for `open_agent`. The budget is the file's unless the person's is
+    smaller or comes from the command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
     settings, file = settle_team(settings, file)
-    async with open_agent(settings, listener, batches=batches) as lead:
+    async with open_agent(settings, listener, batches=batches, told=told) as lead:
         yield make_team(lead, file)
 
 

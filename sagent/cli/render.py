@@ -134,6 +134,38 @@ class StreamRenderer:
             self._on_failure(error)
 
 
+class WaitingLine:
+    """A line on standard error about what calls to a local server wait for, which goes again: on a terminal only."""
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err
+        self._shown = ""  # the line on the terminal that the next one takes the place of
+        self._told: dict[str, str] = {}  # by agent; what was told last is shown
+
+    def tell(self, agent: str, waits_for: str, *, shown: bool = True) -> None:
+        """Take it in, and show what was told last, unless another line is being written."""
+        self._told.pop(agent, None)
+        if waits_for:
+            self._told[agent] = waits_for if agent in ("", ROOT) else f"{agent.rpartition('/')[2]}: {waits_for}"
+        if shown and self._err.isatty():
+            self._show(next(reversed(self._told.values()), ""))
+
+    def hide(self) -> None:
+        """Make room for another line."""
+        if self._shown:
+            self._show("")
+
+    def _show(self, text: str) -> None:
+        from shutil import get_terminal_size
+
+        from sagent.lib.terminal import replace_line
+
+        line = printable(one_line(text, get_terminal_size().columns - 1))
+        if line != self._shown:
+            replace_line(self._err, line, self._shown)
+        self._shown = line
+
+
 class TextRenderer:
     """The answer on stdout; on stderr what goes on meanwhile, when there is a transcript, and in the end the head of
     the log, which proves later that nothing before it was rewritten."""
@@ -142,37 +174,16 @@ class TextRenderer:
         self._out, self._err, self._transcript, self._quiet = out, err, transcript, quiet
         self._live = out.isatty()
         self._open_line = False
-        self._waits = ""  # the line on the terminal that the next one takes the place of
-        self._waiting: dict[str, str] = {}  # by agent; what was said last is shown
+        self._waiting = WaitingLine(err)
 
     def on_waiting(self, agent: str, waits_for: str) -> None:
-        """Show what a call of an agent to a local server waits for, in a line that goes again: on a terminal only."""
-        self._waiting.pop(agent, None)
-        if waits_for:
-            self._waiting[agent] = waits_for if agent in ("", ROOT) else f"{agent.rpartition('/')[2]}: {waits_for}"
-        self._show_waiting(next(reversed(self._waiting.values()), ""))
-
-    def _show_waiting(self, waits_for: str) -> None:
-        if (
-            self._open_line
-            or self._quiet
-            or not self._err.isatty()
-            or (self._transcript and self._transcript.open_line)
-        ):
-            return
-        from shutil import get_terminal_size
-
-        from sagent.lib.terminal import replace_line
-
-        shown = printable(one_line(waits_for, get_terminal_size().columns - 1))
-        if shown != self._waits:
-            replace_line(self._err, shown, self._waits)
-        self._waits = shown
+        """Show what a call of an agent to a local server waits for."""
+        busy = self._open_line or self._quiet or (self._transcript is not None and self._transcript.open_line)
+        self._waiting.tell(agent, waits_for, shown=not busy)
 
     def on_event(self, event: Event) -> None:
         """Progress; and the text itself where a person watches stdout."""
-        if self._waits:
-            self._show_waiting("")
+        self._waiting.hide()
         if isinstance(event, TextDelta) and self._live and event.agent == ROOT:
             self._open_line = not event.text.endswith("\n")
             self._out.write(printable(event.text))
@@ -187,8 +198,7 @@ class TextRenderer:
 
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
-        if self._waits:
-            self._show_waiting("")
+        self._waiting.hide()
         if self._live:
             self._end_line()
         if result.content and (not self._live or result.stop_reason == PROPOSED):

@@ -41,6 +41,15 @@ def test_terminal_is_shown_what_a_call_waits_for(slow: Shell) -> None:
     assert "Hello from the stand-in." in said[last:]
 
 
+def test_roles_of_a_team_are_shown_with_what_they_wait_for(slow: Shell) -> None:
+    roles = "".join(f'[[roles]]\nname = "{name}"\nprompt = "You {name}."\n' for name in ("find", "write"))
+    (slow.cwd / "crew.toml").write_text(f'name = "crew"\nmode = "sequential"\n{roles}')
+    said = slow.on_terminal("team", "run", "crew.toml", "--model", "llamacpp/tiny", "hi", columns=90)
+    assert "\rfind: Reading the prompt: 50 % (500 of 1,000" in said
+    assert "\rwrite: Reading the prompt" in said
+    assert "Hello from the stand-in." in said[said.rindex("Reading") :]
+
+
 def test_what_a_call_waits_for_is_for_terminals_only(slow: Shell) -> None:
     flags = ("--provider", "llamacpp", "hi")
     for said in (slow.run(*flags, model="").err, slow.on_terminal(*flags, "--output-format", "stream-json")):

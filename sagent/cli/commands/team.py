@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_flags
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, read_prompt, reporting
-from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, report, warn, write_end
+from sagent.cli.render import (
+    JsonRenderer,
+    Renderer,
+    StreamRenderer,
+    Transcript,
+    WaitingLine,
+    binary_safe,
+    report,
+    warn,
+    write_end,
+)
 from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import write
 from sagent.errors import UsageError
@@ -165,7 +175,7 @@ async def _work(
     """What the team comes to; after an interruption, as far as it came."""
     from sagent.app.team import open_team
 
-    async with open_team(settings, file, output.on_event) as team:
+    async with open_team(settings, file, output.on_event, told=output.on_waiting) as team:
         output.check(team)
         team.watch(output.on_role)
         task = task or team.unfinished or ""
@@ -200,6 +210,7 @@ class _Output:
         self._quiet = settings.log_level == "error" or settings.output_format == "stream-json"
         talk = settings.log_level in ("info", "debug") and settings.output_format != "stream-json"
         self._transcript = Transcript(err, text=False) if talk else None
+        self._waiting = WaitingLine(err)
         self.over = False  # what ends when the session is closed is no news after the result
 
     def check(self, team: "Team") -> None:
@@ -214,9 +225,14 @@ class _Output:
         except OSError as error:
             raise UsageError(f"--output {self._directory}: {error.strerror or error}.") from error
 
+    def on_waiting(self, agent: str, waits_for: str) -> None:
+        if self._settings.output_format == "text":
+            self._waiting.tell(agent, waits_for, shown=not self._quiet)
+
     def on_event(self, event: Event) -> None:
         if self.over:
             return
+        self._waiting.hide()
         if isinstance(self.renderer, StreamRenderer):
             self.renderer.on_event(event)
         elif self._transcript is not None and not isinstance(event, Finished):
@@ -225,6 +241,7 @@ class _Output:
             warn(event, self._err)
 
     def on_role(self, role: "RoleReport") -> None:
+        self._waiting.hide()
         if not self._quiet:
             self._err.write(f"{printable(progress(role))}\n")
             self._err.flush()
@@ -233,6 +250,7 @@ class _Output:
         """The answer, the report, and what went wrong. Whether the report is where it was asked for."""
         from sagent.app.team import report, write_report
 
+        self._waiting.hide()
         text, written = report(self._file, result), True
         if self._directory is not None:
             try:
