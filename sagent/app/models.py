@@ -328,23 +328,29 @@ async def choose_model(
     """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, requests
     go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
     choice = Choice(settings, wrap, batches, told)
-    choice.allowed()  # says which of them there are not
-    if settings.model:
-        choice.model = _named(choice, settings.model)
-    elif settings.provider or settings.base_url:
-        choice.model = await _default_of(choice)
-    elif earlier:
-        try:
-            choice.model = _named(choice, earlier)
-        except UsageError as error:
-            cause = str(error).rstrip(".")
-            raise UsageError(
-                f"The session last used {earlier}: {cause}. Or choose another model with --model."
-            ) from error
-    else:
-        choice.model = _usual(choice) or await _local(choice)
-    choice.model = choice.wrapped(await _meet(choice, choice.model))
+    try:
+        choice.allowed()  # says which of them there are not
+        choice.model = await _begin(choice, earlier)
+        choice.model = choice.wrapped(await _meet(choice, choice.model))
+    except BaseException:
+        await choice.aclose()
+        raise
     return choice
+
+
+async def _begin(choice: Choice, earlier: str) -> Model:
+    settings = choice.settings
+    if settings.model:
+        return _named(choice, settings.model)
+    if settings.provider or settings.base_url:
+        return await _default_of(choice)
+    if not earlier:
+        return _usual(choice) or await _local(choice)
+    try:
+        return _named(choice, earlier)
+    except UsageError as error:
+        cause = str(error).rstrip(".")
+        raise UsageError(f"The session last used {earlier}: {cause}. Or choose another model with --model.") from error
 
 
 async def _meet(choice: Choice, model: Model) -> Model:

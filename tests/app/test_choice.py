@@ -366,3 +366,25 @@ async def test_server_that_never_lists_its_models_is_given_up(
             writer.close()
             await writer.wait_closed()
     assert (address in told[0], told[-1]) == (True, "")
+
+
+async def test_where_no_model_could_be_chosen_connections_are_closed(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def list_none(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"object": "list", "data": []}'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(list_none, "127.0.0.1", 0)
+    flags = {"base_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+    async with server:
+        with pytest.raises(UsageError, match="lists no models"):
+            await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path))
+        async with asyncio.timeout(10):
+            await ended.wait()
