@@ -117,7 +117,13 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         if _is_async(self.function):
             result = await cast("Awaitable[object]", call())
         else:
-            result = await _in_thread(call)
+            try:
+                result = await _in_thread(call)
+            except RuntimeError as error:
+                if "event loop" not in str(error):
+                    raise
+                words = f"{self.name} needs the event loop, and runs in a thread: write it as async def"
+                raise RuntimeError(f"{words} ({error})") from error
             if inspect.isawaitable(result):
                 result = cast("object", await result)
             elif isinstance(result, AsyncIterable):

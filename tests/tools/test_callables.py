@@ -445,3 +445,16 @@ async def test_what_is_not_json_in_a_written_tool_is_named(monkeypatch: pytest.M
 def test_images_stay_images() -> None:
     image = Image("image/png", b"x")
     assert ToolOutput.of(ToolOutput((image,))).content == (image,)
+
+
+def sleepy(seconds: int) -> object:
+    """Sleep in the event loop that there is."""
+    return asyncio.get_running_loop().call_later(seconds, int)
+
+
+@pytest.mark.parametrize("given", [sleepy, tool(sleepy)])
+async def test_function_that_needs_the_event_loop_is_told_to_be_async(given: Callable[[int], object]) -> None:
+    async with Agent(ScriptedModel((ToolCall("1", "sleepy", {"seconds": 0}),), "done"), tools=[given]) as agent:
+        await agent.run("go")
+        [result] = (result for message in agent.messages for result in message.results)
+    assert result.is_error and "async def" in result.text
