@@ -1,11 +1,15 @@
 """Write sagent/config/typed.py from the declarations of settings: their types, for type checkers."""
 
 import sys
+import tempfile
+from collections.abc import Sequence
 from keyword import iskeyword
 from pathlib import Path
 
+from sagent.config.core import CORE
 from sagent.config.declared import ALIASES, BY_NAME, SETTINGS
-from sagent.config.setting import Setting
+from sagent.config.plugins import find_plugins
+from sagent.plugin import Plugin, Setting
 
 FILE = Path(__file__).parents[1] / "sagent/config/typed.py"
 HEAD = '''"""The types of settings. Written by scripts/make_settings.py from declared.py."""
@@ -42,29 +46,43 @@ class Overrides(TypedDict, total=False):
     as if it was left out. What they mean stands in the command line's documentation."""
 
 '''
-OWN = {"executor_api_base": "str | None", "advisor_api_base": "_Names | None", "trust_project": "bool | None"}
+OWNERS = """
+
+OWNERS: Mapping[str, str] = {
+"""
+OWN = {
+    "executor_api_base": "str | None",
+    "advisor_api_base": "_Names | None",
+    "trust_project": "bool | None",
+    "plugin": "_Path | Sequence[_Path] | None",
+    "no_plugins": "bool | None",
+}
 """Keywords that are about what other settings name."""
 
 
 def main() -> int:
-    """Write the file; with --check, only say whether it is as it would be written."""
-    text = source()
+    """Write the file; with --check, only say whether it has all lines that would be written: those of a plugin that was
+    deleted may stay."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = source(find_plugins(Path(folder), Path(folder), foreign=False).plugins)
     if "--check" in sys.argv:
-        return 0 if FILE.read_text("utf-8") == text else 1
+        return 0 if {*text.splitlines()} <= {*FILE.read_text("utf-8").splitlines()} else 1
     FILE.write_text(text, "utf-8")
     return 0
 
 
-def source() -> str:
+def source(plugins: Sequence[Plugin]) -> str:
     """Return the module's text."""
+    ours = {setting.name: plugin.name for plugin in plugins if plugin != CORE for setting in plugin.settings}
     members = "".join(f"    {each.name}: {each.type}{_default(each)}\n" for each in SETTINGS)
     given: dict[str, str] = {}
-    for each in SETTINGS:
+    for each in (setting for plugin in plugins for setting in plugin.settings):
         given[each.name] = _given(each)
         given[each.keyword] = "_Names | None" if each.keyword == "option" else _given(each)
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
-    return HEAD + members + BETWEEN + keywords
+    owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
+    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}}}\n"
 
 
 def _given(setting: Setting) -> str:

@@ -13,7 +13,7 @@ LIST = Path(__file__).with_name("public_names.txt")
 MODULES = (
     "sagent",
     "sagent.agent",
-    "sagent.bridges.otel",
+    "sagent.plugins.telemetry",
     "sagent.codec",
     "sagent.cost.ledger",
     "sagent.errors",

@@ -1,7 +1,7 @@
 """Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import date
@@ -13,10 +13,11 @@ from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import Admit, ExtensionFactory
 from sagent.app import background
-from sagent.app.builder import AgentBuilder, is_deferrable, withheld
+from sagent.app.builder import AgentBuilder, withheld
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
 from sagent.config import Settings
+from sagent.config.core import CORE
 from sagent.config.values import option
 from sagent.context.instructions import gather
 from sagent.context.places import is_any, places
@@ -30,6 +31,7 @@ from sagent.events import Event, Failure, Notice
 from sagent.lib.text import nearest, unlike
 from sagent.messages import Message
 from sagent.model import full_name
+from sagent.plugin import Moment, resolve
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.providers.wire.exchange import Told, untold
@@ -78,9 +80,12 @@ async def open_agent(
         builder.tools = [*_available(choose_tools(settings, sandbox, answer), builder), *more]
         await _open_session(builder, keeper, batches, told)
         background.add(builder)
-        await _offer(builder)
+        await _add_parts(builder, "offer")
+        await _add_parts(builder, "offered")
         builder.tools = builder.offered = [*adapt(builder.tools)]
-        await _surround(builder)
+        await _add_parts(builder, "around")
+        if settings.tool_calls != "native":
+            builder.resources = replace(builder.resources, admit=_enclosing(builder.resources.admit))
         if keeper is not None:
             builder.wrap(keeper.tools)
         agent = _make_agent(builder)
@@ -104,59 +109,21 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
     builder.expose()
 
 
-async def _offer(builder: AgentBuilder) -> None:
-    """Add what an agent may have to its tools, its prompt or what follows it; each part's module is loaded with it."""
-    settings, past = builder.settings, builder.past
-    if settings.trace is not None:
-        from sagent.app.parts import trace
-
-        await trace.add(builder)
-    if settings.telemetry:
-        from sagent.app.parts import telemetry
-
-        await telemetry.add(builder)
-    if settings.memory and not settings.ephemeral:
-        from sagent.app.parts import memory
-
-        await memory.add(builder)
-    if settings.advisors or past.advisors:
-        from sagent.app.parts import advisors
-
-        await advisors.add(builder)
-    if past.proposes or builder.plans:
-        from sagent.app.parts import plan
-
-        await plan.add(builder)
-    if settings.mcp:
-        from sagent.app.parts import servers
-
-        await servers.add(builder)
-    if settings.a2a:
-        from sagent.app.parts import remotes
-
-        await remotes.add(builder)
-    if settings.mcp or any(map(is_deferrable, builder.tools)):
-        from sagent.app.parts import search
-
-        await search.add(builder)
-
-
-async def _surround(builder: AgentBuilder) -> None:
-    """Put around all tools and the policy what may be there, the innermost first."""
-    if builder.settings.hooks:
-        from sagent.app.parts import hooks
-
-        await hooks.add(builder)
-    if builder.settings.mcp:
-        from sagent.app.parts import pins
-
-        await pins.add(builder)
-    if builder.checks_code or any(tool.name == "Code" for tool in builder.offered):
-        from sagent.app.parts import code
-
-        await code.add(builder)
-    if builder.settings.tool_calls != "native":
-        builder.resources = replace(builder.resources, admit=_enclosing(builder.resources.admit))
+async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
+    """Add the parts of this moment that are wanted; each part's module is loaded with it. A part of a plugin that fails
+    is left out, with a warning; errors of the person's making are raised."""
+    for plugin, part in builder.settings.plugins.parts(moment):
+        if not any(map(builder.knows, part.when)):
+            continue
+        try:
+            add = cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))
+            await add(builder)
+        except SagentError:
+            raise
+        except (Exception, SystemExit) as error:
+            if plugin.name == CORE.name:
+                raise
+            builder.warn(f"A part of the plugin {plugin.name} is left out: {type(error).__name__}: {error}.")
 
 
 def _enclosing(before: Admit | None) -> Admit:

@@ -73,6 +73,28 @@ class AgentBuilder:
         """Whether a session begins in plan mode, where somebody is there who decides on plans."""
         return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
 
+    def knows(self, fact: str) -> bool:
+        """Return True if a fact by which parts are chosen is so: one of those below, a setting that is not its default,
+        or a table of settings that is not empty."""
+        match fact:
+            case "had advisors":
+                return bool(self.past.advisors)
+            case "proposes a plan":
+                return self.past.proposes or self.plans
+            case "defers tools":
+                return any(map(is_deferrable, self.tools))
+            case "checks code":
+                return self.checks_code or any(tool.name == "Code" for tool in self.offered)
+            case _:
+                return self._is_set(fact)
+
+    def _is_set(self, name: str) -> bool:
+        for setting in self.settings.plugins.settings:
+            if setting.name == name:
+                value = self.settings.plugged.get(name, getattr(self.settings, name, setting.default))
+                return value != setting.default
+        return bool(getattr(self.settings, name, None))
+
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""
         self.tools = layer(self.tools)

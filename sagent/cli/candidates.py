@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from sagent.cli.flags import COMMANDS, Left, Parser, run_parser
+from sagent.cli.flags import Left, Parser, plugins_of, run_parser
 from sagent.config import Settings
-from sagent.config.declared import SETTINGS
 from sagent.errors import SagentError
+from sagent.plugin import resolve
 
 Place: TypeAlias = Literal["files", "directories", "none"]
 Word: TypeAlias = tuple[str, str]  # with what it is
@@ -30,14 +30,16 @@ class Candidates(NamedTuple):
     words: Sequence[Word]
 
 
-def candidates(line: str, command: Callable[[str], Callable[[Sequence[str]], int]]) -> Candidates:
-    """What may come at the end of a command line, as much of it as is before the cursor. `command` by its name."""
+def candidates(line: str) -> Candidates:
+    """Return what may come at the end of a command line, as much of it as is before the cursor."""
     before, typed = _split(line)
+    plugins = plugins_of(before)
     if not before and not typed.startswith("-"):
-        return _beginning(typed, COMMANDS.items(), "files")
-    parser, rest = run_parser(), before
-    if before and before[0] in COMMANDS:
-        parser, rest = _parser_of(command(before[0]), before[1:])
+        return _beginning(typed, ((each.name, each.help) for each in plugins.commands.values()), "files")
+    parser, rest = run_parser(plugins), before
+    if before and before[0] in plugins.commands:
+        run = cast("Callable[[Sequence[str]], int]", resolve(plugins.commands[before[0]].run))
+        parser, rest = _parser_of(run, before[1:])
     action, taken = _awaited(parser, rest)
     flag, equals, value = typed.partition("=")
     if action is None and flag.startswith("-"):
@@ -136,7 +138,7 @@ def _fixed(action: Action) -> Iterator[Word]:
     for word in _choices(action):
         yield word, about.get(word, "")
     takes_one = action.nargs is None and bool(action.option_strings)
-    for setting in SETTINGS if takes_one else ():
+    for setting in plugins_of(()).settings if takes_one else ():
         if action.dest in (setting.keyword, setting.name):
             yield from ((str(word), "") for word in setting.order if word not in _choices(action))
 

@@ -2,54 +2,21 @@
 
 import argparse
 import os
+import sys
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from _typeshed import SupportsWrite
 
-    from sagent.config.setting import Setting
-
-COMMANDS = {
-    "run": "run one task without a terminal, with --executor and --advisor",
-    "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
-    "models": "list known models: window, limits, price",
-    "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
-    "review": "review a range of commits or the working tree, in CI as comments on a pull request",
-    "verify": "check that a session, or an exported bundle, has not been changed",
-    "export": "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
-    "share": "export sessions as a static folder for any web server",
-    "replay": "run a session again from its log, or give its prompts to another model",
-    "compare": "compare two sessions: requests, calls, outcome, cost, tokens, time",
-    "trace": "show a run turn by turn, from its trace or its session",
-    "advice": "show what a session's advisors said, what came of it and what it cost",
-    "bench-advisor": "run tasks with and without an advisor, and show the difference",
-    "sweep": "run tasks with every combination of some settings, within one budget, and tabulate the results",
-    "gate": "check, in CI, whether a result is good enough: exit 0 or 1",
-    "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
-    "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
-    "acp": "run as an agent for an editor: Zed, JetBrains, neovim and others start it",
-    "a2a": "accept tasks from other agents over the A2A protocol: a card, JSON-RPC and REST",
-    "serve": "serve sessions over HTTP, for programs and the browser",
-    "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
-    "node": "run sessions from a bus on this machine",
-    "nodes": "list or drain the nodes of a bus; set up its users and permissions",
-    "attach": "follow a session that runs on a bus, write to it and answer its questions",
-    "bus": "start a bus for agents on several machines, and print its URL",
-    "slack": "run Slack threads as sessions, with buttons, files and budgets",
-    "agents": "list the agents, nodes and sessions on a bus, or watch them come and go",
-    "send": "send a message to an agent on a bus, and print its answer",
-    "config": "show every setting and where it comes from",
-    "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
-    "doctor": "check keys, providers, programs, the terminal and directories",
-    "demo": "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
-    "completion": "print shell completion for bash, zsh or fish, or a man page",
-}
+    from sagent.config.plugins import Installed
+    from sagent.plugin import Setting
 
 ELSEWHERE = {
     "help": "sagent --help",
@@ -185,7 +152,7 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, dict[str, object]]:
         """All that is given, and apart the flags that say how an agent works. Raises UsageError for those `refused`."""
         own = {action.dest for action in self._actions}
-        add_agent_flags(self)
+        add_agent_flags(self, plugins_of(argv))
         given = self.parse_args(argv)
         flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
         if name := next((name for name in refused if flags.pop(name, None)), ""):
@@ -228,14 +195,30 @@ def _columns() -> int:
     return 80
 
 
-def meant_command(words: list[str]) -> str:
+def plugins_of(argv: "Sequence[str]") -> "Installed":
+    """Return the plugins that there are with these words: they say which flags and commands there may be."""
+    from pathlib import Path
+
+    from sagent.config.plugins import find_plugins
+    from sagent.context.places import directory, home_of
+
+    words = list(argv[: argv.index("--")] if "--" in argv else argv)
+    named = [word.partition("=")[2] for word in words if word.startswith("--plugin=")]
+    named += [value for word, value in pairwise(words) if word == "--plugin"]
+    home = home_of(os.environ)
+    config, state = (directory(kind, os.environ, home) for kind in ("config", "state"))
+    files = [file for file in map(Path, named) if file.is_file()]  # one that is not there is reported with the settings
+    return find_plugins(config, state, files, foreign="--no-plugins" not in words)
+
+
+def meant_command(words: list[str], commands: "Iterable[str]") -> str:
     """What few unquoted words may have meant: a command that is spelled nearly so, or has another name; "" for none."""
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
     if first in ELSEWHERE and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
         return ELSEWHERE[first]
-    known = [*COMMANDS, *(ELSEWHERE if len(words) == 1 else ())]
+    known = [*commands, *(ELSEWHERE if len(words) == 1 else ())]
     alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
     if len(first) > 4:  # most of the letters, before difflib is imported to look at their order
         alike = [name for name in alike if len({*name} & {*first}) >= 0.8 * max(len({*name}), len({*first}))]
@@ -247,10 +230,10 @@ def meant_command(words: list[str]) -> str:
     return " or ".join(dict.fromkeys(ELSEWHERE.get(name, f"sagent {name}") for name in near))
 
 
-def run_parser() -> Parser:
+def run_parser(plugins: "Installed") -> Parser:
     """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace."""
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    width = max(map(len, plugins.commands))
+    commands = "\n".join(f"  {each.name:{width}}  {each.help}" for each in plugins.commands.values())
     parser = Parser(
         "",
         usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
@@ -260,27 +243,35 @@ def run_parser() -> Parser:
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
     parser.add_argument("-p", "--print", action="store_true", help="answer and exit (the default with a prompt)")
-    add_flags(parser)
+    add_flags(parser, plugins)
     return parser
 
 
-def add_flags(parser: Parser) -> None:
-    add_agent_flags(parser, places=True)
-    _session_flags(parser.add_argument_group("session and output"))
+def add_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
+    """Add all flags of a run; without `plugins`, those of the plugins that this process was started with."""
+    plugins = plugins or plugins_of(sys.argv[1:])
+    add_agent_flags(parser, plugins, places=True)
+    _session_flags(parser.add_argument_group("session and output"), plugins)
 
 
-def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
-    """Those of them that say how an agent works, wherever it does; with `places` also where."""
-    from sagent.config.declared import GROUPS, MODEL, SESSION, SETTINGS
+def add_agent_flags(parser: Parser, plugins: "Installed | None" = None, *, places: bool = False) -> None:
+    """Add those of them that say how an agent works, wherever it does; with `places` also where."""
+    plugins = plugins or plugins_of(sys.argv[1:])
+    from sagent.config.declared import GROUPS, MODEL, SESSION, WORK
 
     scopes = ("agent", "place") if places else ("agent",)
-    for title in GROUPS:
+    for title in dict.fromkeys((*GROUPS, *(setting.group for setting in plugins.settings))):
         if title == SESSION:
             continue
         group = parser.add_argument_group(title)
-        for setting in SETTINGS:
+        for setting in plugins.settings:
             if setting.help and setting.group == title and setting.scope in scopes:
                 add_flag(group, setting)
+        if title == WORK:
+            text = "use this plugin, a Python file (repeatable)"
+            group.add_argument("--plugin", metavar="FILE", action="append", help=text)
+            text = "use no plugins but sagent's own"
+            group.add_argument("--no-plugins", action="store_const", const=True, help=text)
         if title == MODEL:
             trust = (
                 "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
@@ -288,12 +279,12 @@ def add_agent_flags(parser: Parser, *, places: bool = False) -> None:
             group.add_argument("--trust-project", action="store_true", help=trust)
 
 
-def _session_flags(group: argparse._ArgumentGroup) -> None:
-    from sagent.config.declared import SESSION, SETTINGS
+def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed") -> None:
+    from sagent.config.declared import SESSION
     from sagent.version import __version__
 
     one = group.add_mutually_exclusive_group()
-    own = [setting for setting in SETTINGS if setting.help and setting.group == SESSION]
+    own = [setting for setting in plugins.settings if setting.help and setting.group == SESSION]
     for setting in own:
         add_flag(one if setting.scope == "session" else group, setting)
         if setting.name == "continue_session":

@@ -4,9 +4,13 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from sagent.errors import SagentError, UsageError
+
+if TYPE_CHECKING:
+    from sagent.config.plugins import Installed
 
 
 def run(argv: list[str]) -> int:
@@ -63,16 +67,16 @@ def _output_failed(error: OSError) -> int:
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
-    from sagent.cli.flags import COMMANDS, meant_command, run_parser
+    from sagent.cli.flags import meant_command, plugins_of, run_parser
 
-    if argv and argv[0] not in COMMANDS and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
+    plugins = plugins_of(argv)
+    commands = plugins.commands
+    if argv and argv[0] not in commands and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
         argv = ["acp", *argv]  # as editors start other agents
-    if argv and argv[0] in COMMANDS:
+    if argv and argv[0] in commands:
         _neutralize()
-        from sagent.cli.commands import command
-
-        return command(argv[0])(argv[1:])
-    flags = vars(run_parser().parse_args(argv))
+        return run_command(plugins, argv[0], argv[1:])
+    flags = vars(run_parser(plugins).parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
     bus = {name: flags.pop(name) for name in ("bus", "label", "files", "detach") if name in flags}
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
@@ -84,7 +88,7 @@ def _dispatch(argv: list[str]) -> int:
             )
         return _talk(flags)
     _neutralize()
-    if not printed and "--" not in argv and (meant := meant_command(words)):
+    if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
     if bus or os.environ.get("SAGENT_BUS"):
         from sagent.cli.remote import run_remote
@@ -94,6 +98,22 @@ def _dispatch(argv: list[str]) -> int:
     from sagent.cli.settings import load_or_report
 
     return run_headless(load_or_report(flags), words)
+
+
+def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
+    """Run a subcommand; its module is imported by its name, the others cost nothing. Raises UsageError where a plugin's
+    cannot be imported."""
+    from sagent.plugin import resolve
+
+    owner = plugins.owner(name)
+    try:
+        run = cast("Callable[[Sequence[str]], int]", resolve(plugins.commands[name].run))
+    except (Exception, SystemExit) as error:
+        if owner is plugins.plugins[0]:
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(f"The command {name} of the plugin {owner.name} cannot be loaded: {why}.") from error
+    return run(words)
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:

@@ -15,13 +15,13 @@ def report_as_json(argv: list[str], error: SagentError) -> bool:
     of another command. Return True if it was written."""
     if REPORTED in getattr(error, "__notes__", ()) or not _wants_json(argv):
         return False
-    from sagent.cli.flags import COMMANDS
+    from sagent.cli.flags import plugins_of
     from sagent.cli.render import JsonRenderer, binary_safe, escaped
     from sagent.events import Failure, Result
     from sagent.lib.json import json_dump
 
     out = binary_safe(sys.stdout)
-    if argv and argv[0] in COMMANDS and argv[0] != "run":
+    if argv and argv[0] in plugins_of(argv).commands and argv[0] != "run":
         told = {"error": {"kind": error.kind, "message": str(error)}}
         out.write(escaped(json_dump(told)) + "\n")
         out.flush()

@@ -56,7 +56,7 @@ def session_path(settings: Settings, name: str | None) -> "Path":
 
 def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
     """The value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
-    from sagent.config.values import RefusedError
+    from sagent.plugin import RefusedError
 
     if text is None:
         return None

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sagent.config.values import PathBase, Reader, RefusedError, names_of, temperature, text_of, texts, url, usd, whole
+from sagent.config.values import names_of, temperature, text_of, texts, url, usd, whole
 from sagent.lib.dataclass import dataclass
+from sagent.plugin import PathBase, Reader, RefusedError
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from sagent.config.advisors import Placed
 from sagent.config.declared import BY_NAME, RULES, TABLES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
-from sagent.config.setting import Setting
+from sagent.config.plugins import Installed, find_plugins
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted
-from sagent.config.values import PathBase, RefusedError, shown
+from sagent.config.values import shown
 from sagent.context.instructions import repository_root
 from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
+from sagent.plugin import PathBase, RefusedError, Setting
 
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
@@ -49,6 +50,8 @@ class SettingsBuilder:
         self.project: Path | None = None  # its file
         self.wanted: list[Wanted] = []
         self.trusting = trusting
+        self.plugins = Installed()
+        self.every: Mapping[str, Setting] = BY_NAME  # settings by their names, those of plugins too
         self.apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
 
     def choose_file(self, file: str | Path | File | None) -> None:
@@ -67,6 +70,21 @@ class SettingsBuilder:
         self.user_file, several = find_file(self.config_dir)
         self.warnings += [several] if several else []
 
+    def files_of(self, given: object) -> Sequence[Path]:
+        """Return the files of `--plugin`. Raises ConfigError for one that there is not."""
+        names = [given] if isinstance(given, str | Path) else cast("Sequence[object]", given or ())
+        files = [self.base.path(str(name)) for name in names]
+        if missing := [file for file in files if not file.is_file()]:
+            raise ConfigError(f"--plugin: there is no file {missing[0]}.")
+        return files
+
+    def find_plugins(self, files: Sequence[Path], *, foreign: bool) -> None:
+        """Take the settings of the plugins that there are, and say what is left out of them."""
+        state = directory("state", self.environ, self.home)
+        self.plugins = find_plugins(self.config_dir, state, files, foreign=foreign)
+        self.every = {setting.name: setting for setting in self.plugins.settings}
+        self.warnings += self.plugins.notices
+
     def project_file(self, above: Sequence[Given]) -> Path:
         """The project is that of the directory to work in, which the layers above the project's file may name."""
         work = self.values.get("cwd", self.cwd)
@@ -77,7 +95,8 @@ class SettingsBuilder:
         return (repository_root(work) or work) / ".sagent" / NAME
 
     def settings(self) -> Settings:
-        values = {name: value for name, value in self.values.items() if name != "cwd" and "." not in name}
+        own = self.every.keys() - BY_NAME.keys()
+        values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
         values |= self._advisors()
         if self.values.get("continue_session") and self.values.get("session"):
             raise ConfigError(
@@ -93,6 +112,8 @@ class SettingsBuilder:
             origins=self.origins,
             warnings=tuple(self.warnings),
             project_file=self.project,
+            plugins=self.plugins,
+            plugged={name: self.values[name] for name in own if name in self.values},
         )
         found = replace(start, **values)
         return replace(found, permission_mode="plan") if found.plan else found

@@ -6,8 +6,8 @@ from typing import cast
 
 from sagent.config import values
 from sagent.config.advisors import read_advisors
-from sagent.config.setting import Setting
-from sagent.config.values import choice, names_of, switch, whole
+from sagent.config.values import names_of, switch, whole
+from sagent.plugin import Setting, choice
 
 _NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # what a program gives
 
@@ -211,10 +211,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(  # a file that every event is added to, one a line
         "trace", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE", scope="surface",
         key="logging.trace_file", help="append every event to FILE; show it with sagent trace FILE",
-    ),
-    Setting(
-        "telemetry", switch, default=False, type="bool", group=SESSION,
-        help="send OpenTelemetry spans and metrics, as its variables (OTEL_...) say",
     ),
     Setting(
         "log_level", choice("debug", "info", "warning", "error"), "warning",

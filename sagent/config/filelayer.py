@@ -10,10 +10,10 @@ from sagent.config.builder import TRUSTED, SettingsBuilder
 from sagent.config.declared import ALIASES, BY_NAME, RULES, SETTINGS, TABLES, is_stricter
 from sagent.config.files import File, Line, end_sentence, expand, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
-from sagent.config.setting import Setting
 from sagent.config.settings import Address, Wanted
-from sagent.config.values import PathBase, RefusedError
+from sagent.config.typed import OWNERS
 from sagent.errors import ConfigError, UsageError
+from sagent.plugin import PathBase, RefusedError, Setting
 
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
@@ -32,7 +32,7 @@ _GROUPS: Mapping[str, Mapping[str, Setting]] = {
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NOT_HERE = "search"
 """A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
-_NAMES = (*BY_NAME, *ALIASES, *_GROUPS, *TABLES)
+_NAMES = (*ALIASES, *_GROUPS, *TABLES)
 _MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
 
 
@@ -260,15 +260,17 @@ class FileLayer:
                 raise self._file.error((key,), f"{key} belongs in the table [permissions]")
             if key in ALIASES:
                 yield (key,), BY_NAME[ALIASES[key]], value
-            elif key in BY_NAME and (key not in _GROUPS or isinstance(value, str)):
-                yield (key,), BY_NAME[key], value
+            elif key in self._into.every and (key not in _GROUPS or isinstance(value, str)):
+                yield (key,), self._into.every[key], value
             elif key in _GROUPS:
                 for name, item in self._file.table((key,), value).items():
                     if name not in _GROUPS[key]:
                         raise self._file.unknown((key, name), tuple(_GROUPS[key]))
                     yield (key, name), _GROUPS[key][name], item
+            elif key in OWNERS:
+                self._ignore((key,), key, f"it is a setting of the plugin {OWNERS[key]}, which is not there")
             elif key not in (*TABLES, _NOT_HERE):
-                raise self._file.unknown((key,), _NAMES)
+                raise self._file.unknown((key,), (*self._into.every, *_NAMES))
 
     def _expanded(self, keys: Line, value: object) -> object:
         try:

@@ -9,11 +9,12 @@ from typing import cast
 
 from sagent.config.files import File, Line, expand
 from sagent.config.tables import list_of_texts, read_need, table_of_texts
-from sagent.config.values import PathBase, RefusedError, decimal, url
+from sagent.config.values import decimal, url
 from sagent.errors import ConfigError
 from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
 from sagent.lib.json import as_object
 from sagent.lib.regular import read_regular
+from sagent.plugin import PathBase, RefusedError
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")

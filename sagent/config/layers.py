@@ -1,25 +1,31 @@
 """From files, environment and flags to Settings, strictest reading of each."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from sagent.config.builder import Given, SettingsBuilder
-from sagent.config.declared import ALIASES, BY_NAME, RULES, SETTINGS
+from sagent.config.declared import ALIASES, BY_NAME, RULES
 from sagent.config.files import File, read_file
-from sagent.config.setting import Setting
 from sagent.config.settings import Settings, Wish
-from sagent.context.places import plugin_folders
+from sagent.context.places import home_of, plugin_folders
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
+from sagent.plugin import Setting
 
 _OTHER_VARIABLES = ("SAGENT_BUS", "SAGENT_CONFIG", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN")
 """Variables of no setting."""
 _UNLISTED = ("SAGENT_CUSTODY", "SAGENT_PROJECT_DIR", "SAGENT_A2A_TOKEN")
 """What others begin with: those of sagent's own commands, and one for each agent elsewhere (SAGENT_A2A_TOKEN_NAME)."""
-_OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
+_OWN_FLAGS = (
+    "executor_api_base",
+    "advisor_api_base",
+    "trust_project",
+    "plugin",
+    "no_plugins",
+)  # about what other flags and files name
 
 
 def load(
@@ -72,6 +78,7 @@ def _build(
     """The settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
     builder = SettingsBuilder(environ, cwd, home_of(environ), trusting=trusting)
     builder.choose_file(file)
+    builder.find_plugins(builder.files_of(flags.get("plugin")), foreign=not flags.get("no_plugins"))
     user = file if isinstance(file, File) else read_file(builder.user_file)
     if user is None and builder.named_by:
         raise ConfigError(f"{builder.named_by}: no such file: {builder.user_file}.")
@@ -80,14 +87,15 @@ def _build(
         with suppress(OSError):
             builder.warnings += filter(None, [user.exposed_key()])
     _take_plugins(builder)
-    variables, given = _environment(environ), _by_field(flags)
+    every = list(builder.every.values())
+    variables, given = _environment(environ, every), _by_field(flags, every)
     project_file = builder.project_file((*variables, *given))
     project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.project = project.path
         _take_file(builder, project, trusted=False)
     builder.take(variables)
-    builder.warnings += _meaningless(environ)
+    builder.warnings += _meaningless(environ, every)
     builder.take(given)
     builder.put_model_aside()
     builder.take_addresses(flags.get("executor_api_base"), flags.get("advisor_api_base"))
@@ -126,19 +134,9 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
         ) from None
 
 
-def home_of(environ: Mapping[str, str]) -> Path:
-    """The person's home directory. Raises ConfigError for an account without one, as some containers have."""
-    try:
-        return Path(environ.get("HOME") or Path("~").expanduser())
-    except RuntimeError:
-        raise ConfigError(
-            "This user has no home directory: set HOME to a directory for settings and sessions."
-        ) from None
-
-
-def _by_field(flags: Mapping[str, object]) -> list[Given]:
+def _by_field(flags: Mapping[str, object], every: Sequence[Setting]) -> list[Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
-    names = {name: field for field in SETTINGS for name in (field.keyword, field.name)}
+    names = {name: field for field in every for name in (field.keyword, field.name)}
     names |= {name: BY_NAME[meant] for name, meant in ALIASES.items()}
     for name in flags:
         if name not in names and name not in _OWN_FLAGS:
@@ -148,25 +146,25 @@ def _by_field(flags: Mapping[str, object]) -> list[Given]:
         if value is not None and name in names:
             origin = f"--{name if name in ALIASES else names[name].flag_name}"
             _take_once(found, (names[name], value, origin))
-    return [found[field.name] for field in SETTINGS if field.name in found]
+    return [found[field.name] for field in every if field.name in found]
 
 
-def _variables() -> Mapping[str, Setting]:
-    found = {field.variable: field for field in (*SETTINGS, *RULES.values())}
+def _variables(every: Sequence[Setting]) -> Mapping[str, Setting]:
+    found = {field.variable: field for field in (*every, *RULES.values())}
     return found | {f"SAGENT_{name.upper()}": BY_NAME[meant] for name, meant in ALIASES.items()}
 
 
-def _environment(environ: Mapping[str, str]) -> list[Given]:
+def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[Given]:
     found: dict[str, Given] = {}
-    for variable, field in _variables().items():
+    for variable, field in _variables(every).items():
         if environ.get(variable):
             _take_once(found, (field, environ[variable], variable))
     return list(found.values())
 
 
-def _meaningless(environ: Mapping[str, str]) -> Iterator[str]:
+def _meaningless(environ: Mapping[str, str], every: Sequence[Setting]) -> Iterator[str]:
     """Warnings of `SAGENT_...` variables that mean nothing."""
-    known = [*_variables(), *_OTHER_VARIABLES]
+    known = [*_variables(every), *_OTHER_VARIABLES]
     for name in environ:
         if name.startswith("SAGENT_") and name not in known and not name.startswith(_UNLISTED):
             yield f"{name}: there is no such setting{nearest(name, known)}"

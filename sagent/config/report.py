@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from sagent.config.declared import RULES, SETTINGS
+from sagent.config.declared import BY_NAME, RULES
 from sagent.config.settings import Settings, Wanted, Wish
 
 
@@ -23,8 +23,8 @@ def show(settings: Settings) -> tuple[Row, ...]:
 
 def _rows(settings: Settings) -> Iterator[Row]:
     waits = {each.name: each for each in settings.wish.wanted} if settings.wish else {}
-    for field in SETTINGS:
-        value: object = getattr(settings, field.name)
+    for field in settings.plugins.settings:
+        value: object = getattr(settings, field.name) if field.name in BY_NAME else settings.of(field)
         origin = settings.origins.get(field.name, "default")
         if settings.wish and (wanted := waits.get(field.name)):
             origin += f"; {_wanted(settings.wish, wanted, wanted.text)}"

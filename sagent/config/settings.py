@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.config.advisors import Address
+from sagent.config.plugins import Installed
 from sagent.config.typed import DeclaredSettings
 from sagent.lib.dataclass import dataclass
+from sagent.plugin import Setting
 from sagent.providers.rows import Row
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Settings(DeclaredSettings):
 
     `config_dir` is where the person's AGENTS.md lies, and `user_file` has their settings, or would have; these and what
     follows `prices` are not settings. `project_file` is there where it was read, and `wish` is what it asks for and
-    these are without.
+    these are without. `plugged` has what is set of the settings of `plugins`, by name.
     """
 
     config_dir: Path
@@ -86,6 +88,12 @@ class Settings(DeclaredSettings):
     warnings: tuple[str, ...] = ()
     project_file: Path | None = None
     wish: "Wish | None" = field(default=None, repr=False)
+    plugins: Installed = field(default=Installed(), repr=False)
+    plugged: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def of(self, setting: Setting) -> object:
+        """Return the value of a plugin's setting."""
+        return self.plugged.get(setting.name, setting.default)
 
     @property
     def rows(self) -> Mapping[str, Row]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from sagent.config.files import File
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
-from sagent.config.values import PathBase, RefusedError, choice, decimal, switch, text_of, url
+from sagent.config.values import decimal, switch, text_of, url
 from sagent.errors import ConfigError
+from sagent.plugin import PathBase, RefusedError, choice
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from sagent.config import values
 from sagent.config.advisors import NONE
 from sagent.config.files import File, Line, read_file
-from sagent.config.values import PathBase, RefusedError, choice, option, options_of, shown, usd
+from sagent.config.values import option, options_of, shown, usd
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -17,6 +17,7 @@ from sagent.lib.text import nearest, why_unread
 from sagent.model import EFFORTS
 from sagent.patterns.handoffs import HandoffBudget
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
+from sagent.plugin import PathBase, RefusedError, choice
 
 PRESETS = Path(__file__).with_name("team_presets")
 FILE = "team.toml"

@@ -82,7 +82,6 @@ class DeclaredSettings:
     output_schema: Path | None = None
     input_format: Literal["text", "stream-json"] = "text"
     trace: Path | None = None
-    telemetry: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
     editing_mode: Literal["emacs", "vi"] = "emacs"
@@ -158,7 +157,6 @@ class Overrides(TypedDict, total=False):
     output_schema: _Path | None
     input_format: Literal["text", "stream-json"] | None
     trace: _Path | None
-    telemetry: bool | None
     log_level: Literal["debug", "info", "warning", "error"] | None
     theme: Literal["auto", "dark", "light", "plain"] | None
     editing_mode: Literal["emacs", "vi"] | None
@@ -166,7 +164,15 @@ class Overrides(TypedDict, total=False):
     status_line: str | None
     keys: Mapping[str, str] | str | None
     editor_link: bool | str | None
+    telemetry: bool | None
     executor: str | None
     executor_api_base: str | None
     advisor_api_base: _Names | None
     trust_project: bool | None
+    plugin: _Path | Sequence[_Path] | None
+    no_plugins: bool | None
+
+
+OWNERS: Mapping[str, str] = {
+    "telemetry": "telemetry",
+}

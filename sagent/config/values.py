@@ -3,39 +3,18 @@
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path, PurePath
-from typing import NamedTuple, TypeAlias, cast
+from typing import cast
 
 from sagent.lib.money import TOO_MUCH
 from sagent.lib.names import find_path
 from sagent.lib.text import cut, nearest
+from sagent.plugin import Choice, PathBase, RefusedError
 
 STATUS_PARTS = ("model", "advisor", "context", "cost", "shares", "jobs", "mode", "branch")
 KEY_ACTIONS = (
     *("send", "newline", "queue", "edit", "paste-image", "search", "interrupt", "background", "expand", "mode"),
     *("clear", "clear-screen", "suspend", "quit"),
 )
-
-
-class RefusedError(ValueError):
-    """A value is not accepted; the message says what is."""
-
-
-class PathBase(NamedTuple):
-    """What relative paths and `~` in a value start from."""
-
-    directory: Path
-    home: Path
-
-    def path(self, text: str) -> Path:
-        """An absolute path, symlinks left alone."""
-        if not text or "\0" in text:
-            raise RefusedError("give a path")
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:]
-        return self.directory / text
-
-
-Reader: TypeAlias = Callable[[object, PathBase], object]
 
 
 def text_of(value: object, _: object = None) -> str:
@@ -158,24 +137,6 @@ def agents_of(value: object, _: object = None) -> tuple[str, ...]:
             raise RefusedError("give NAME=URL, with a name of at most 32 letters, digits, _ and -")
         found.append(f"{name.strip()}={url(address)}")
     return tuple(found)
-
-
-class Choice:
-    """Reads one of a few words, whatever its case; the error names the nearest. `words` may be imported when needed."""
-
-    def __init__(self, words: Callable[[], tuple[str, ...]]) -> None:
-        self.words = words
-
-    def __call__(self, value: object, _: object = None) -> object:
-        names = self.words()
-        if isinstance(value, str) and (word := value.strip().lower()) in names:
-            return word
-        raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
-
-
-def choice(*names: str) -> Choice:
-    """Return the reader of one of these words."""
-    return Choice(lambda: names)
 
 
 def _efforts() -> tuple[str, ...]:

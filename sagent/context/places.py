@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.context.instructions import repository_root
+from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import why_unread
 
@@ -37,6 +38,16 @@ def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "sagent"
     return home / (".config" if kind == "config" else ".local/state") / "sagent"
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """The person's home directory. Raises ConfigError for an account without one, as some containers have."""
+    try:
+        return Path(environ.get("HOME") or Path("~").expanduser())
+    except RuntimeError:
+        raise ConfigError(
+            "This user has no home directory: set HOME to a directory for settings and sessions."
+        ) from None
 
 
 def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Iterator[Place]:

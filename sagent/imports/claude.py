@@ -6,12 +6,12 @@ from pathlib import Path
 
 from sagent.config.files import File
 from sagent.config.hooks import read_hooks
-from sagent.config.values import PathBase
 from sagent.errors import ConfigError
 from sagent.hooks.hook import EVENTS
 from sagent.imports.plan import Plan
 from sagent.imports.servers import take_servers
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.plugin import PathBase
 from sagent.policy.rules import Rule
 
 _TOOLS = ("Bash", "Read", "Edit", "Write", "Grep", "Glob")

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from sagent.config.files import File, expand
 from sagent.config.tables import read_mcp
-from sagent.config.values import PathBase
 from sagent.errors import ConfigError
 from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
+from sagent.plugin import PathBase
 
 _KNOWN = frozenset(
     {"type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled"}

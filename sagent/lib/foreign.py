@@ -79,7 +79,7 @@ _IMPORTS = _spread(
     ("InputGuardrail OutputGuardrail GuardrailFunctionOutput", "a policy (sagent.policy), which judges calls"),
     ("AgentDefinition", _AS_TOOL),
     ("ModelMessage", "Message, of sagent.messages"),
-    ("trace", "from sagent.bridges.otel import Telemetry"),
+    ("trace", "from sagent.plugins.telemetry import Telemetry"),
 )
 HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` itself
     "sagent.messages": "Message Text Thinking Image Document ToolCall ToolResult user assistant",
@@ -96,7 +96,7 @@ HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` 
     "sagent.session.log": "FileLog MemoryLog",
     "sagent.config": "Settings McpServer",
     "sagent.bridges.mcp": "open_servers",
-    "sagent.bridges.otel": "Telemetry",
+    "sagent.plugins.telemetry": "Telemetry",
     "sagent.testing": "ScriptedModel",
     "sagent.testing.server": "FakeProviderServer",
 }

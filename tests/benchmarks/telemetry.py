@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from sagent.agent import Agent
-from sagent.bridges.otel import Telemetry
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall
+from sagent.plugins.telemetry import Telemetry
 from sagent.testing import ScriptedModel
 from sagent.tools import Read
 

@@ -13,7 +13,7 @@ import pytest
 from program import CHECKOUT, Shell
 
 from sagent import __version__
-from sagent.cli.flags import COMMANDS, run_parser
+from sagent.cli.flags import plugins_of, run_parser
 from sagent.cli.main import run
 from sagent.testing.server import Turn
 from tests.surroundings import PYTHON
@@ -152,7 +152,8 @@ def test_instructions_reach_the_model(shell: Shell) -> None:
 def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
     done = shell.run("completion", "man", model="")
     assert done.code == 0
-    for name in (*(name for action in run_parser().flags for name in action.option_strings), *COMMANDS):
+    plugins = plugins_of(())
+    for name in (*(name for each in run_parser(plugins).flags for name in each.option_strings), *plugins.commands):
         assert name.replace("-", "\\-") in done.out, name
     assert shell.run("completion", "tcsh", model="").code == 2
 

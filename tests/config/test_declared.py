@@ -7,7 +7,8 @@ import pytest
 from sagent.cli.flags import Parser, run_parser
 from sagent.config import load
 from sagent.config.declared import SETTINGS
-from sagent.config.setting import Setting
+from sagent.config.plugins import Installed
+from sagent.plugin import Setting
 
 _VALUES = {
     "N": "7",
@@ -29,7 +30,7 @@ def _example(setting: Setting) -> str:
 def test_a_flag_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     value = [_example(setting)] if setting.metavar else []
-    given = vars(run_parser().parse_args([f"--{setting.flag_name}", *value]))
+    given = vars(run_parser(Installed()).parse_args([f"--{setting.flag_name}", *value]))
     found = load(given, environ, tmp_path)
     assert found.origins == {setting.name: f"--{setting.flag_name}"}
     assert getattr(found, setting.name) != setting.default

@@ -12,9 +12,10 @@ import pytest
 
 from sagent.config import Settings, load
 from sagent.config.report import show
-from sagent.config.values import RefusedError, agents_of
+from sagent.config.values import agents_of
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
+from sagent.plugin import RefusedError
 from sagent.providers.rows import built_in
 
 ROOT = Path(__file__).parents[2]

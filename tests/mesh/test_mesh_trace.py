@@ -6,8 +6,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from sagent.mesh.trace import carried, under
 from sagent.testing.server import Turn
-from tests.cli.otlp_receiver import collector
 from tests.mesh.places import by_results, place
+from tests.plugins.telemetry.otlp_receiver import collector
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -68,7 +68,8 @@ def _parser() -> Parser:
 
 
 def _total(text: object) -> Decimal:
-    from sagent.config.values import RefusedError, decimal
+    from sagent.config.values import decimal
+    from sagent.plugin import RefusedError
 
     if not (total := decimal(text, accepted := "give USD as a number above 0")):
         raise RefusedError(accepted)

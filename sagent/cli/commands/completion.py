@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from sagent.cli.flags import COMMANDS, Parser, run_parser
+from sagent.cli.flags import Parser, plugins_of, run_parser
 from sagent.version import __version__
 
 BASH = """# sagent completion bash > ~/.local/share/bash-completion/completions/sagent
@@ -82,9 +82,8 @@ def _words(line: str) -> Iterator[str]:
     """What may come at the end of a line: first what of the file system and the word that is typed, then each word with
     what it is."""
     from sagent.cli.candidates import candidates
-    from sagent.cli.commands import command
 
-    found = candidates(line, command)
+    found = candidates(line)
     yield f"{found.places}\t{found.typed}\n"
     yield from (f"{word}\t{what}\n" for word, what in found.words)
 
@@ -93,7 +92,8 @@ def _man() -> Iterator[str]:
     def plain(text: str) -> str:
         return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.MULTILINE)
 
-    parser = run_parser()
+    plugins = plugins_of(())
+    parser = run_parser(plugins)
     yield '.\\" sagent completion man > ~/.local/share/man/man1/sagent.1\n'
     yield f'.TH SAGENT 1 "" "sagent {__version__}"\n.SH NAME\nsagent \\- a coding agent on any model\n'
     synopsis = "\n".join(re.split(" {3}[|] {3}", parser.usage or ""))
@@ -103,8 +103,8 @@ def _man() -> Iterator[str]:
         value = "" if action.nargs == 0 else f" \\fI{plain(str(action.metavar))}\\fR"
         yield f".TP\n\\fB{plain(', '.join(action.option_strings))}\\fR{value}\n{plain(action.help or '')}\n"
     yield ".SH COMMANDS\n"
-    for name, what in COMMANDS.items():
-        yield f".TP\n\\fB{plain(name)}\\fR\n{plain(what)}\n"
+    for each in plugins.commands.values():
+        yield f".TP\n\\fB{plain(each.name)}\\fR\n{plain(each.help)}\n"
     codes = (parser.epilog or "").partition("exit codes:\n")[2].strip()
     codes = "\n".join(re.split(" {3}|\n +", codes))
     yield f".SH EXIT STATUS\n.nf\n{plain(codes)}\n.fi\n"

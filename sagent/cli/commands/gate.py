@@ -13,7 +13,7 @@ from typing import TypeAlias
 from sagent.cli.flags import Parser
 from sagent.cli.settings import read_flag
 from sagent.cli.tables import show
-from sagent.config.values import RefusedError, decimal
+from sagent.config.values import decimal
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
@@ -21,6 +21,7 @@ from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
 from sagent.lib.text import nearest, why_unread
+from sagent.plugin import RefusedError
 from sagent.session.store import is_session
 
 OK, FAILED = 0, 1

@@ -20,9 +20,9 @@ from sagent.lib.names import path_of
 if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
-    from sagent.config.setting import Setting
     from sagent.events import Event
     from sagent.lab.replay import Conditions, Replay, Replayed, Rerun
+    from sagent.plugin import Setting
 
 DESCRIPTION = """Run a session again from its log: the same loop, with recorded answers from the model and the tools.
 Every request is rebuilt and compared with the sha256 of the one that was sent. Nothing is sent and no tool is run.

@@ -39,9 +39,8 @@ def run_run(argv: Sequence[str]) -> int:
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
     """Where no file is named, use the config.yaml of the working directory; what to say where it is not trusted."""
-    from sagent.config.layers import home_of
     from sagent.config.trust import use_nearby
-    from sagent.context.places import directory
+    from sagent.context.places import directory, home_of
 
     if "config" in flags or os.environ.get("SAGENT_CONFIG"):
         return []

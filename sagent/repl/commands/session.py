@@ -223,7 +223,8 @@ async def cost(context: CommandContext, budget: str = "") -> None:
 
 
 def _usd(text: str) -> Decimal:
-    from sagent.config.values import RefusedError, usd
+    from sagent.config.values import usd
+    from sagent.plugin import RefusedError
 
     try:
         return usd(text)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from opentelemetry.metrics import MeterProvider
 
-from sagent.bridges.otel import names
+from sagent.plugins.telemetry import names
 from sagent.usage import Charge
 from sagent.version import __version__
 

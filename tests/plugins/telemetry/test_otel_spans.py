@@ -29,7 +29,6 @@ from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.agent.tree import Tree
-from sagent.bridges.otel import Capture, Telemetry, names
 from sagent.context.compaction import HEADINGS
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -37,6 +36,7 @@ from sagent.errors import ModelError
 from sagent.messages import ToolCall
 from sagent.model import Model, Request
 from sagent.peer import Compact
+from sagent.plugins.telemetry import Capture, Telemetry, names
 from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
 from sagent.tool import Workspace

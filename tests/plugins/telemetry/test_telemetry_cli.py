@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from otlp_receiver import Collected, collector, values_of
 from program import Shell
 
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
+from tests.plugins.telemetry.otlp_receiver import Collected, collector, values_of
 
 COMMAND = "echo [$TRACEPARENT] $OTEL_EXPORTER_OTLP_HEADERS"
 SCRIPT = [Turn(text="Let me see.", calls=(Call("Bash", {"command": COMMAND}),)), Turn(text="Blue.")]

@@ -24,10 +24,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from sagent.bridges.otel import names
-from sagent.bridges.otel.telemetry import Capture, Telemetry
 from sagent.errors import ConfigError
 from sagent.lib.text import one_line, printable
+from sagent.plugins.telemetry import names
+from sagent.plugins.telemetry.spans import Capture, Telemetry
 from sagent.version import __version__
 
 MOST_AT_END = 1.5  # seconds in which the last spans may leave: then they are dropped

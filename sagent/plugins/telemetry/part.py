@@ -9,7 +9,7 @@ from sagent.app.builder import AgentBuilder
 async def add(builder: AgentBuilder) -> None:
     """Follow the agent. If packages are missing, emit a notice instead. Raises ConfigError."""
     try:
-        from sagent.bridges.otel.export import open_telemetry
+        from sagent.plugins.telemetry.export import open_telemetry
     except ImportError:
         from sagent.lib.installed import install_command
 

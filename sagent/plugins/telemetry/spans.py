@@ -24,8 +24,6 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from sagent.agent import Agent
 from sagent.agent.tree import Node
-from sagent.bridges.otel import names
-from sagent.bridges.otel.metrics import Instruments, model_of
 from sagent.engine.state import EXECUTOR
 from sagent.events import (
     Advice,
@@ -49,6 +47,8 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall
+from sagent.plugins.telemetry import names
+from sagent.plugins.telemetry.metrics import Instruments, model_of
 from sagent.session.contents import COMPACTOR, Compacted
 from sagent.usage import Charge, Sum, Usage
 from sagent.version import __version__
@@ -265,7 +265,7 @@ class Telemetry:
         role, reasons = EXECUTOR if node is None else node.state.role, [names.finish_reason(message.stop)]
         known: _Values = {names.ROLE: role, names.FINISH_REASONS: reasons}
         if self._content:
-            from sagent.bridges.otel.content import messages_text, reply_text, system_text
+            from sagent.plugins.telemetry.content import messages_text, reply_text, system_text
 
             system = "" if node is None else node.state.context.system
             if system != self._prompts.get(agent, ""):
@@ -348,7 +348,7 @@ class Telemetry:
         if own and call.name.startswith("mcp__"):
             known |= {names.MCP_METHOD: "tools/call", names.SERVER: server}
         if self._content:
-            from sagent.bridges.otel.content import value_text
+            from sagent.plugins.telemetry.content import value_text
 
             known[names.ARGUMENTS] = value_text(call.arguments)
         opened = self._open(f"{names.EXECUTE_TOOL} {call.name}", run, known, now)
@@ -368,7 +368,7 @@ class Telemetry:
             call.span.set_attribute(names.JOB, event.job)
             return
         if self._content:
-            from sagent.bridges.otel.content import value_text
+            from sagent.plugins.telemetry.content import value_text
 
             call.span.set_attribute(names.RESULT, value_text(event.result.text))
             if run is not None and job is None:

@@ -1,0 +1,249 @@
+"""The plugins that are there, known from an index: none is imported until something of it is used.
+
+The index lies in the state directory. It is written anew when a directory where plugins may be has changed since, and
+may be deleted at any time.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from sagent.config.core import CORE
+from sagent.lib.dataclass import dataclass
+from sagent.lib.text import one_line
+from sagent.plugin import API, GROUP, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve
+from sagent.version import __version__
+
+OURS = Path(__file__).parents[1] / "plugins"
+INDEX = "plugins.json"
+_FORM = 1  # of the index
+_SIMPLE = (bool, int, float, str)
+
+
+class Known(NamedTuple):
+    """A plugin as the index has it: where it comes from, what to import for it, and why it is left out."""
+
+    plugin: Plugin
+    origin: str
+    target: str
+    error: str = ""
+
+
+def core() -> Known:
+    """Return the core, which is always there."""
+    return Known(CORE, "the core", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All plugins, the core first. Of two things by one name the first counts; `notices` name what is left out."""
+
+    known: tuple[Known, ...] = (core(),)
+    notices: tuple[str, ...] = ()
+
+    @property
+    def plugins(self) -> Sequence[Plugin]:
+        """Those that can be used."""
+        return [each.plugin for each in self.known if not each.error]
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        """The subcommands by their names."""
+        return {command.name: command for plugin in self.plugins for command in plugin.commands}
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """The settings of all plugins."""
+        return [setting for plugin in self.plugins for setting in plugin.settings]
+
+    def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
+        """Yield what may be added to an agent at this moment, with whose it is."""
+        yield from ((plugin, part) for plugin in self.plugins for part in plugin.parts if part.moment == moment)
+
+    def owner(self, command: str) -> Plugin:
+        """Return the plugin that a command is of."""
+        return next(plugin for plugin in self.plugins if any(each.name == command for each in plugin.commands))
+
+
+def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
+    """Return the plugins there are: ours; and where `foreign` ones are wanted those of installed distributions, the
+    person's own files in `config_dir`/plugins, and these `files`."""
+    stamps = (f"{_FORM} {__version__} {API} {sys.version}", *_stamps(config_dir, files, foreign=foreign))
+    return _installed(stamps, state_dir / INDEX, config_dir, tuple(files), foreign)
+
+
+@cache
+def _installed(stamps: Sequence[str], place: Path, config_dir: Path, files: Sequence[Path], foreign: bool) -> Installed:  # noqa: FBT001 -- for the cache
+    with suppress(OSError, ValueError, TypeError, KeyError, LookupError):
+        kept = json.loads(place.read_bytes())
+        if kept["stamps"] == list(stamps):
+            return Installed((core(), *map(_from_json, kept["plugins"])), tuple(kept["notices"]))
+    found = _without_doubles([_known(*source) for source in _sources(config_dir, files, foreign=foreign)])
+    with suppress(OSError):
+        from sagent.lib.atomic import put
+
+        rows = [_as_json(each) for each in found.known[1:]]
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        put(place, json.dumps({"stamps": stamps, "plugins": rows, "notices": found.notices}).encode())
+    return found
+
+
+def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[str]:
+    """Yield what changes when plugins do: the times of the files and directories where they are found."""
+    installs = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    theirs = (*installs, *_own(config_dir), config_dir / "plugins", *files) if foreign else ()
+    for path in (*_ours(), *theirs):
+        with suppress(OSError):
+            yield f"{path} {path.stat().st_mtime_ns}"
+
+
+def _ours() -> Sequence[Path]:
+    return sorted(OURS.glob("*/__init__.py"))
+
+
+def _own(config_dir: Path) -> Sequence[Path]:
+    with suppress(OSError):
+        return sorted((config_dir / "plugins").glob("*.py"))
+    return ()
+
+
+def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the origin and what to import of each plugin."""
+    for path in _ours():
+        yield path.parent.name, "sagent", f"sagent.plugins.{path.parent.name}:plugin"
+    if not foreign:
+        return
+    from importlib.metadata import entry_points
+
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        origin = f"{point.dist.name} {point.dist.version}" if point.dist else "a distribution"
+        yield point.name, origin, point.value if ":" in point.value else f"{point.value}:plugin"
+    for path in (*_own(config_dir), *files):
+        yield path.stem, str(path), f"{path.absolute()}:plugin"
+
+
+def _known(name: str, origin: str, target: str) -> Known:
+    """Import a plugin's declaration, once, and return what it says."""
+    try:
+        plugin = resolve(target) if target else None
+        if not isinstance(plugin, Plugin):
+            raise TypeError(f"its `plugin` is no sagent.plugin.Plugin, but {type(plugin).__name__}")
+        if plugin.api > API:
+            raise ValueError(
+                f"it is made for version {plugin.api} of plugins, and this sagent has {API}: update sagent"
+            )
+        _check(plugin)
+    except (Exception, SystemExit) as error:  # what others wrote may do anything
+        why = one_line(str(error) or type(error).__name__, 300)
+        return Known(Plugin(name), origin, target, f"{type(error).__name__}: {why}")
+    return Known(_placed(plugin, target), origin, target)
+
+
+def _check(plugin: Plugin) -> None:
+    """Raise ValueError for what cannot be kept in the index."""
+    for setting in plugin.settings:
+        default = setting.default
+        listed = isinstance(default, tuple) and all(isinstance(each, str) for each in cast("tuple[object]", default))
+        if not (default is None or isinstance(default, _SIMPLE) or listed):
+            raise ValueError(f"the default of {setting.name} is no text, number, truth value or tuple of texts")
+        if not setting.name.isidentifier() or not setting.name.islower():
+            raise ValueError(f"{setting.name!r} is no name of a setting: use small letters, digits and _")
+
+
+def _placed(plugin: Plugin, target: str) -> Plugin:
+    """Return a plugin whose functions are named with their module: ":run" is in that of the plugin."""
+    home = target.rpartition(":")[0]
+    return replace(
+        plugin,
+        commands=tuple(each._replace(run=_full(each.run, home)) for each in plugin.commands),
+        parts=tuple(each._replace(add=_full(each.add, home)) for each in plugin.parts),
+        settings=tuple(each._replace(read=_late(each, target)) for each in plugin.settings),
+    )
+
+
+def _full(name: str, home: str) -> str:
+    return f"{home}{name}" if name.startswith(":") else name
+
+
+def _late(setting: Setting, target: str) -> Reader:
+    """Return the reader of a setting, which imports its plugin when there is a value to read."""
+    if words := setting.order:
+        return _choice(tuple(map(str, words)))
+
+    def read(value: object, base: PathBase) -> object:
+        plugin = cast("Plugin", resolve(target))
+        return next(each for each in plugin.settings if each.name == setting.name).read(value, base)
+
+    return read
+
+
+def _choice(words: tuple[str, ...]) -> Choice:
+    return Choice(lambda: words)
+
+
+def _without_doubles(found: Sequence[Known]) -> Installed:
+    """Return the plugins without what another one has by the same name, which the notices say."""
+    owners: dict[tuple[str, str], str] = {}
+    notices: list[str] = []
+
+    def takes(each: Known, kind: str, *names: str) -> bool:
+        if owner := next((owners[kind, name] for name in names if (kind, name) in owners), ""):
+            whose = f"the plugin {each.plugin.name} ({each.origin})"
+            notices.append(f"The {kind} {names[0]} of {whose} is left out: {owner} has one of that name.")
+            return False
+        owners.update({(kind, name): each.plugin.name for name in names})
+        return True
+
+    kept: list[Known] = []
+    for each in (core(), *found):
+        plugin, error = each.plugin, each.error
+        if error:
+            notices.append(f"The plugin {plugin.name} ({each.origin}) is left out: {error}.")
+        elif not takes(each, "plugin", plugin.name):
+            error = "another plugin has its name"
+        else:
+            commands = tuple(one for one in plugin.commands if takes(each, "command", one.name))
+            settings = tuple(one for one in plugin.settings if takes(each, "setting", *{one.name, one.keyword}))
+            plugin = replace(plugin, commands=commands, settings=settings)
+        kept.append(each._replace(plugin=plugin, error=error))
+    return Installed(tuple(kept), tuple(notices))
+
+
+def _as_json(known: Known) -> Mapping[str, object]:
+    plugin = known.plugin
+    settings = [
+        {**{name: value for name, value in each._asdict().items() if name != "read"}, "words": list(each.order)}
+        for each in plugin.settings
+    ]
+    return {
+        "name": plugin.name, "about": plugin.about, "version": plugin.version, "api": plugin.api,
+        "commands": plugin.commands, "parts": plugin.parts, "settings": settings,
+        "origin": known.origin, "target": known.target, "error": known.error,
+    }  # fmt: skip
+
+
+def _from_json(row: Mapping[str, object]) -> Known:
+    """Return a plugin of the index. Raises KeyError, TypeError and ValueError for what is none."""
+    commands = [Command(*map(str, each)) for each in cast("list[list[object]]", row["commands"])]
+    parts = [
+        Part(str(add), tuple(map(str, when)), moment)  # pyright: ignore[reportArgumentType] -- as it was written
+        for add, when, moment in cast("list[tuple[str, list[str], str]]", row["parts"])
+    ]
+    target = str(row["target"])
+    settings = [_setting(each, target) for each in cast("list[dict[str, object]]", row["settings"])]
+    plugin = Plugin(
+        str(row["name"]), str(row["about"]), tuple(commands), tuple(parts), tuple(settings), version=str(row["version"])
+    )
+    return Known(plugin, str(row["origin"]), target, str(row["error"]))
+
+
+def _setting(row: dict[str, object], target: str) -> Setting:
+    words = tuple(map(str, cast("list[str]", row.pop("words"))))
+    values = {name: tuple(cast("list[object]", each)) if isinstance(each, list) else each for name, each in row.items()}
+    setting = cast("Callable[..., Setting]", Setting)(read=_choice(words), **values)
+    return setting if words else setting._replace(read=_late(setting, target))

@@ -1,0 +1,193 @@
+"""What a plugin is: what it adds to sagent, each thing named so that it is imported only when it is used.
+
+A plugin is a folder of sagent/plugins, an installed distribution with an entry point of the group `sagent.plugins`, or
+one file. Its module has a `plugin`, which is a Plugin; the core is one too. A setting is declared once: its flag,
+variable, key in a file, type and uses follow from that.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.text import nearest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+API = 1
+"""The version of this door. A plugin that was made for a later one is left out."""
+GROUP = "sagent.plugins"
+"""The group of entry points."""
+Moment: TypeAlias = Literal["offer", "offered", "around"]
+"""When a part is added: to what an agent is offered; when all that is known; or around its tools and its policy."""
+Project: TypeAlias = Literal["no", "yes", "lower", "ask"]
+"""What a project's file may do: nothing, anything, only make it stricter, or with the person's trust anything."""
+Scope: TypeAlias = Literal["agent", "place", "session", "surface"]
+"""What a setting is about: how an agent works, where it does, which session it continues, or one program's own."""
+Use: TypeAlias = Literal["remote", "shared", "asked_again", "acting"]
+"""Who passes a setting on: "remote", whoever starts a session on another machine may choose it; "shared", all runs of a
+comparison have it alike; "asked_again", it may be chosen for prompts that are given to another model; "acting", it says
+what an agent may do or is told to be, which a surface that only reads decides itself."""
+
+
+class Command(NamedTuple):
+    """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code."""
+
+    name: str
+    help: str
+    run: str
+
+
+class Part(NamedTuple):
+    """A part of an agent. `add` is "module:function", a coroutine function that is given an AgentBuilder.
+
+    It is called where one of `when` is so: a setting that is not its default, a table of settings that is not empty, or
+    a fact that AgentBuilder knows.
+    """
+
+    add: str
+    when: tuple[str, ...]
+    moment: Moment = "offer"
+
+
+class RefusedError(ValueError):
+    """A value is not accepted; the message says what is."""
+
+
+class PathBase(NamedTuple):
+    """What relative paths and `~` in a value start from."""
+
+    directory: Path
+    home: Path
+
+    def path(self, text: str) -> Path:
+        """An absolute path, symlinks left alone."""
+        if not text or "\0" in text:
+            raise RefusedError("give a path")
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return self.directory / text
+
+
+Reader: TypeAlias = Callable[[object, PathBase], object]
+
+
+class Choice:
+    """Reads one of a few words, whatever its case; the error names the nearest. `words` may be imported when needed."""
+
+    def __init__(self, words: Callable[[], tuple[str, ...]]) -> None:
+        self.words = words
+
+    def __call__(self, value: object, _: object = None) -> object:
+        names = self.words()
+        if isinstance(value, str) and (word := value.strip().lower()) in names:
+            return word
+        raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
+
+
+def choice(*names: str) -> Choice:
+    """Return the reader of one of these words."""
+    return Choice(lambda: names)
+
+
+class Setting(NamedTuple):
+    """One setting. `help` describes its flag; a setting without it has none.
+
+    `type` is its type in Settings and `given` what a program may give, both as type checkers read them. `adds` joins
+    the values of layers. `metavar` is the flag's value in help, "" where it takes none; `each` lets it be repeated, and
+    `flag` is its name where that differs. `key` is its place in a file where that is in a table.
+    The name of one in a table has the table's before it: "advisor_rules.max_usd" is SAGENT_ADVISOR_MAX_USD.
+    """
+
+    name: str
+    read: Reader
+    default: object = None
+    type: str = "str | None"
+    given: str = ""
+    project: Project = "no"
+    adds: bool = False
+    group: str = "work"
+    flag: str = ""
+    short: str = ""
+    metavar: str = ""
+    help: str = ""
+    each: bool = False
+    scope: Scope = "agent"
+    uses: tuple[Use, ...] = ()
+    swept: bool = True
+    key: str = ""
+
+    @property
+    def member(self) -> str:
+        """The name without that of its table."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        if self.name == self.member:
+            return "SAGENT_" + self.name.upper()
+        return "SAGENT_ADVISOR_" + self.member.upper().replace("ADVISOR_", "")
+
+    @property
+    def flag_name(self) -> str:
+        """The flag without its dashes."""
+        return self.flag or self.name.replace("_", "-")
+
+    @property
+    def keyword(self) -> str:
+        """The flag as a program gives it. A flag that turns something off has none: the setting's name does it."""
+        return self.name if self.flag.startswith("no-") else self.flag_name.replace("-", "_")
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether a sweep may vary it."""
+        return self.swept and self.scope in ("agent", "place")
+
+    @property
+    def order(self) -> Sequence[object]:
+        """The words that are accepted, the strictest first; none where it takes other values."""
+        return self.read.words() if isinstance(self.read, Choice) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """All that a plugin adds."""
+
+    name: str
+    about: str = ""
+    commands: tuple[Command, ...] = ()
+    parts: tuple[Part, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    api: int = API
+    version: str = field(default="", kw_only=True)
+
+
+def resolve(name: str) -> object:
+    """Return what "module:member" names, or "/a/file.py:member". Raises whatever its module raises, and
+    AttributeError."""
+    module, _, member = name.rpartition(":")
+    return getattr(_of_file(module) if "/" in module or "\\" in module else import_module(module), member)
+
+
+def _of_file(path: str) -> "ModuleType":
+    """Return the module of a file, imported once."""
+    from hashlib import sha256
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = f"sagent_plugin_{sha256(path.encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no Python file")
+        sys.modules[name] = module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

@@ -1,0 +1,210 @@
+"""One door: ours and other people's plugins, found without being imported, left out where they are wrong."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import CHECKOUT, Shell
+
+from sagent.config.plugins import INDEX, Installed, find_plugins
+from sagent.plugin import API
+from sagent.testing.server import Turn
+
+HELLO = """
+from sagent.config.values import switch, text_of
+from sagent.plugin import Command, Part, Plugin, Setting
+
+def greet(words):
+    print("Hello", *words)
+    return 3
+
+async def add(builder):
+    builder.sections.append(lambda: "Speak " + str(builder.settings.of(LANGUAGE)) + ".")
+
+LANGUAGE = Setting("language", text_of, "English", "str", help="the language to speak", metavar="L")
+plugin = Plugin(
+    "hello",
+    "greets",
+    commands=(Command("greet", "greet somebody", ":greet"),),
+    parts=(Part(":add", ("language",)),),
+    settings=(LANGUAGE, Setting("loud", switch, default=False, type="bool", help="greet loudly")),
+)
+"""
+WRONG = {
+    "raises while it is imported": "raise RuntimeError('no')",
+    "cannot be read": "def",
+    "has no plugin": "",
+    "is something else": "plugin = 7",
+    "is made for a later version": f"from sagent.plugin import Plugin\nplugin = Plugin('wrong', api={API + 1})",
+    "ends the process": "raise SystemExit(5)",
+    "has a default that no index can keep": (
+        "from sagent.plugin import Plugin, Setting\nplugin = Plugin('wrong', settings=(Setting('x', print, object()),))"
+    ),
+}
+
+
+@pytest.fixture
+def folder(shell: Shell) -> Path:
+    """Where the person's own plugins lie."""
+    place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
+    place.mkdir(parents=True)
+    return place
+
+
+def found(folder: Path, *files: Path, foreign: bool = True) -> Installed:
+    return find_plugins(folder.parent, folder.parent / "state", files, foreign=foreign)
+
+
+def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO)
+    server = shell.serve([Turn(text="Bonjour."), Turn(text="Hello.")])
+    done = shell.run("greet", "you", model="")
+    assert (done.code, done.out) == (3, "Hello you\n")
+    assert "greet somebody" in shell.run("--help", model="").out
+    shell.run("--language", "French", "hello")
+    assert "Speak French." in str(server.requests[0].json["system"])
+    shell.run("hello")
+    assert "Speak" not in str(server.requests[1].json["system"])
+    assert "language" in shell.run("config", "show", model="").out
+
+
+@pytest.mark.parametrize("how", ["environment", "file"])
+def test_its_setting_is_read_wherever_settings_are(shell: Shell, folder: Path, how: str) -> None:
+    (folder / "hello.py").write_text(HELLO)
+    if how == "file":
+        (folder.parent / "config.toml").write_text('language = "French"\n')
+    else:
+        shell.environment["SAGENT_LANGUAGE"] = "French"
+    server = shell.serve([Turn(text="Bonjour.")])
+    shell.run("hello")
+    assert "Speak French." in str(server.requests[0].json["system"])
+
+
+def test_a_file_that_is_named_counts_for_one_run(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "own plugin.py"
+    file.write_text(HELLO)
+    shell.serve([Turn(text="Fine.")])
+    assert shell.run("--plugin", str(file), "--language", "French", "hello").out == "Fine.\n"
+    assert shell.run("--language", "French", "hello").code == 2
+    assert str(tmp_path / "none.py") in shell.run("--plugin", str(tmp_path / "none.py"), "hello").err
+
+
+def test_without_plugins_only_ours_are_there(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO)
+    assert "greet" not in shell.run("--no-plugins", "--help", model="").out
+    assert shell.run("--no-plugins", "--language", "French", "hello").code == 2
+    assert [each.name for each in found(folder, foreign=False).plugins] == [
+        each.name for each in found(folder).plugins if each.name != "hello"
+    ]
+
+
+@pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
+def test_one_that_is_wrong_is_named_and_the_rest_works(shell: Shell, folder: Path, source: str) -> None:
+    (folder / "wrong.py").write_text(source)
+    (folder / "hello.py").write_text(HELLO)
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "The plugin wrong" in done.err
+    assert str(folder / "wrong.py") in done.err
+    assert shell.run("greet", model="").code == 3
+
+
+def test_a_part_that_raises_is_left_out_of_the_session(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO.replace("builder.sections.append(", "builder.nothing("))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("--language", "French", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "plugin hello" in done.err
+
+
+def test_a_command_that_cannot_be_loaded_names_its_plugin(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO.replace('":greet"', '"nowhere.at.all:greet"'))
+    done = shell.run("greet", model="")
+    assert done.code == 2
+    assert "plugin hello" in done.err
+
+
+def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
+    (folder / "a.py").write_text(HELLO.replace('"hello",', '"a",'))
+    (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"models",'))
+    (folder / "c.py").write_text(HELLO.replace('"hello",', '"a",'))
+    plugins = found(folder)
+    assert plugins.owner("greet").name == "a"
+    assert plugins.owner("models").name == "sagent"
+    assert len(plugins.notices) == 4  # b: a command of the core's and two settings of a's; c: its name
+    assert sum(setting.name == "language" for setting in plugins.settings) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"stamps": []}', b"\xff", b'{"stamps": 1, "plugins": 2}'])
+def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -> None:
+    (folder / "hello.py").write_text(HELLO)
+    place = folder.parent / "state" / INDEX
+    before = found(folder)
+    whole = place.read_bytes()
+    place.write_bytes(damage)
+    (folder / "more.py").write_text(HELLO.replace('"hello",', '"more",'))
+    assert [each.name for each in found(folder).plugins] == [*(each.name for each in before.plugins), "more"]
+    place.unlink()
+    place.mkdir()  # it cannot be written
+    (folder / "more.py").unlink()
+    assert found(folder).commands == before.commands
+    assert json.loads(whole)["plugins"]
+
+
+def test_nothing_of_a_plugin_is_imported_before_it_is_used(shell: Shell, folder: Path) -> None:
+    """But once, when it is new, to be written to the index."""
+    log = folder.parent / "imported"
+    (folder / "hello.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{HELLO}")
+    shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    for _ in range(2):
+        assert shell.run("hello").out == "Fine.\n"
+    assert log.read_text() == "x"
+    assert shell.run("greet", model="").code == 3
+    assert log.read_text() == "xx"
+
+
+def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> None:
+    """In a place where packages are installed, as pip writes it."""
+    site = tmp_path / "site-packages"
+    (site / "hello-1.5.dist-info").mkdir(parents=True)
+    (site / "hello.py").write_text(HELLO)
+    (site / "hello-1.5.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.5\n")
+    (site / "hello-1.5.dist-info/entry_points.txt").write_text("[sagent.plugins]\nhello = hello\n")
+    code = (
+        f"import sys; sys.path[:0] = [{str(site)!r}, {str(CHECKOUT)!r}]\n"
+        "from pathlib import Path; from sagent.config.plugins import find_plugins\n"
+        "for each in find_plugins(Path('config'), Path('state')).known: print(each.plugin.name, each.origin, sep='|')\n"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "hello|hello 1.5" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in (CHECKOUT / "sagent/plugins").glob("*/__init__.py")])
+def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) -> None:
+    """The program works without it, and a file that names its settings is told whose they were."""
+    copy = tmp_path / "copy"
+    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = [
+        setting for each in find_plugins(tmp_path, tmp_path).plugins if each.name == name for setting in each.settings
+    ]
+    shutil.rmtree(copy / "sagent/plugins" / name)
+    shell.environment["PYTHONPATH"] = str(copy)
+    shell.serve([Turn(text="Fine.")])
+    config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("".join(f"{setting.name} = true\n" for setting in settings))
+    code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
+    run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "hello"]
+    done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
+    for setting in settings:
+        assert f"the plugin {name}" in done.stderr
+        assert setting.name in done.stderr
+    run = [*run[:3], "--help"]
+    shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
+    assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
