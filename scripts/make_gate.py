@@ -1,4 +1,4 @@
-"""Assemble sagent/lib/gate_*.s into sagent/lib/gate_code.py. Needs GNU's assemblers for x86-64 and AArch64."""
+"""Assemble sagent/lib/gate_*.s into the digits of sagent/lib/gate.py. Needs GNU's assemblers for x86-64 and AArch64."""
 
 import struct
 import subprocess
@@ -7,22 +7,24 @@ import tempfile
 from pathlib import Path
 
 LIB = Path(__file__).parents[1] / "sagent/lib"
-FILE = LIB / "gate_code.py"
+FILE = LIB / "gate.py"
+BEGIN, END = "# by scripts/make_gate.py, from gate_*.s\nCODE = {\n", "}\n"
 ASSEMBLERS = {"x86_64": ("as", "--64"), "aarch64": ("aarch64-linux-gnu-as",)}
 WIDTH = 96  # digits of a line
 
 
 def main() -> int:
     """Write the file; with --check, only say whether it is as it would be written."""
-    text = '"""The machine code of gate.py. Written by scripts/make_gate.py from gate_*.s."""\n\nCODE = {\n'
+    before, _, rest = FILE.read_text("utf-8").partition(BEGIN)
+    known, _, after = rest.partition(END)
+    text = ""
     for machine in ASSEMBLERS:
         digits = code(machine).hex()
         lines = [digits[at : at + WIDTH] for at in range(0, len(digits), WIDTH)]
         text += f'    "{machine}": (\n' + "".join(f'        "{line}"\n' for line in lines) + "    ),\n"
-    text += "}\n"
     if "--check" in sys.argv:
-        return 0 if FILE.read_text("utf-8") == text else 1
-    FILE.write_text(text, "utf-8")
+        return 0 if known == text else 1
+    FILE.write_text(f"{before}{BEGIN}{text}{END}{after}", "utf-8")
     return 0
 
 

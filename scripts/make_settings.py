@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from keyword import iskeyword
 from pathlib import Path
 
-from sagent.config.core import CORE
-from sagent.config.declared import ALIASES, BY_NAME, SETTINGS
+from sagent.config.declared import ALIASES, BY_NAME, CORE, SETTINGS
 from sagent.config.plugins import find_plugins
 from sagent.plugin import Plugin, Setting
 

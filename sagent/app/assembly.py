@@ -17,7 +17,7 @@ from sagent.app.builder import AgentBuilder, withheld
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
 from sagent.config import Settings
-from sagent.config.core import CORE
+from sagent.config.declared import CORE
 from sagent.config.values import option
 from sagent.context.instructions import gather
 from sagent.context.places import is_any, places

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from sagent.config.core import CORE
+from sagent.config.declared import CORE
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
 from sagent.plugin import API, GROUP, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve

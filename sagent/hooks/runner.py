@@ -106,8 +106,8 @@ class HookRunner:
 
     async def _post(self, hook: Hook, data: bytes) -> Answer:
         """A redirect is not followed: it may lead to a host that nobody has named."""
-        from sagent.providers.wire.disruption import Disrupted
         from sagent.providers.wire.exchange import read_answer
+        from sagent.providers.wire.faults import Disrupted
         from sagent.providers.wire.transport import DirectTransport
 
         self._transport = self._transport or DirectTransport()

@@ -1,4 +1,4 @@
-// The program of gate.py for AArch64: scripts/make_gate.py assembles it into gate_code.py. What its steps are is said
+// The program of gate.py for AArch64: scripts/make_gate.py assembles it into the digits there. What its steps are is said
 // in gate_x86_64.s.
 //
 //   x19  the step     x20  what the last call returned

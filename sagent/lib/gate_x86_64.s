@@ -1,4 +1,4 @@
-# The program of gate.py for x86-64: scripts/make_gate.py assembles it into gate_code.py.
+# The program of gate.py for x86-64: scripts/make_gate.py assembles it into the digits there.
 #
 # The steps follow `steps`. Each begins with the number of a call and the bytes to the next step, then come four
 # arguments, and the address and length of what is written to standard error before exit(126). A number of -2 is a rule

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.gate_code import CODE
+from sagent.lib.gate import CODE
 
 ROOT = Path(__file__).parents[2]
 

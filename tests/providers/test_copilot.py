@@ -25,8 +25,7 @@ from sagent.providers.plans.copilot import Copilot
 from sagent.providers.plans.copilot_login import NAME, Account, log_in, login_file
 from sagent.providers.plans.github_device import begin, finish, host_url
 from sagent.providers.registry import provider_named
-from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Answer, DirectTransport
 from sagent.testing.model_suite import OpenModel, ServedModelSuite, collect, failure
 from sagent.testing.script import Call, Fail, Received, Turn

@@ -19,7 +19,7 @@ from sagent.providers import OpenAI
 from sagent.providers.access import Access
 from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.families.endpoint import Way
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 from tests.certificates import write_certificate
 

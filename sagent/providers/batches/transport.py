@@ -16,8 +16,8 @@ from sagent.lib.json import as_str, sha256_hex, wire_bytes
 from sagent.lib.text import count
 from sagent.providers.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
 from sagent.providers.batches.journal import Journal, Sent
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import Timeouts, read_answer
+from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
 
 PATIENCE = 26 * 3_600.0  # seconds after which an answer is not waited for any more; all of them promise 24 hours

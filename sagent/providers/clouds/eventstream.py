@@ -7,7 +7,7 @@ from typing import Protocol, cast
 from botocore.eventstream import EventStreamBuffer, ParserError  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from sagent.lib.json import as_object, as_str
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 
 
 class _Frame(Protocol):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from sagent.providers.access import NO_KEY, Access
 from sagent.providers.clouds.client import Reach, SdkClient
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, through, unreachable
 
 if TYPE_CHECKING:

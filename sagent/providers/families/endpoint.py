@@ -10,10 +10,9 @@ from sagent.lib.json import as_object, as_str
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_text, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
 from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Dialect, EncodingCache
 from sagent.providers.wire.exchange import Timeouts, Told, fetch, untold
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
 Way: TypeAlias = Literal["direct", "sdk"]

@@ -18,9 +18,8 @@ from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, built_in
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import Call, Timeouts, fetch
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
 from sagent.providers.wire.waiting import CallWait, LoadingWait, loading_line, reading_line, when_loaded
 

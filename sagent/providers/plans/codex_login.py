@@ -14,9 +14,8 @@ from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
 from sagent.providers.plans.renewal import PATIENCE, one_at_a_time
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import read_answer
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Transport
 
 # The program's own (seen with codex 0.150.0): its client id, and the variable by which it takes another address.

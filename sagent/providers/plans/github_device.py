@@ -13,9 +13,8 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_int, as_object, as_str
 from sagent.providers.access import check_url, loopback
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.exchange import ERROR_BODY, read_answer, read_json
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Transport
 
 GITHUB = "https://github.com"

@@ -14,9 +14,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import NotJsonError, as_array, as_object
 from sagent.lib.pace import give_way
 from sagent.model import Billed, Delta, Reply, RequestDigest, TextPart, ThinkingPart
-from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Body
-from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
+from sagent.providers.wire.faults import Disrupted, Origin, error_in, from_event, from_status
 from sagent.providers.wire.reply import ReplyReader
 from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport

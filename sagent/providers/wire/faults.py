@@ -9,7 +9,6 @@ from dataclasses import field
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.providers.wire.disruption import Disrupted
 
 _MISFIRES = 2  # times that a call is made again for a generation that was none
 _SHOWN = 600  # characters of a provider's own words in a message
@@ -90,6 +89,16 @@ _MINIMAX: Mapping[int, int] = {
     **dict.fromkeys((1004, 2049), 401),
     **dict.fromkeys((1026, 1027, 2013), 400),
 }
+
+
+class Disrupted(Exception):
+    """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words; `final`, `sent` as there."""
+
+    def __init__(self, kind: ModelErrorKind, reason: str, *, final: bool = False, sent: bool = False) -> None:
+        super().__init__(reason)
+        self.final, self.sent = final, sent
+        self.kind: ModelErrorKind = kind
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 
 if TYPE_CHECKING:
     import ssl

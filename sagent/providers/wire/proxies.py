@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 
 _PORTS = {"http": "80", "https": "443"}
 _INSTEAD = "or except the host with NO_PROXY"

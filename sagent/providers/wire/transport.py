@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.providers.access import loopback
-from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.http1 import Connection
 from sagent.version import __version__
 
