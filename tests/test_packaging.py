@@ -77,6 +77,7 @@ def test_modules_before_the_first_request_stay_few(tmp_path: Path) -> None:
     )
     environment = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "SAGENT_MAX_RETRIES": "0"}
     environment["HOME"] = str(tmp_path)
+    (tmp_path / ".local/state/sagent").mkdir(parents=True)
     for most in (400, 333 if sys.version_info < (3, 14) else 340):  # Python has more of its own there
         done = subprocess.run(
             [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],

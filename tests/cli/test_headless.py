@@ -21,6 +21,7 @@ import pytest
 from program import PROGRAM, Shell
 
 from sagent.cli.flags import meant_command
+from sagent.config.plugins import Installed
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
@@ -28,6 +29,7 @@ from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServe
 from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
+COMMANDS = Installed().commands
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
 
 
@@ -842,12 +844,12 @@ def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> 
 
 
 def test_other_names_of_commands_may_be_misspelled_too() -> None:
-    assert meant_command(["logot"]).startswith("sagent doctor")
-    assert meant_command(["verison"]) == "sagent --version"
-    assert {meant_command([word]) for word in ("hepl", "hlep", "halp", "help")} == {"sagent --help"}
-    assert meant_command(["logot", "page"]) == ""
-    assert meant_command(["exec", "fix the test"]) == "sagent run"
-    assert meant_command(["exec", "this"]) == ""
+    assert meant_command(["logot"], COMMANDS).startswith("sagent doctor")
+    assert meant_command(["verison"], COMMANDS) == "sagent --version"
+    assert {meant_command([word], COMMANDS) for word in ("hepl", "hlep", "halp", "help")} == {"sagent --help"}
+    assert meant_command(["logot", "page"], COMMANDS) == ""
+    assert meant_command(["exec", "fix the test"], COMMANDS) == "sagent run"
+    assert meant_command(["exec", "this"], COMMANDS) == ""
 
 
 def test_words_that_mean_no_command_are_prompts() -> None:
@@ -862,9 +864,9 @@ def test_words_that_mean_no_command_are_prompts() -> None:
         "describe this",
         "report bugs",
     ):
-        assert meant_command(prompt.split()) == ""
-    assert meant_command(["sesions list"]) == ""  # quoted: one argument
-    assert meant_command([]) == ""
+        assert meant_command(prompt.split(), COMMANDS) == ""
+    assert meant_command(["sesions list"], COMMANDS) == ""  # quoted: one argument
+    assert meant_command([], COMMANDS) == ""
 
 
 def test_resume_and_json_are_what_people_know_them_as(shell: Shell) -> None:

@@ -55,6 +55,7 @@ def folder(shell: Shell) -> Path:
 
 
 def found(folder: Path, *files: Path, foreign: bool = True) -> Installed:
+    (folder.parent / "state").mkdir(exist_ok=True)
     return find_plugins(folder.parent, folder.parent / "state", files, foreign=foreign)
 
 
@@ -160,6 +161,7 @@ def test_nothing_of_a_plugin_is_imported_before_it_is_used(shell: Shell, folder:
     log = folder.parent / "imported"
     (folder / "hello.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{HELLO}")
     shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     for _ in range(2):
         assert shell.run("hello").out == "Fine.\n"
     assert log.read_text() == "x"
@@ -179,6 +181,7 @@ def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> N
         "from pathlib import Path; from sagent.config.plugins import find_plugins\n"
         "for each in find_plugins(Path('config'), Path('state')).known: print(each.plugin.name, each.origin, sep='|')\n"
     )
+    (tmp_path / "state").mkdir()
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert "hello|hello 1.5" in done.stdout.splitlines()

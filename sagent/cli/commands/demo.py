@@ -152,7 +152,7 @@ def _move_in(home: Path, named: Mapping[str, str]) -> None:
 
 def _ask_local(project: Path, launch: "Launch") -> int:
     """Have the agent do the task in this process, so that nothing outlives it; return its exit code."""
-    from sagent.cli.flags import run_parser
+    from sagent.cli.flags import plugins_of, run_parser
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_settings
 
@@ -161,7 +161,7 @@ def _ask_local(project: Path, launch: "Launch") -> int:
     say(f"\n$ sagent {shlex.join(flags)}\n")
     if not sys.stdout.isatty():
         say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
-    given = vars(run_parser().parse_args(flags))
+    given = vars(run_parser(plugins_of(())).parse_args(flags))
     words: list[str] = given.pop("prompt")
     with ExitStack() as stack:
         stack.callback(setattr, sys, "stdin", sys.stdin)

@@ -14,10 +14,12 @@ from sagent.lib.text import Table, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.config.plugins import Known
     from sagent.imports.plugin import Plugin
 
 DESCRIPTION = """add: show what a plugin contains, and copy it into your configuration directory once you confirm. list:
-show what is installed, and from which commit. remove: delete a plugin."""
+show the plugins in Python and what each adds, and the folders that were added, with their commits. remove: delete a
+folder."""
 
 
 def run_plugin(argv: Sequence[str]) -> int:
@@ -99,8 +101,23 @@ def _list(settings: "Settings") -> int:
         pin = str(record.get("pin") or record.get("commit") or record.get("sha256") or "").removeprefix("sha256 ")
         rows.append((folder.name, str(record.get("version", "")), pin[:12], str(record.get("source", "")), state))
     out = binary_safe(sys.stdout)
-    write(out, [Table(tuple(rows), ("name", "version", "pin", "from", ""))] if rows else ["No plugin is installed."])
+    write(out, [Table(tuple(map(_row, settings.plugins.known)), ("plugin", "version", "from", "adds"))])
+    folders = Table(tuple(rows), ("folder", "version", "pin", "from", "")) if rows else "No plugin has a folder here."
+    write(out, ["", folders])
     return 0
+
+
+def _row(known: "Known") -> tuple[str, ...]:
+    """Return what is shown of a plugin in Python."""
+    plugin = known.plugin
+    parts = {
+        "commands": [command.name for command in plugin.commands],
+        "settings": [setting.name for setting in plugin.settings],
+        "parts of agents": [part.add.rpartition(":")[0].rpartition(".")[2] for part in plugin.parts],
+    }
+    added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"
+             for kind, names in parts.items() if names]  # fmt: skip
+    return plugin.name, plugin.version, printable(known.origin), printable(known.error or "; ".join(added))
 
 
 def _remove(settings: "Settings", name: str) -> int:
