@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import CHECKOUT, Shell
 
 from sagent.config.plugins import INDEX, Installed, find_plugins
 from sagent.plugin import API
 from sagent.testing.server import Turn
+from tests.cli.program import CHECKOUT, Shell
 
 HELLO = """
 from sagent.config.values import switch, text_of

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from program import Shell
 
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
+from tests.cli.program import Shell
 from tests.plugins.telemetry.otlp_receiver import Collected, collector, values_of
 
 COMMAND = "echo [$TRACEPARENT] $OTEL_EXPORTER_OTLP_HEADERS"
