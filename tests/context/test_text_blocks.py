@@ -131,7 +131,18 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("a.py\n~~~\nx = '''\n```\n'''\n~~~\n", [write("a.py", "x = '''\n```\n'''\n")]),
         ("a.py\n```python\ndef f():\n    '''\n    ```\n    x\n    ```\n    '''\n```\n",
          [write("a.py", "def f():\n    '''\n    ```\n    x\n    ```\n    '''\n")]),
+        # thinking
+        ("<think>\n```bash\nrm -rf x\n```\n</think>\n\n```bash\nls\n```\n", [bash("ls")]),
+        ("I could:\n```bash\nrm -rf x\n```\n</think>\n\n```bash\nls\n```\n", [bash("ls")]),
+        ("Hm.\n```bash\nrm -rf x\n</think>```bash\nls\n```\n", [bash("ls")]),
+        ("[THINK]Or:\n```bash\nrm\n```\n[/THINK]\n```bash\nls\n```\n", [bash("ls")]),
+        ("```bash\nls\n```\n<think>\n```bash\nrm\n```\n</think>\n```bash\npwd\n```", [bash("ls"), bash("pwd")]),
+        ("It ends with `</think>`:\n```bash\nls\n```\nas `</think>` says", [bash("ls")]),
+        ("a.py\n```\nx\n</think>\n```\n", [write("a.py", "x\n</think>\n")]),
         # no calls
+        ("<think>\n```bash\nrm -rf x\n```\n", []),
+        ("<think>\n```bash\nrm -rf x", []),
+        ("I could:\n```bash\nrm -rf x\n```\n</think>\n\nNo.", []),
         ("````markdown\n```bash\nrm -rf x\n```\n````\n", []),
         ("````\nhello.py\n```\nx\n```\n````\n", []),
         ("> ```bash\n> rm -rf x\n> ```\n", []),
@@ -305,6 +316,7 @@ LINES = st.sampled_from(
             "+b",
             "\r",
         ),
+        *("<think>", "</think>", "x</think>y", "[THINK]", "</think>```bash"),
         *("```AgentSpawn", '{"prompt": "x"}', "```hello.py", "größe 🌍", "\ud800", "`", "```bash `x"),
     ]
 )
@@ -367,6 +379,7 @@ def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | No
 @settings(max_examples=deep(100, 1000), deadline=None)
 @given(REPLIES, st.booleans())
 def test_a_reply_that_is_cut_at_any_byte_makes_no_other_call_than_the_whole_one(text: str, crlf: bool) -> None:
+    text = text.replace("</think>", "")  # where thinking begins in the prompt, nobody knows before its end
     data = (text.replace("\n", "\r\n") if crlf else text).encode("utf-8", "replace")
     every = _whole(data.decode(), "end")
     for end in range(len(data)):

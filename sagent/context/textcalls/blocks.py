@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
 from sagent.context.textcalls.likeness import resembled
 from sagent.context.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
+from sagent.context.textcalls.reader import THOUGHTS
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_freeze, valid_text
 from sagent.lib.nearjson import read_near
@@ -35,7 +36,8 @@ _MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _INNER = re.compile(r"[A-Za-z][\w+#.:/-]*(?:[ \t][^`]*)?")
-
+_THOUGHT = tuple(THOUGHTS)
+_THOUGHT_END = re.compile(rf"(?<![`\"'])(?:{'|'.join(map(re.escape, THOUGHTS.values()))})(?!`(?!``)|[\"'])")
 
 Kind: TypeAlias = Literal["text", "shell", "file", "diff", "tool"]
 
@@ -95,6 +97,8 @@ class BlockReader:
         self._open: _Open | None = None
         self._ending = ""  # a bare fence in a Markdown file: the line after it says whether it ends the block
         self._late = False  # a call was found at the end of what seemed to be text
+        self._thought_at = -1  # how many calls stand before thinking that has begun
+        self._thinks = False  # the reply begins with thinking that has not ended
 
     def feed(self, text: str) -> str:
         """Take some text; return what there is to show of the reply."""
@@ -119,6 +123,10 @@ class BlockReader:
         """End the reply; return what is left to show. If it is `cut`, only a line that has ended can end a block."""
         line = "".join(self._line)
         self._line.clear()
+        if self._thinks and not _THOUGHT_END.search(line):
+            self._void(line)
+            held, self._held = "".join(self._held), []
+            return held
         if cut and self._open is not None:
             self._open.raw += [self._ending, line]
             self._open.lines.append(line)
@@ -176,6 +184,13 @@ class BlockReader:
     def _take(self, line: str) -> None:
         """Take a line."""
         text = line.removesuffix("\n").removesuffix("\r")
+        if end := self._end_of_thought(text):
+            self._void(line[:end])
+            if line[end:].strip():
+                self._take(line[end:])
+            else:
+                self._texts.append(line[end:])
+            return
         if self._ending:
             if text.strip() and not _FENCE.match(text):
                 self._go_on()
@@ -202,6 +217,25 @@ class BlockReader:
                 self._close()
         else:
             self._keep(block, line, text)
+
+    def _end_of_thought(self, text: str) -> int:
+        """Return where thinking ends in a line, 0 if it does not; note where it begins. Its beginning may stand in the
+        prompt: then a mark in a file or in what is quoted is part of that."""
+        if self._open is None and self._thought_at < 0 and text.lstrip().startswith(_THOUGHT):
+            self._thought_at = len(self._calls)
+            self._thinks = not (self._calls or self._texts or "".join(self._prose).strip())
+        found = _THOUGHT_END.search(text) if "<" in text or "[" in text else None
+        shown = self._open is not None and self._open.kind in ("file", "text") and self._thought_at < 0
+        return 0 if found is None or shown else found.end()
+
+    def _void(self, line: str) -> None:
+        """Take what is thought, up to the end of a line, for text."""
+        thought = self._calls[max(0, self._thought_at) :]
+        del self._calls[max(0, self._thought_at) :]
+        before = [piece for text, call in thought for piece in (text, call.source)]
+        self._texts = [*before, *self._texts, *self._prose, *(self._open.raw if self._open else ()), self._ending, line]
+        self._prose, self._path_at, self._edited, self._ending = [], -1, "", ""
+        self._open, self._thought_at, self._thinks = None, -1, False
 
     def _keep(self, block: _Open, line: str, text: str) -> None:
         block.raw.append(line)
