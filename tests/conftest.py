@@ -71,6 +71,16 @@ def _owns_machine() -> bool:
     return os.geteuid() != 0 or (places.exists() and places.read_text().split()[-1:] == ["4294967295"])
 
 
+def _is_unconfined() -> bool:
+    """Return True if no container filters our system calls, or takes from root what it may do."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return True
+    said = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+    is_admin = os.geteuid() != 0 or bool(int(said["CapEff"], 16) & 1 << 21)  # CAP_SYS_ADMIN
+    return is_admin and said.get("Seccomp", "0") == "0"
+
+
 def _has_landlock() -> bool:
     """Whether the kernel has all of it that is used, whatever we make of it."""
     import ctypes
@@ -111,6 +121,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "linux": lambda: sys.platform == "linux",
     "landlock": _has_landlock,
     "root-of-machine": _owns_machine,
+    "unconfined": _is_unconfined,
     "netns": _has_network_namespaces,
     "tmpfs": _may_mount,
     "veth": _may_make_machines,
@@ -137,6 +148,7 @@ MAY_BE_MISSING = {
     "bwrap",
     "landlock",
     "root-of-machine",
+    "unconfined",
     "ip",
     "linux",
     "not-root",

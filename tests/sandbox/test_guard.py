@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -354,6 +356,8 @@ def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too(mode
         finally:
             if root:
                 os.seteuid(0)
+                if sys.platform == "linux":
+                    ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE, else root of a container sees no /proc/PID/fd
 
 
 @pytest.mark.needs("bwrap")

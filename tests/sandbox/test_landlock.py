@@ -188,6 +188,7 @@ def test_no_way_leads_outside(name: str, way: str) -> None:
 
 
 @pytest.mark.needs("root-of-machine")
+@pytest.mark.needs("unconfined")
 @pytest.mark.parametrize("name", ["self", "nobody"])
 def test_the_same_ways_lead_outside_without_the_wall(name: str) -> None:
     if name not in users():
