@@ -86,6 +86,7 @@ class Plants:
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
         self._protected: set[str] = set()  # all that ever was, and was looked at before
+        self._inodes: set[tuple[int, int]] = set()  # of these
         self._doubted: set[str] = set()  # of these what a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
 
@@ -100,6 +101,8 @@ class Plants:
                 if self._is_of_command(os.lstat(path).st_ctime_ns):  # others found it before we came to it
                     self._doubted.add(path)
         for path in protected:
+            with contextlib.suppress(OSError):
+                self._inodes.add(_inode(path))
             if path.endswith("/commondir"):  # of each repository that was there
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
@@ -189,9 +192,9 @@ class Plants:
             path = os.path.join(os.path.realpath(above), last)  # noqa: PTH118 -- a text path
             if not os.path.lexists(path) or self._is_kept(path, places):
                 continue
-            has_grown = not self._is_known(path, places) and any(
-                self._is_new(each, places)
-                for each in (sign, path)  # renamed, its files are as before
+            has_grown = not self._is_known(path, places) and (
+                any(self._is_new(each, places) for each in (sign, path))  # renamed, its files are as before
+                or (self._has_arrived(sign) and _inode(path) not in self._inodes)
             )
             files = files_of(Obeyed(path, name))
             new = (file for file in files if has_grown or self._is_new(file.path, places))
@@ -209,6 +212,15 @@ class Plants:
                     else:
                         self._take(each)
             yield path
+
+    def _has_arrived(self, path: str) -> bool:
+        """Return True for what is in a directory that a command may have moved here, with what was in it."""
+        arrived = frozenset[str]().union(*(survey.arrived for survey in self._surveys.values()))
+        while path := path.rpartition("/")[0]:
+            with contextlib.suppress(OSError):
+                if path in arrived and self._is_of_command(os.lstat(path).st_ctime_ns):
+                    return True
+        return False
 
     def _is_allowed(self, path: str) -> bool:
         found = os.lstat(path)
@@ -388,6 +400,11 @@ def _unnamed(directory: str) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.unlink(path)  # noqa: PTH108 -- a text path
     return descriptor
+
+
+def _inode(path: str) -> tuple[int, int]:
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
 
 
 def _repositories(signs: Iterable[str]) -> Iterator[str]:

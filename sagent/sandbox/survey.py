@@ -46,6 +46,7 @@ class Survey:
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
         self._new = deque([root])
+        self.arrived: set[str] = set()  # directories that were not there when what they are in was looked at before
         self._at = 0
         self._ring = deque[str]()  # all that are known, the next to be looked at first
         self._left = 0  # how many of them are yet to be looked at
@@ -130,6 +131,7 @@ class Survey:
             self._new += new
         else:
             self._new.extendleft(new)  # what was made meanwhile is looked into first
+            self.arrived.update(new)
         for gone in were.difference(below):
             self._forget(gone)
 
@@ -138,6 +140,7 @@ class Survey:
         while waiting:
             path = waiting.pop()
             self._found.pop(path, None)
+            self.arrived.discard(path)
             if directory := self._known.pop(path, None):
                 waiting += directory.below
 

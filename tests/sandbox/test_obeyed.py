@@ -179,6 +179,41 @@ def test_what_the_person_makes_right_before_and_after_commands_stays(
     assert all(place.exists() for place in own)
 
 
+def obeyed_in(place: Path) -> Path:
+    (place / ".vscode").mkdir(parents=True)
+    (place / ".vscode/tasks.json").write_text("evil")
+    (place / ".envrc").write_text("evil")
+    return place
+
+
+@pytest.mark.parametrize("moved", ["node_modules", "node_modules/a", "node_modules/a/b"])
+def test_what_an_earlier_session_left_in_a_skipped_directory_is_not_moved_to_where_it_counts(
+    tmp_path: Path, moved: str
+) -> None:
+    work, plants = tmp_path / "work", Plants(tmp_path / "aside")
+    obeyed_in(work / "node_modules/a/b/c")
+    assert plants.begin([str(work)], Kept()) == []
+    assert plants.end(Kept(), goes_on=False) == []
+    assert plants.begin([str(work)], Kept()) == []
+    (work / moved).rename(work / "sub")
+    assert len(plants.end(Kept(), goes_on=False)) == 2
+    assert not [*(work / "sub").rglob("tasks.json"), *(work / "sub").rglob(".envrc")]
+
+
+def test_what_the_person_has_stays_when_a_command_moves_it(tmp_path: Path) -> None:
+    work, plants = tmp_path / "work", Plants(tmp_path / "aside")
+    own = obeyed_in(work / "own")
+    protected = [str(own / ".vscode"), str(own / ".envrc")]
+    for _ in range(2):
+        assert plants.begin([str(work)], Kept(), protected) == []
+        assert plants.end(Kept(), goes_on=False) == []
+    assert plants.begin([str(work)], Kept(), protected) == []
+    own.rename(work / "moved")
+    (work / "moved/made").touch()
+    assert plants.end(Kept(), goes_on=False) == []
+    assert (work / "moved/.vscode/tasks.json").exists() and (work / "moved/.envrc").exists()
+
+
 async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandbox, tmp_path: Path) -> None:
     profile = PermissionPolicy("edit").profile(Workspace(tmp_path))
     command = await sandbox.confine(["bash", "-c", "mkdir a; read"], profile, tmp_path)
