@@ -247,7 +247,8 @@ def test_what_was_written_is_checked_with_what_the_request_names(asked: str, che
     [
         ("How many lines has a.txt?", True),
         ("Count the words of a.txt.", True),
-        ("Write the number of lines into b.txt", True),
+        ("Tell me the number of lines of a.txt", True),
+        ("Write the number of lines into b.txt", False),
         ("Move the counter of a.txt", False),
         ("What is the account number in a.txt?", False),
     ],

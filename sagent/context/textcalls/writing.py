@@ -72,9 +72,12 @@ def _names_file(message: Message) -> bool:
 
 
 def _asks_for_number(message: Message) -> bool:
-    """Return True for a message that asks how many there are of something."""
-    texts = (part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
-    return any(map(_NUMBER.search, texts))
+    """Return True for a message that asks how many there are of something in the files within it, and names no other
+    file: one that the number is to be written into."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    said = " ".join(text for text in texts if not is_enclosure(text))
+    enclosed = {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
+    return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= enclosed
 
 
 class WrittenConversation:
