@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sagent.engine.state import AgentState
 from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import one_line
-from sagent.messages import Message, ToolCall, user
+from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.peer import Action, Inject, Stop
 from sagent.policy import Turn
 
@@ -24,6 +24,7 @@ _WAITING = re.compile(r"\b(?:sleep|wait|watch|poll|tail\s+-\w*f|inotifywait|time
 _PENDING = re.compile(
     r"\b(?:pending|running|in[ _-]progress|queued|waiting|processing|starting|not (?:yet|ready)|still)\b", re.IGNORECASE
 )
+_DURATION = re.compile(r"\b\d+\.\d+ ?(?:[mµ]?s|sec|seconds?)\b")
 _MAX_STATUS = 500  # characters of a result that says how far something is
 
 _Round = tuple[tuple[str, str, object], ...]
@@ -59,7 +60,7 @@ class Progress:
             self._rounds.clear()
             return ()
         this = tuple(
-            (call.name, json_dump(call.arguments) + (call.malformed or ""), (answer.content, answer.is_error))
+            (call.name, json_dump(call.arguments) + (call.malformed or ""), (_steady(answer), answer.is_error))
             for call in reply.calls
             if (answer := answers.get(call.id)) is not None
         )
@@ -94,6 +95,11 @@ class Progress:
         history = self._state.context.history
         asked = next((one.content for one in reversed(history) if one.role == "user" and not one.sender), "")
         return any(one.calls for one in history) and _PAST.search(asked) is not None
+
+
+def _steady(result: ToolResult) -> object:
+    """Return what a result holds, without how long something took."""
+    return tuple(_DURATION.sub("", part.text) if isinstance(part, Text) else part for part in result.content)
 
 
 def _times(rounds: Sequence[_Round], size: int) -> int:

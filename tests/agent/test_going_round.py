@@ -109,6 +109,21 @@ async def test_three_that_take_turns_end_too() -> None:
     assert (result.stop_reason, len(model.requests)) == ("repeated_calls", 15)
 
 
+@pytest.mark.parametrize("took", ["Ran 4 tests in {}s", "3 failed in {} seconds", "done ({} ms)", "ok\tpkg\t{}s"])
+async def test_how_long_a_command_took_makes_no_other_result(took: str) -> None:
+    clock = Clock()
+
+    @tool
+    def run(command: str) -> str:
+        """Run a command."""
+        clock.times += 1
+        return took.format(f"0.00{clock.times}")
+
+    model = ScriptedModel(*(call(number, "run", command="python3 -m unittest") for number in range(9)))
+    result, _ = await ended(model, [run])
+    assert (result.stop_reason, len(model.requests)) == ("repeated_calls", 5)
+
+
 async def test_model_that_takes_the_hint_goes_on() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(4)), call(5, path="b"), "Done.")
     result, messages = await ended(model, [look])
