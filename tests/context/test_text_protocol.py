@@ -19,7 +19,7 @@ from sagent.codec import decode_message, encode_message
 from sagent.context.prompt import PROMPT_FILE
 from sagent.context.textcalls.blocks import FAMILY, read
 from sagent.context.textcalls.model import TextModel
-from sagent.context.textcalls.writing import DONE, LOST, MEND, NEXT, block_of, enclose, encloses
+from sagent.context.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.prompts import specs_of
@@ -240,23 +240,6 @@ def test_what_was_written_is_checked_with_what_the_request_names(asked: str, che
     assert last_words(written, tools=[tool for tool in TOOLS if tool.name != "Bash"]) == DONE
     assert (check in last_words(written)) if check else (last_words(written) == DONE)
     assert last_words(written, is_error=True) == NEXT
-
-
-def test_check_that_fails_is_followed_by_another_write_and_no_other_command_is() -> None:
-    written = ToolCall("1", "Write", {"file_path": "a.py", "content": "x\n"})
-    ran = ToolCall("2", "Bash", {"command": "python3 a.py"})
-    failed = Message("user", (result(ran, "KeyError", is_error=True),))
-    model = TextModel(ScriptedModel())
-
-    def last_words(*history: Message, name: str) -> str:
-        return model.written(request(*history, name=name)).messages[-1].content.rpartition("\n\n")[2]
-
-    asked, call = user("`python3 a.py` fails."), assistant("", ran, stop="tool_use")
-    wrote = (assistant("", written, stop="tool_use"), Message("user", (result(written, "Wrote a.py."),)))
-    assert last_words(asked, call, failed, name="looked") == NEXT
-    assert last_words(asked, *wrote, call, failed, name="checked") == MEND
-    assert last_words(asked, *wrote, call, Message("user", (result(ran, "ok"),)), name="passed") == NEXT
-    assert last_words(asked, *wrote, user("What is it?"), call, failed, name="asked anew") == NEXT
 
 
 @pytest.mark.parametrize(

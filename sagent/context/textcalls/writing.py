@@ -19,10 +19,7 @@ from sagent.sandbox.signs import HOW_TO_ASK
 OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
-MEND = (
-    "If a file must still change, write its path and then the whole new file in a block. If not, say so in plain words."
-)
-"""The last words after results, after files that were written, and after a check of them that failed: docs/eval.md."""
+"""The last words after results, and after files that were written: measured, see docs/eval.md."""
 ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of its sender where it comes unasked
 ENDLESS = (
     "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
@@ -94,7 +91,6 @@ class WrittenConversation:
         self._calls: list[ToolCall] = []  # that have no result yet
         self._lost: Message | None = None  # what answers these where no result has come
         self._check = ""  # how to check what the last request asks for
-        self._checks = False  # something was written that it checks
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
@@ -152,20 +148,15 @@ class WrittenConversation:
         else:
             reminder = self._reminders.after(message) if self._reminders else ""
             self._check = _check_in(message) if self._reminders and self._reminders.runs else ""
-            self._checks = False
             written = Message("user", self._reminded(others, reminder), message.sender)
         self._written.append(written)
 
     def _words_after(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> str:
         """Return what stands after results: what was only written has nothing that is still to be read, but may be
         checked."""
-        failed = {call.name for call, result in results if result.is_error}
         if any(call.name not in ("Write", "Edit") for call, _ in results):
-            return MEND if self._checks and "Bash" in failed else NEXT
-        if failed:
             return NEXT
-        self._checks = bool(self._check)
-        return self._check or DONE
+        return NEXT if any(result.is_error for _, result in results) else self._check or DONE
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
