@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from sagent.providers.families.responses.provider import ResponsesProvider
 
 
+_OPEN_WEIGHTS = ("gemma", "gpt-oss")
+"""How models are called that anybody can serve, though the maker's row speaks another API than Chat Completions."""
+
+
 def provider_named(
     name: str,
     *,
@@ -142,8 +146,8 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
     """The provider that an id without one points to; None if none is known.
 
     "vendor/model" is a name that several providers use, and "model:size" a name of weights that anybody can serve. The
-    same applies to a Chat Completions name `at` an address that is not its maker's, because that address must not be
-    sent the maker's key.
+    same applies to a Chat Completions name, and to open weights of other makers, `at` an address that is not their
+    maker's, because that address must not be sent the maker's key.
     """
     wanted, own = model_id.lower(), rows or {}
     best = max(
@@ -153,16 +157,17 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
             for start in row.models
             if wanted.startswith(start.lower())
             and ("/" in start or "/" not in wanted)
-            and (row.name in own or not ((":" in wanted and ":" not in start) or _is_strange(row, at)))
+            and (row.name in own or not ((":" in wanted and ":" not in start) or _is_strange(row, wanted, at)))
         ),
         default=None,
     )
     return best[1] if best else None
 
 
-def _is_strange(row: Row, at: str) -> bool:
-    """Whether an address belongs to no provider we know, so that its server may have any open weights."""
-    if row.family != "chat" or not at:
+def _is_strange(row: Row, wanted: str, at: str) -> bool:
+    """Return True if an address is not the maker's, so that its server may have any open weights. Of makers with an API
+    of their own that is so for a few models; at another address, the others are a proxy's that speaks that API."""
+    if not at or (row.family != "chat" and not wanted.startswith(_OPEN_WEIGHTS)):
         return False
     return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row
 

@@ -70,6 +70,11 @@ def test_a_key_that_is_missing_is_named() -> None:
         ("qwen-plus", "https://dashscope-us.aliyuncs.com/compatible-mode/v1", "dashscope"),
         ("grok-4", "https://api.x.ai/v1", "xai"),
         ("qwen-plus", "https://api.stranger.example/v1", None),
+        ("gemma-3-270m-it", "http://127.0.0.1:8080", None),
+        ("gemma-3n-e4b-it", "https://generativelanguage.googleapis.com", "google"),
+        ("gpt-oss-20b", "http://127.0.0.1:8080/v1", None),
+        ("gemini-3.1-pro-preview", "http://127.0.0.1:8080", "google"),
+        ("gpt-5.5", "http://127.0.0.1:8080/v1", "openai"),
         ("kimi-k2", "http://localhost:8000/v1", None),
         ("gpt-5.5", "https://gateway.example/v1", "openai"),  # its protocol is what the gateway is there for
         ("claude-opus-4-6", "http://localhost:4000", "anthropic"),
