@@ -48,6 +48,8 @@ class Note:
 
 async def add(builder: AgentBuilder) -> None:
     """Let the agent read and write it, and say in the prompt what there is."""
+    if not has_memory(builder.settings):
+        return
     builder.expose(_open_folders(builder.settings, builder.notices))
     builder.sections.append(lambda: describe(builder.settings))
 
