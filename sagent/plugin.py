@@ -45,8 +45,8 @@ class Command(NamedTuple):
 class Part(NamedTuple):
     """A part of an agent. `add` is "module:function", a coroutine function that is given an AgentBuilder.
 
-    It is called where one of `when` is so: a setting that is not its default, a table of settings that is not empty, or
-    a fact that AgentBuilder knows.
+    It is called where one of `when` is so: "always", a setting that is not its default, a table of settings that is not
+    empty, or another fact that AgentBuilder knows.
     """
 
     add: str

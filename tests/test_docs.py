@@ -128,7 +128,11 @@ def check_config(text: str, where: str, environment: dict[str, str], tmp_path: P
 
 @pytest.mark.parametrize(
     "example",
-    [pytest.param(path, id=path.name, marks=[slow] if path.name == "failover.py" else []) for path in EXAMPLES],
+    [
+        pytest.param(path, id=path.name, marks=[slow] if path.name == "failover.py" else [])
+        for path in EXAMPLES
+        if path.parent.name != "plugins"  # tests/plugins runs those
+    ],
 )
 def test_example(example: Path, tmp_path: Path, forks: Forks) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}

@@ -77,6 +77,8 @@ class AgentBuilder:
         """Return True if a fact by which parts are chosen is so: one of those below, a setting that is not its default,
         or a table of settings that is not empty."""
         match fact:
+            case "always":
+                return True
             case "had advisors":
                 return bool(self.past.advisors)
             case "proposes a plan":

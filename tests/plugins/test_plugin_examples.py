@@ -1,0 +1,68 @@
+"""The examples of plugins do what they say."""
+
+import sqlite3
+from pathlib import Path
+
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+from tests.cli.program import CHECKOUT, Shell
+
+EXAMPLES = CHECKOUT / "examples/plugins"
+
+
+def run(shell: Shell, name: str, *words: str) -> tuple[int, str, str]:
+    done = shell.run("--plugin", str(EXAMPLES / f"{name}.py"), *words)
+    return done.code, done.out, done.err
+
+
+def test_a_subcommand_lists_lines(shell: Shell) -> None:
+    (shell.cwd / "a.py").write_text("x = 1\ny = 2  # TODO: 3\n")
+    file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/subcommand.py"
+    file.parent.mkdir(parents=True)
+    file.write_text((EXAMPLES / "subcommand.py").read_text())
+    assert shell.run("notes", model="").out == "a.py:2: y = 2  # TODO: 3\n"
+    assert shell.run("notes", "NONE", model="").code == 1
+
+
+def test_a_listener_writes_what_runs_cost(shell: Shell) -> None:
+    shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    for _ in range(2):
+        assert run(shell, "listener", "--spend-log", "spend.db", "hello")[1] == "Fine.\n"
+    rows = sqlite3.connect(shell.cwd / "spend.db").execute("SELECT agent, stop, usd FROM runs").fetchall()
+    assert [row[:2] for row in rows] == [("root", "end"), ("root", "end")]
+    assert all(float(row[2]) > 0 for row in rows)
+
+
+def test_a_tool_is_offered_and_tells_its_progress(shell: Shell) -> None:
+    (shell.cwd / "there").write_text("")
+    call = Call("WaitForFile", {"file_path": "there"})
+    server = shell.serve([Turn(calls=(call,)), Turn(text="Fine.")])
+    assert run(shell, "tool", "hello")[1] == "Fine.\n"
+    assert "there is there." in str(server.requests[1].json["messages"])
+
+
+def test_a_policy_asks_a_second_model_and_costs_count(shell: Shell) -> None:
+    command = Call("Bash", {"command": "touch made"})
+    script = [
+        Turn(calls=(command,)),
+        Turn(text="It makes a file."),
+        Turn(calls=(command,)),
+        Turn(text="OK"),
+        Turn(text="Fine."),
+    ]
+    server = shell.serve(script)
+    code, out, _ = run(
+        shell,
+        "policy",
+        "--reviewer",
+        "anthropic/claude-haiku-4-5",
+        "--allow",
+        "Bash(touch:*)",
+        "--sandbox",
+        "off",
+        "go",
+    )
+    assert (code, out) == (0, "Fine.\n")
+    assert "It makes a file." in str(server.requests[2].json["messages"])
+    assert server.requests[3].json["model"] == "claude-haiku-4-5"
+    assert (shell.cwd / "made").exists()
