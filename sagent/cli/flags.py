@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sagent.errors import UsageError
 
@@ -307,15 +307,14 @@ def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str 
     anyway."""
     from sagent.config.declared import ALIASES
 
-    text = text or setting.help
     names = (*filter(None, [setting.short]), f"--{setting.flag_name}")
-    dest = setting.keyword
+    about: dict[str, Any] = {"dest": setting.keyword, "help": text or setting.help}
     if not setting.metavar:
-        group.add_argument(*names, dest=dest, action="store_const", const=not setting.default, help=text)
-    elif setting.each:
-        group.add_argument(*names, dest=dest, action="append", metavar=setting.metavar, help=text)
+        about |= {"action": "store_const", "const": not setting.default}
     else:
-        group.add_argument(*names, dest=dest, metavar=setting.metavar, help=text)
+        about |= {"metavar": setting.metavar, "action": "append" if setting.each else "store"}
+    with suppress(argparse.ArgumentError):  # a command has a flag of this name: the setting is set elsewhere
+        group.add_argument(*names, **about)
     for alias, meant in ALIASES.items():
         if meant == setting.name and alias != setting.flag_name:
             group.add_argument(f"--{alias}", metavar=setting.metavar, help=f"another name for --{setting.flag_name}")

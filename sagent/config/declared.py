@@ -319,6 +319,35 @@ THRESHOLDS = {"failures": "failure_threshold", "confidence": "confidence_thresho
 ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
 
+RESERVED = (
+    *(
+        "help",
+        "print",
+        "resume",
+        "json",
+        "bus",
+        "label",
+        "files",
+        "detach",
+        "config",
+        "version",
+        "trust_project",
+        "plugin",
+    ),
+    *(
+        "no_plugins",
+        "executor_api_base",
+        "advisor_api_base",
+        "prompt",
+        "search",
+        "policy",
+        "advisor_rules",
+        "permissions",
+    ),
+    *("logging", "env"),
+)
+"""Names of other flags, and of tables of files: no setting of a plugin can have them."""
+
 TABLES = ("providers", "prices", "mcp", "web", "language_servers", "aliases", "hooks")
 
 

@@ -6,15 +6,16 @@ may be deleted at any time.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from sagent.config.declared import CORE
+from sagent.config.declared import ALIASES, CORE, RESERVED, TABLES
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
 from sagent.plugin import API, GROUP, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve
@@ -23,7 +24,7 @@ from sagent.version import __version__
 OURS = Path(__file__).parents[1] / "plugins"
 INDEX = "plugins.json"
 _FORM = 1  # of the index
-_SIMPLE = (bool, int, float, str)
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 
 
 class Known(NamedTuple):
@@ -148,29 +149,37 @@ def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Itera
 def _known(name: str, origin: str, target: str) -> Known:
     """Import a plugin's declaration, once, and return what it says."""
     try:
-        plugin = resolve(target) if target else None
+        with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
+            plugin = resolve(target)
         if not isinstance(plugin, Plugin):
             raise TypeError(f"its `plugin` is no sagent.plugin.Plugin, but {type(plugin).__name__}")
         if plugin.api > API:
             raise ValueError(
                 f"it is made for version {plugin.api} of plugins, and this sagent has {API}: update sagent"
             )
-        _check(plugin)
+        known = Known(_placed(plugin, target), origin, target)
+        _check(known)
     except (Exception, SystemExit) as error:  # what others wrote may do anything
         why = one_line(str(error) or type(error).__name__, 300)
         return Known(Plugin(name), origin, target, f"{type(error).__name__}: {why}")
-    return Known(_placed(plugin, target), origin, target)
+    return known
 
 
-def _check(plugin: Plugin) -> None:
-    """Raise ValueError for what cannot be kept in the index."""
-    for setting in plugin.settings:
-        default = setting.default
-        listed = isinstance(default, tuple) and all(isinstance(each, str) for each in cast("tuple[object]", default))
-        if not (default is None or isinstance(default, _SIMPLE) or listed):
-            raise ValueError(f"the default of {setting.name} is no text, number, truth value or tuple of texts")
-        if not setting.name.isidentifier() or not setting.name.islower():
+def _check(known: Known) -> None:
+    """Raise an error for what the index cannot keep, and for names that nothing of a plugin can have."""
+    back = _from_json(json.loads(json.dumps(_as_json(known))))
+    if _without_readers(back.plugin) != _without_readers(known.plugin):
+        raise ValueError("it gives something else where a text is needed, or a tuple of texts")
+    for name in (known.plugin.name, *(command.name for command in known.plugin.commands)):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
+    for setting in known.plugin.settings:
+        if not _NAME.fullmatch(setting.name) or not setting.name.isidentifier():
             raise ValueError(f"{setting.name!r} is no name of a setting: use small letters, digits and _")
+
+
+def _without_readers(plugin: Plugin) -> Plugin:
+    return replace(plugin, settings=tuple(each._replace(read=print) for each in plugin.settings))
 
 
 def _placed(plugin: Plugin, target: str) -> Plugin:
@@ -206,7 +215,7 @@ def _choice(words: tuple[str, ...]) -> Choice:
 
 def _without_doubles(found: Sequence[Known]) -> Installed:
     """Return the plugins without what another one has by the same name, which the notices say."""
-    owners: dict[tuple[str, str], str] = {}
+    owners = {("setting", name): CORE.name for name in (*RESERVED, *TABLES, *ALIASES)}
     notices: list[str] = []
 
     def takes(each: Known, kind: str, *names: str) -> bool:
@@ -226,10 +235,16 @@ def _without_doubles(found: Sequence[Known]) -> Installed:
             error = "another plugin has its name"
         else:
             commands = tuple(one for one in plugin.commands if takes(each, "command", one.name))
-            settings = tuple(one for one in plugin.settings if takes(each, "setting", *{one.name, one.keyword}))
+            settings = tuple(one for one in plugin.settings if takes(each, "setting", *_names(one, each)))
             plugin = replace(plugin, commands=commands, settings=settings)
         kept.append(each._replace(plugin=plugin, error=error))
     return Installed(tuple(kept), tuple(notices))
+
+
+def _names(setting: Setting, known: Known) -> Sequence[str]:
+    """Return the names that a setting takes. The core's may have names that are reserved, as the flag of advisors."""
+    names = dict.fromkeys((setting.name, setting.keyword))
+    return [name for name in names if known.plugin != CORE or name not in (*RESERVED, *ALIASES)]
 
 
 def _as_json(known: Known) -> Mapping[str, object]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sagent.cli.flags import run_parser
+from sagent.config.declared import ALIASES, RESERVED
 from sagent.config.plugins import INDEX, Installed, find_plugins
 from sagent.plugin import API
 from sagent.testing.server import Turn
@@ -40,6 +42,14 @@ WRONG = {
     "is something else": "plugin = 7",
     "is made for a later version": f"from sagent.plugin import Plugin\nplugin = Plugin('wrong', api={API + 1})",
     "ends the process": "raise SystemExit(5)",
+    "has a command that is none": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', commands=('x',))",
+    "names a command by a number": (
+        "from sagent.plugin import Command, Plugin\nplugin = Plugin('wrong', commands=(Command(7, 'x', ':x'),))"
+    ),
+    "names a setting as no name": (
+        "from sagent.plugin import Plugin, Setting\nplugin = Plugin('wrong', settings=(Setting('A b', print),))"
+    ),
+    "has a list of parts": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', parts=[['a:b', 'c']])",
     "has a default that no index can keep": (
         "from sagent.plugin import Plugin, Setting\nplugin = Plugin('wrong', settings=(Setting('x', print, object()),))"
     ),
@@ -154,6 +164,36 @@ def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -
     (folder / "more.py").unlink()
     assert found(folder).commands == before.commands
     assert json.loads(whole)["plugins"]
+
+
+@pytest.mark.parametrize(
+    "name", ["config", "json", "plugin", "mcp", "model", "bus", "executor", "advisor", "permissions"]
+)
+def test_no_setting_takes_the_name_of_a_flag_or_a_table(shell: Shell, folder: Path, name: str) -> None:
+    (folder / "hello.py").write_text(HELLO.replace('"language"', f'"{name}"'))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert f"setting {name} of the plugin hello" in done.err
+    assert shell.run("greet", model="").code == 3
+
+
+def test_a_flag_of_a_command_wins_over_a_setting(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO.replace('"language"', '"port"'))
+    assert "--port" in shell.run("serve", "--help", model="").out
+
+
+def test_what_a_plugin_prints_is_no_part_of_an_answer(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(f"print('loud')\n{HELLO}")
+    shell.serve([Turn(text="Fine.")])
+    assert shell.run("hello").out == "Fine.\n"
+
+
+def test_reserved_names_are_those_of_flags_without_a_setting() -> None:
+    plugins = Installed()
+    known = {setting.keyword for setting in plugins.settings} | {*ALIASES}
+    flags = {action.dest for action in run_parser(plugins).flags} | {"prompt"}
+    assert flags - known - {"wait_for_jobs"} <= {*RESERVED}
 
 
 def test_nothing_of_a_plugin_is_imported_before_it_is_used(shell: Shell, folder: Path) -> None:
