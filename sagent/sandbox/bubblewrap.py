@@ -15,6 +15,7 @@ import re
 import resource
 import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -340,7 +341,8 @@ class Boxes:
                     said = f"the sandbox could not be prepared: {error}"
                 else:
                     return why or view
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):  # its child waits for it for ever, and holds the pipes
+                os.killpg(process.pid, signal.SIGKILL)
             _, errors = process.communicate()  # it closes the standard input, with which what runs inside ends
             remove_made(began)
         return errors.decode("utf-8", "replace").strip() or said

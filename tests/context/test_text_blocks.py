@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sagent.context.textcalls.blocks import BlockReader, read
@@ -357,6 +357,7 @@ def test_what_a_model_wrote_is_read_the_same_again(text: str, stop: StopReason |
 
 
 @settings(max_examples=deep(150, 1500), deadline=None)
+@example("```python\nx.py\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n```\n</think>", "end", [1])
 @given(REPLIES, STOPS, st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | None, sizes: list[int]) -> None:
     text = text.replace("\ud800", "\ufffd")

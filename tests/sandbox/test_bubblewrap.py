@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -322,9 +323,33 @@ def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: p
     assert opened == "the sandbox could not be prepared: [Errno 24] Too many open files"
 
 
-async def test_box_that_takes_too_long_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.sandbox.bubblewrap.PATIENCE", 0.0)
+def _hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.PATIENCE", seconds)
     monkeypatch.setattr("sagent.sandbox.bubblewrap._MOUNT_SECONDS", 0.0)
+
+
+def test_box_that_takes_too_long_leaves_nothing_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it is ended: before its child begins, between the two, while the mounts are made."""
+    scratch = Scratch()
+
+    def open_and_close() -> None:
+        opened = Boxes(scratch).open(())
+        if isinstance(opened, View):
+            opened.box.close()
+
+    try:
+        for step in range(48):
+            _hurry(monkeypatch, step % 6 / 2000)
+            opening = threading.Thread(target=open_and_close, daemon=True)
+            opening.start()
+            opening.join(30)
+            assert not opening.is_alive()
+    finally:
+        scratch.remove()
+
+
+async def test_box_that_takes_too_long_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _hurry(monkeypatch, 0.0)
     begun, begin = list[object](), Boxes.open
 
     def counted(boxes: Boxes, mounts: Sequence[str], box: Box | None = None) -> View | str:

@@ -137,7 +137,7 @@ class BlockReader:
             self._close()
         held, self._held = "".join(self._held), []
         if (block := self._open) is None:
-            return held if self._late else ""
+            return held if self._late or not self._called else ""
         self._open = None
         if block.kind == "text" and (cut or not block.swallowed):
             self._texts += block.raw

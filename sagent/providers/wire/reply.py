@@ -39,7 +39,7 @@ _SAYING: Mapping[StopReason, str] = {
     "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
     "error": "error|malformed|fail|invalid",
 }
-_MOST_WORDS = 4  # to a token, on average: with more it was not counted
+_MOST_WORDS, _FEW_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
@@ -126,8 +126,8 @@ class ReplyReader(ABC):
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
         received = max(self.received, bool(self.message().parts))
-        counted = is_count(stated, received, max_input) and _MOST_WORDS * stated.output >= self.least_tokens
-        counted = counted and _can_be(self._usage) and self._is_final(stated)
+        can_be = _MOST_WORDS * stated.output + _FEW_WORDS >= self.least_tokens
+        counted = can_be and is_count(stated, received, max_input) and _can_be(self._usage) and self._is_final(stated)
         if counted or any(charge.usd is not None for charge in charges):
             return usage, charges
         output = max(0, self.received // 4 - stated.output)
