@@ -1,6 +1,7 @@
 """The examples of plugins do what they say."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from sagent.testing.script import Call
@@ -28,7 +29,8 @@ def test_a_listener_writes_what_runs_cost(shell: Shell) -> None:
     shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
     for _ in range(2):
         assert run(shell, "listener", "--spend-log", "spend.db", "hello")[1] == "Fine.\n"
-    rows = sqlite3.connect(shell.cwd / "spend.db").execute("SELECT agent, stop, usd FROM runs").fetchall()
+    with closing(sqlite3.connect(shell.cwd / "spend.db")) as database:
+        rows = database.execute("SELECT agent, stop, usd FROM runs").fetchall()
     assert [row[:2] for row in rows] == [("root", "end"), ("root", "end")]
     assert all(float(row[2]) > 0 for row in rows)
 
