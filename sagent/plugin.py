@@ -59,7 +59,7 @@ class RefusedError(ValueError):
 
 
 class PathBase(NamedTuple):
-    """What relative paths and `~` in a value start from."""
+    """Directories from which relative paths and `~` in a value start."""
 
     directory: Path
     home: Path
@@ -95,7 +95,7 @@ def choice(*names: str) -> Choice:
 
 
 class Setting(NamedTuple):
-    """One setting. `help` describes its flag; a setting without it has none.
+    """Setting of the core or of a plugin. `help` describes its flag; a setting without it has none.
 
     `type` is its type in Settings and `given` what a program may give, both as type checkers read them. `adds` joins
     the values of layers. `metavar` is the flag's value in help, "" where it takes none; `each` lets it be repeated, and
@@ -145,7 +145,7 @@ class Setting(NamedTuple):
 
     @property
     def is_swept(self) -> bool:
-        """Whether a sweep may vary it."""
+        """Return True if a sweep may vary it."""
         return self.swept and self.scope in ("agent", "place")
 
     @property

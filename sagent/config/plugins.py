@@ -50,7 +50,7 @@ class Installed:
 
     @property
     def plugins(self) -> Sequence[Plugin]:
-        """Those that can be used."""
+        """Plugins that can be used."""
         return [each.plugin for each in self.known if not each.error]
 
     @property

@@ -25,7 +25,7 @@ _WORKING_BYTES = 500_000_000  # memory that a server takes besides its weights
 
 
 class Progress(Protocol):
-    """Where it is told how far a fetch is."""
+    """Listener to how far a fetch is."""
 
     def say(self, line: str) -> None:
         """Write a line that stays."""
