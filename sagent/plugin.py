@@ -6,7 +6,7 @@ variable, key in a file, type and uses follow from that.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
@@ -156,7 +156,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """All that a plugin adds."""
+    """All that a plugin adds. `needs` names other plugins: where one of them is missing, this one is left out."""
 
     name: str
     about: str = ""
@@ -164,7 +164,17 @@ class Plugin:
     parts: tuple[Part, ...] = ()
     settings: tuple[Setting, ...] = ()
     api: int = API
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
+
+
+KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
+    "commands": ("command", Command),
+    "parts": ("part", Part),
+    "settings": ("setting", Setting),
+}
+"""Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
+same `name`. A text ":function" in one names a function of the plugin's own module."""
 
 
 def resolve(name: str) -> object:

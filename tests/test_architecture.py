@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,3 +34,22 @@ def test_no_import_is_hidden_from_the_linter() -> None:
         str(file.relative_to(ROOT)) for file in ROOT.glob("sagent/**/*.py") if hidden.search(file.read_text("utf-8"))
     }
     assert found == {"sagent/plugin.py"}
+
+
+def test_a_plugin_imports_no_other_but_those_it_needs() -> None:
+    mentioned = re.compile(r"\bsagent\.plugins\.(\w+)")
+    for folder in ROOT.glob("sagent/plugins/*/"):
+        if not (folder / "__init__.py").is_file():
+            continue
+        plugin = import_module(f"sagent.plugins.{folder.name}").plugin
+        assert plugin.name == folder.name
+        seen = {name for file in folder.rglob("*.py") for name in mentioned.findall(file.read_text("utf-8"))}
+        assert seen <= {folder.name, *plugin.needs}, f"{folder.name} needs {seen}, and says {plugin.needs}"
+
+
+def test_the_core_names_no_plugin() -> None:
+    naming = re.compile(r"\bsagent[./]plugins[./]\w+")
+    files = [file for file in ROOT.glob("sagent/**/*.py") if ROOT / "sagent/plugins" not in file.parents]
+    named = {str(file.relative_to(ROOT)): naming.findall(file.read_text("utf-8")) for file in files}
+    assert len(files) > 300
+    assert {name: found for name, found in named.items() if found} == {}

@@ -8,23 +8,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from sagent.config.declared import ALIASES, CORE, RESERVED, TABLES
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
-from sagent.plugin import API, GROUP, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve
+from sagent.plugin import API, GROUP, KINDS, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve
 from sagent.version import __version__
 
 OURS = Path(__file__).parents[1] / "plugins"
 INDEX = "plugins.json"
-_FORM = 1  # of the index
+_FORM = 2  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 
 
 class Known(NamedTuple):
@@ -167,15 +168,44 @@ def _known(name: str, origin: str, target: str) -> Known:
 
 def _check(known: Known) -> None:
     """Raise an error for what the index cannot keep, and for names that nothing of a plugin can have."""
+    plugin = known.plugin
+    for member, (word, kind) in KINDS.items():
+        for each in _tuple(getattr(plugin, member), member):
+            if type(each) is not kind:
+                raise TypeError(f"its {member} hold {each!r}, which is no {kind.__name__}")
+            for name, hint in get_type_hints(kind).items():
+                if not _fits(getattr(each, name), hint):
+                    raise TypeError(f"the {word} {each[0]!r} has {getattr(each, name)!r} as its {name}")
+    texts = (plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("it gives something else where a text is needed")
     back = _from_json(json.loads(json.dumps(_as_json(known))))
-    if _without_readers(back.plugin) != _without_readers(known.plugin):
-        raise ValueError("it gives something else where a text is needed, or a tuple of texts")
-    for name in (known.plugin.name, *(command.name for command in known.plugin.commands)):
+    if _without_readers(back.plugin) != _without_readers(plugin):
+        raise ValueError("it has a default that is neither text, number, truth value, tuple of these, nor None")
+    for name in (plugin.name, *(command.name for command in plugin.commands)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
-    for setting in known.plugin.settings:
+    for setting in plugin.settings:
         if not _NAME.fullmatch(setting.name) or not setting.name.isidentifier():
             raise ValueError(f"{setting.name!r} is no name of a setting: use small letters, digits and _")
+
+
+def _tuple(value: object, member: str) -> Sequence[tuple[object, ...]]:
+    if not isinstance(value, tuple):
+        raise TypeError(f"its {member} are no tuple, but {type(value).__name__}")
+    return cast("Sequence[tuple[object, ...]]", value)
+
+
+def _fits(value: object, hint: object) -> bool:
+    """Return True if a value is of the type that a member is declared with."""
+    kinds = get_args(hint)
+    if hint is object:
+        return True
+    if get_origin(hint) is Literal:
+        return value in kinds
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(each, kinds[0]) for each in cast("tuple[object, ...]", value))
+    return isinstance(value, hint) if isinstance(hint, type) else callable(value)
 
 
 def _without_readers(plugin: Plugin) -> Plugin:
@@ -185,16 +215,20 @@ def _without_readers(plugin: Plugin) -> Plugin:
 def _placed(plugin: Plugin, target: str) -> Plugin:
     """Return a plugin whose functions are named with their module: ":run" is in that of the plugin."""
     home = target.rpartition(":")[0]
-    return replace(
-        plugin,
-        commands=tuple(each._replace(run=_full(each.run, home)) for each in plugin.commands),
-        parts=tuple(each._replace(add=_full(each.add, home)) for each in plugin.parts),
-        settings=tuple(each._replace(read=_late(each, target)) for each in plugin.settings),
-    )
+
+    def placed(row: object, kind: type[tuple[object, ...]]) -> object:
+        if isinstance(row, Setting):
+            return row._replace(read=_late(row, target))
+        if type(row) is not kind:
+            return row
+        return cast("Callable[..., object]", kind)(*(_full(each, home) for each in row))
+
+    rows = {member: tuple(placed(one, kind) for one in getattr(plugin, member)) for member, (_, kind) in KINDS.items()}
+    return replace(plugin, **rows)
 
 
-def _full(name: str, home: str) -> str:
-    return f"{home}{name}" if name.startswith(":") else name
+def _full(value: object, home: str) -> object:
+    return f"{home}{value}" if isinstance(value, str) and _OWN.fullmatch(value) else value
 
 
 def _late(setting: Setting, target: str) -> Reader:
@@ -227,56 +261,85 @@ def _without_doubles(found: Sequence[Known]) -> Installed:
         return True
 
     kept: list[Known] = []
+    there = _there((core(), *found))
     for each in (core(), *found):
         plugin, error = each.plugin, each.error
         if error:
             notices.append(f"The plugin {plugin.name} ({each.origin}) is left out: {error}.")
+        elif lacks := [name for name in plugin.needs if name not in there]:
+            error = f"it needs the plugin {lacks[0]}, which is not there"
+            notices.append(f"The plugin {plugin.name} ({each.origin}) is left out: {error}.")
         elif not takes(each, "plugin", plugin.name):
             error = "another plugin has its name"
         else:
-            commands = tuple(one for one in plugin.commands if takes(each, "command", one.name))
-            settings = tuple(one for one in plugin.settings if takes(each, "setting", *_names(one, each)))
-            plugin = replace(plugin, commands=commands, settings=settings)
+            rows = {
+                member: tuple(one for one in getattr(plugin, member) if takes(each, word, *_names(one, each)))
+                for member, (word, _) in KINDS.items()
+            }
+            plugin = replace(plugin, **rows)
         kept.append(each._replace(plugin=plugin, error=error))
     return Installed(tuple(kept), tuple(notices))
 
 
-def _names(setting: Setting, known: Known) -> Sequence[str]:
-    """Return the names that a setting takes. The core's may have names that are reserved, as the flag of advisors."""
-    names = dict.fromkeys((setting.name, setting.keyword))
+def _there(found: Sequence[Known]) -> Collection[str]:
+    """Return the names of the plugins that have all they need."""
+    needs = {each.plugin.name: each.plugin.needs for each in found if not each.error}
+    while lacking := [name for name, wanted in needs.items() if not needs.keys() >= set(wanted)]:
+        for name in lacking:
+            del needs[name]
+    return needs
+
+
+def _names(row: tuple[object, ...], known: Known) -> Sequence[str]:
+    """Return the names that something takes. The core's may have names that are reserved, as the flag of advisors."""
+    if not isinstance(row, Setting):
+        name = getattr(row, "name", None)
+        return [] if name is None else [str(name)]
+    names = dict.fromkeys((row.name, row.keyword))
     return [name for name in names if known.plugin != CORE or name not in (*RESERVED, *ALIASES)]
 
 
 def _as_json(known: Known) -> Mapping[str, object]:
     plugin = known.plugin
-    settings = [
-        {**{name: value for name, value in each._asdict().items() if name != "read"}, "words": list(each.order)}
-        for each in plugin.settings
-    ]
+    rows = {member: list(map(_row, getattr(plugin, member))) for member in KINDS}
     return {
         "name": plugin.name, "about": plugin.about, "version": plugin.version, "api": plugin.api,
-        "commands": plugin.commands, "parts": plugin.parts, "settings": settings,
-        "origin": known.origin, "target": known.target, "error": known.error,
+        "needs": plugin.needs, "origin": known.origin, "target": known.target, "error": known.error, **rows,
     }  # fmt: skip
+
+
+def _row(row: tuple[object, ...]) -> object:
+    if not isinstance(row, Setting):
+        return row
+    return {**{name: value for name, value in row._asdict().items() if name != "read"}, "words": list(row.order)}
 
 
 def _from_json(row: Mapping[str, object]) -> Known:
     """Return a plugin of the index. Raises KeyError, TypeError and ValueError for what is none."""
-    commands = [Command(*map(str, each)) for each in cast("list[list[object]]", row["commands"])]
-    parts = [
-        Part(str(add), tuple(map(str, when)), moment)  # pyright: ignore[reportArgumentType] -- as it was written
-        for add, when, moment in cast("list[tuple[str, list[str], str]]", row["parts"])
-    ]
     target = str(row["target"])
-    settings = [_setting(each, target) for each in cast("list[dict[str, object]]", row["settings"])]
-    plugin = Plugin(
-        str(row["name"]), str(row["about"]), tuple(commands), tuple(parts), tuple(settings), version=str(row["version"])
-    )
+
+    def made(kind: type[tuple[object, ...]], values: object) -> tuple[object, ...]:
+        if isinstance(values, dict):
+            return _setting(cast("dict[str, object]", values), target)
+        make = cast("Callable[..., tuple[object, ...]]", kind)
+        return make(*map(_tupled, cast("list[object]", values)))
+
+    rows = {
+        member: tuple(made(kind, each) for each in cast("list[object]", row[member]))
+        for member, (_, kind) in KINDS.items()
+    }
+    texts = {name: str(row[name]) for name in ("name", "about", "version")}
+    needs = tuple(map(str, cast("list[object]", row["needs"])))
+    plugin = cast("Callable[..., Plugin]", Plugin)(**texts, **rows, needs=needs)
     return Known(plugin, str(row["origin"]), target, str(row["error"]))
 
 
 def _setting(row: dict[str, object], target: str) -> Setting:
     words = tuple(map(str, cast("list[str]", row.pop("words"))))
-    values = {name: tuple(cast("list[object]", each)) if isinstance(each, list) else each for name, each in row.items()}
+    values = {name: _tupled(each) for name, each in row.items()}
     setting = cast("Callable[..., Setting]", Setting)(read=_choice(words), **values)
     return setting if words else setting._replace(read=_late(setting, target))
+
+
+def _tupled(value: object) -> object:
+    return tuple(map(_tupled, cast("list[object]", value))) if isinstance(value, list) else value

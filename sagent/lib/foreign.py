@@ -1,6 +1,8 @@
 """Names of other libraries, and what is written here in their place: read only when an error meets one of them."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 _LIMITS = "limits=RunLimits(max_turns=20), and max_budget_usd= for money"
 _OUTPUT = "output= of run, run_sync and stream; the answer is then result.data"
@@ -79,8 +81,8 @@ _IMPORTS = _spread(
     ("InputGuardrail OutputGuardrail GuardrailFunctionOutput", "a policy (sagent.policy), which judges calls"),
     ("AgentDefinition", _AS_TOOL),
     ("ModelMessage", "Message, of sagent.messages"),
-    ("trace", "from sagent.plugins.telemetry import Telemetry"),
 )
+_RENAMED = {"trace": "Telemetry"}
 HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` itself
     "sagent.messages": "Message Text Thinking Image Document ToolCall ToolResult user assistant",
     "sagent.events": "Event ReplyFinished ToolStarted ToolFinished Finished",
@@ -96,7 +98,6 @@ HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` 
     "sagent.session.log": "FileLog MemoryLog",
     "sagent.config": "Settings McpServer",
     "sagent.bridges.mcp": "open_servers",
-    "sagent.plugins.telemetry": "Telemetry",
     "sagent.testing": "ScriptedModel",
     "sagent.testing.server": "FakeProviderServer",
 }
@@ -117,5 +118,15 @@ def missing(owner: str, name: str) -> str:
 
 def not_here(name: str) -> str:
     """What is written for a name that `sagent` itself does not have; "" where nothing is known of it."""
-    home = next((home for home, names in HOMES.items() if name in names.split()), "")
+    name = _RENAMED.get(name, name)
+    home = next((home for home, names in HOMES.items() if name in names.split()), "") or _plugin_with(name)
     return f"from {home} import {name}" if home else _IMPORTS.get(name, "")
+
+
+def _plugin_with(name: str) -> str:
+    """Return the module of one of our plugins that says that it has a name, "" where none does."""
+    for path in sorted((Path(__file__).parents[1] / "plugins").glob("*/__init__.py")):
+        if (names := re.search(r"^__all__ = \[([^]]*)\]", path.read_text("utf-8"), re.MULTILINE)) is not None:
+            if f'"{name}"' in names[1]:
+                return f"{__name__.partition('.')[0]}.plugins.{path.parent.name}"
+    return ""

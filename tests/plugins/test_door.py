@@ -50,6 +50,15 @@ WRONG = {
         "from sagent.plugin import Plugin, Setting\nplugin = Plugin('wrong', settings=(Setting('A b', print),))"
     ),
     "has a list of parts": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', parts=[['a:b', 'c']])",
+    "needs something that is no name": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', needs=(7,))",
+    "needs a text": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', needs='hello')",
+    "needs a plugin that is not there": "from sagent.plugin import Plugin\nplugin = Plugin('wrong', needs=('none',))",
+    "needs one that is there and one that is not": (
+        "from sagent.plugin import Plugin\nplugin = Plugin('wrong', needs=('hello', 'none'))"
+    ),
+    "has a part at no moment": (
+        "from sagent.plugin import Part, Plugin\nplugin = Plugin('wrong', parts=(Part(':add', ('always',), 'late'),))"
+    ),
     "has a default that no index can keep": (
         "from sagent.plugin import Plugin, Setting\nplugin = Plugin('wrong', settings=(Setting('x', print, object()),))"
     ),
@@ -251,3 +260,20 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
+
+
+def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO)
+    (folder / "first.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('first', needs=('second',))")
+    (folder / "second.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('second', needs=('hello',))")
+    assert {"first", "second"} <= {each.name for each in found(folder).plugins}
+    (folder / "hello.py").unlink()
+    assert not {"first", "second"} & {each.name for each in found(folder).plugins}
+    notices = " ".join(found(folder).notices)
+    assert "first" in notices
+    assert "needs the plugin hello, which is not there" in notices
+
+
+def test_a_name_of_a_plugin_is_told_where_it_is_looked_for() -> None:
+    with pytest.raises(ImportError, match="from sagent.plugins.telemetry import Telemetry"):
+        exec("from sagent import Telemetry")
