@@ -126,7 +126,7 @@ def not_here(name: str) -> str:
 def _plugin_with(name: str) -> str:
     """Return the module of one of our plugins that says that it has a name, "" where none does."""
     for path in sorted((Path(__file__).parents[1] / "plugins").glob("*/__init__.py")):
-        if (names := re.search(r"^__all__ = \[([^]]*)\]", path.read_text("utf-8"), re.MULTILINE)) is not None:
-            if f'"{name}"' in names[1]:
-                return f"{__name__.partition('.')[0]}.plugins.{path.parent.name}"
+        names = re.search(r"^__all__ = \[([^]]*)\]", path.read_text("utf-8"), re.MULTILINE)
+        if names is not None and f'"{name}"' in names[1]:
+            return f"{__name__.partition('.')[0]}.plugins.{path.parent.name}"
     return ""

@@ -275,5 +275,5 @@ def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Pat
 
 
 def test_a_name_of_a_plugin_is_told_where_it_is_looked_for() -> None:
-    with pytest.raises(ImportError, match="from sagent.plugins.telemetry import Telemetry"):
+    with pytest.raises(ImportError, match=r"from sagent\.plugins\.telemetry import Telemetry"):
         exec("from sagent import Telemetry")
