@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
 from sagent.agent.asking import outcome
-from sagent.bridges.live import Wanted, failure_of, progress_of
+from sagent.agent.live import Wanted, failure_of, progress_of
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Result, SessionOpened
 from sagent.lib.dataclass import dataclass

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sagent.agent import Asker
-    from sagent.bridges.live import Opened, Opening, Wanted
+    from sagent.agent.live import Opened, Opening, Wanted
     from sagent.config import Settings
     from sagent.repl.opening import Listener
     from sagent.tools.ask import Answerer

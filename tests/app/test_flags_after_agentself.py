@@ -7,8 +7,8 @@ import pytest
 
 from sagent.advisor.extension import AdvisorExtension, advise
 from sagent.agent import Agent, Resources
+from sagent.agent.live import Wanted
 from sagent.app import open_agent
-from sagent.bridges.live import Wanted
 from sagent.cli.commands.node import settings_of
 from sagent.cli.opening import settings_for
 from sagent.config import Settings, load

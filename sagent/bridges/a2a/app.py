@@ -12,12 +12,12 @@ from a2a.utils.errors import A2AError
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from sagent.agent.live import Opening
 from sagent.bridges.a2a.card import JSONRPC_PATH, REST_PATH
 from sagent.bridges.a2a.contexts import DIRECTORY, Answer, Contexts, answer_alone
 from sagent.bridges.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.bridges.a2a.push import Receivers
 from sagent.bridges.a2a.receiver_files import ReceiverFiles
-from sagent.bridges.live import Opening
 from sagent.bridges.serve.door import Bounded, Door
 from sagent.lib.json import wire_bytes
 from sagent.session.store import sessions

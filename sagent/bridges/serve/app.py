@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
+from sagent.agent.live import LiveSession, Wanted
 from sagent.agent.tree import Node
-from sagent.bridges.live import LiveSession, Wanted
 from sagent.bridges.serve import consent, rewinding
 from sagent.bridges.serve.door import USER, Door
 from sagent.bridges.serve.feed import Item

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from sagent.bridges.live import LiveSession, Question
+from sagent.agent.live import LiveSession, Question
 from sagent.errors import UsageError
 from sagent.lib.text import spelled
 from sagent.policy import Ask

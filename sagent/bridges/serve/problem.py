@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from sagent.bridges.live import failure_of
+from sagent.agent.live import failure_of
 from sagent.errors import (
     BudgetExceeded,
     ModelError,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.agent.conversation import Conversation
-from sagent.bridges.live import LiveSession, Opening, Question, Wanted
+from sagent.agent.live import LiveSession, Opening, Question, Wanted
 from sagent.bridges.serve.consent import Keep, offered
 from sagent.bridges.serve.feed import Feed
 from sagent.errors import SagentError, SessionNotFound, UsageError

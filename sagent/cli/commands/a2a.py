@@ -19,9 +19,9 @@ from sagent.lib.json import as_array
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sagent.agent.live import LiveSession, Opened
     from sagent.bridges.a2a.card import Described
     from sagent.bridges.a2a.contexts import Answer
-    from sagent.bridges.live import LiveSession, Opened
     from sagent.config import Settings
     from sagent.config.teams import TeamFile
     from sagent.events import Result

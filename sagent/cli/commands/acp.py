@@ -134,7 +134,7 @@ class AcpHost:
             yield AcpSession(replace(opened, selected=selected), settings, commands)
 
     def _settings(self, place: "Place") -> "Settings":
-        from sagent.bridges.live import Wanted
+        from sagent.agent.live import Wanted
         from sagent.cli.opening import settings_for
 
         directories = [*as_array(self._flags.get("add_dir")), *place.directories]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sagent.agent import Agent, Asker
-    from sagent.bridges.live import Wanted
+    from sagent.agent.live import Wanted
     from sagent.bridges.mcp import McpTool
     from sagent.bridges.mcp_server import Open, Sessions
     from sagent.config import McpServer, Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagent.bridges.live import LiveSession, Opened, Question, Wanted
+from sagent.agent.live import LiveSession, Opened, Question, Wanted
 from sagent.cli.opening import opening_of
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice

@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Protocol, TypeAlias, TypeVar, cast
 
-from sagent.agent import Agent, Asker
+from sagent.agent.agent import Agent
+from sagent.agent.resources import Asker
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denied, Event, Notice, Result, Retrying, ToolStarted
 from sagent.lib.dataclass import dataclass
