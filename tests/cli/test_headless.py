@@ -726,6 +726,7 @@ def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[
     child = shell.start("demo", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
     child.kill()
+    assert child.wait() == -signal.SIGKILL  # it did not end by itself, and closed nothing
     wait_until(lambda: not processes(f"--port-file\0{shell.cwd}"), "the end of the server")
 
 

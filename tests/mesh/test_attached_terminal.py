@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,7 +108,8 @@ async def test_who_is_attached_sees_what_a_local_server_of_the_node_does(tmp_pat
             session = await submitted(here)
             await one.attach(here, session)
             await here.node("n1", "--base-url", url, "--model", "llamacpp/tiny")
-            await one.until("◌ Reading the prompt: ", "tokens a second")
+            shown = await one.until("◌ Reading the prompt: ", "tokens a second")
+            assert re.search(r"Reading the prompt: \d+ %", shown)
             await one.until("I have read it.", gone="Reading the prompt")
             await one.keys("C-d")
             await one.until("ended 0")
@@ -184,6 +186,8 @@ async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about
         await one.until("Node n2 continues this session", "home-n2", "y Yes, once", gone="home-n1")
         await one.keys("s")
         await one.until("Write a.txt · +2 -0", "Done.", gone="outcome is unknown")
+        written = [file.read_text() for file in here.directory.rglob("a.txt")]
+        assert written == [WRITE.arguments["content"]]  # by the second node alone
 
 
 async def test_who_comes_in_the_middle_of_a_reply_reads_all_of_it(tmp_path: Path) -> None:

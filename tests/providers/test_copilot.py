@@ -397,12 +397,14 @@ asyncio.run(main())
         async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
             github.api = server.url
             path = keep(tmp_path, f"http://{address}")
+            before = path.read_text()
             path.parent.chmod(0o500)
             try:
                 async with opened(tmp_path) as provider:
-                    await collect(provider.model(MODELS["chat"]), request())
+                    _, reply = await collect(provider.model(MODELS["chat"]), request())
             finally:
                 path.parent.chmod(0o700)
+            assert (reply.message.content, path.read_text()) == ("x", before)
 
 
 class TestRequest:

@@ -493,6 +493,7 @@ async def test_closing_can_be_cancelled_and_kills(opened: Callable[..., LlamaCpp
         async with asyncio.timeout(0.1):
             await provider.aclose()
     await until(lambda: not group_lives(starts(here)[0]["pid"]))
+    assert len(starts(here)) == 1  # and nothing was started in its place
 
 
 def test_one_child_serves_one_event_loop_after_another(environ: Callable[..., dict[str, str]], here: Path) -> None:

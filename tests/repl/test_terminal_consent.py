@@ -151,7 +151,7 @@ def test_keys_for_something_else_answer_nothing_and_a_reason_is_what_was_pasted(
 
 def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Console) -> None:
     failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
-    console.serve([failing, Turn(text="Fine.")])
+    server = console.serve([failing, Turn(text="Fine.")])
     console.start()
     console.type("look at this")
     console.until("Let me see.")
@@ -160,6 +160,7 @@ def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Co
     console.until("› and mind the tests", gone="sent, not read yet")
     console.keys("Enter")
     console.until("Fine.")
+    assert "and mind the tests" in last_text(server.requests[-1])
 
 
 @pytest.mark.parametrize("taking", [True, False])
@@ -190,7 +191,9 @@ def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: C
 
 
 def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typed(console: Console) -> None:
-    console.serve([Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")])
+    server = console.serve(
+        [Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")]
+    )
     console.start()
     console.type("go")
     console.until("Written.")
@@ -202,6 +205,7 @@ def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typ
     console.until("b Back", gone="Tab: answer this")
     console.keys("Escape")
     console.until("› ", gone="? a.txt")
+    assert len(server.requests) == 2  # no key became a message
 
 
 def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_with_it(
@@ -214,7 +218,7 @@ def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_w
     editor.chmod(0o755)
     console.environment["EDITOR"] = str(editor)
     failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
-    console.serve([failing])
+    server = console.serve([failing])
     console.start()
     console.type("look at this")
     console.until("Let me see.")
@@ -227,6 +231,7 @@ def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_w
     wait_until(lambda: any('"kind":"failed"' in log.read_text() for log in logs.rglob("root.jsonl")), "the run to fail")
     (tmp_path / "go").touch()
     console.until("› and mind the tests", "draft it", gone="sent, not read yet")
+    assert len(server.requests) == 1  # neither was sent
 
 
 def test_ctrl_c_for_an_editor_that_has_the_terminal_ends_that_alone(console: Console) -> None:

@@ -105,7 +105,14 @@ def change(root: Path, kind: str, name: str, other: str) -> None:
 @given(st.lists(st.lists(_CHANGES, max_size=5), min_size=1, max_size=5))
 def test_what_is_known_is_what_is_there(rounds: list[list[tuple[str, str, str]]]) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as place:
-        compare(Path(place), rounds)
+        root, ages = Path(place), count(10)
+        survey = Survey(str(root), is_env)
+        for changes in rounds:
+            for each in changes:
+                change(root, *each)
+            settle(root, next(ages))
+            there = {os.path.join(base, ".env") for base, _, files in os.walk(root) if ".env" in files}
+            assert {*survey.look()} == there
 
 
 def settle(root: Path, age: int) -> None:
@@ -114,13 +121,3 @@ def settle(root: Path, age: int) -> None:
     for directory, _, _ in os.walk(root):
         if now - os.lstat(directory).st_mtime_ns < 9_000_000_000:
             os.utime(directory, ns=(0, now - age * 1_000_000_000))
-
-
-def compare(root: Path, rounds: list[list[tuple[str, str, str]]]) -> None:
-    survey, ages = Survey(str(root), is_env), count(10)
-    for changes in rounds:
-        for each in changes:
-            change(root, *each)
-        settle(root, next(ages))
-        there = {os.path.join(base, ".env") for base, _, files in os.walk(root) if ".env" in files}
-        assert {*survey.look()} == there

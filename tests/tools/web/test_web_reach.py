@@ -284,12 +284,17 @@ async def test_what_carries_a_secret_is_not_sent(call, access, internet, monkeyp
     assert internet.looked_up == []
 
 
-def test_ordinary_urls_carry_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("API_KEY", "short")
-    for url in (
+@pytest.mark.parametrize(
+    "url",
+    [
         "https://docs.python.org/3/library/secrets.html#secrets.token_hex",
         "https://example.org/search?q=how+to+rotate+an+api+key&page=2",
         "https://github.com/a/b/commit/66a4c53b1f0e6f6f7f4c0a1d2e3f405162738495",
         "https://arxiv.org/abs/2401.00001v2",
-    ):
-        check_secrets(url)
+    ],
+)
+def test_ordinary_urls_carry_no_secret(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("API_KEY", "short")
+    check_secrets(url)
+    with pytest.raises(ToolError, match="Not sent: it holds"):
+        check_secrets(f"{url}&api_key=Zx81kQpL0aVb72Rt" if "?" in url else f"{url}?api_key=Zx81kQpL0aVb72Rt")
