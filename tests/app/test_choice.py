@@ -13,6 +13,7 @@ from sagent.errors import UsageError
 from sagent.model import ModelInfo, ModelLimits
 from sagent.providers.rows import Row
 from sagent.testing.server import FakeProviderServer, Listed, Turn
+from tests.waiting import SECONDS
 
 
 @pytest.mark.parametrize(
@@ -386,5 +387,5 @@ async def test_where_no_model_could_be_chosen_connections_are_closed(tmp_path: P
     async with server:
         with pytest.raises(UsageError, match="lists no models"):
             await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS):
             await ended.wait()

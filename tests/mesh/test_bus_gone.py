@@ -13,6 +13,7 @@ from sagent.mesh.remote import Mesh
 from sagent.testing.server import Call, Turn
 from tests.depth import slow
 from tests.mesh.places import Place, Process, by_results, place
+from tests.waiting import SECONDS
 
 AT_WORK = [Turn("I work.", calls=(Call("Bash", {"command": "touch begun; sleep 60"}),)), Turn("Done.")]
 
@@ -27,7 +28,7 @@ async def gone(here: Place, how: signal.Signals) -> None:
 
 
 async def ended(process: Process) -> int:
-    async with asyncio.timeout(12):
+    async with asyncio.timeout(SECONDS):
         return await process.process.wait()
 
 
@@ -67,11 +68,11 @@ async def test_a_node_takes_work_of_a_bus_that_has_lost_its_data(tmp_path: Path)
 async def test_a_message_on_its_way_keeps_nobody_waiting(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
-        async with asyncio.timeout(40), Mesh(here.bus).spawn("hello") as peer:
+        async with asyncio.timeout(4 * SECONDS), Mesh(here.bus).spawn("hello") as peer:
             assert (await peer.wait()).content == "Fine."
             await gone(here, signal.SIGSTOP)
             peer.send("more")
             peer.interrupt()
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(SECONDS):
                 with pytest.raises(Unavailable, match="was not interrupted"):
                     await peer.wait()

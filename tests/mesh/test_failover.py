@@ -24,6 +24,7 @@ from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
 from tests.mesh.places import Place, by_results, place
+from tests.waiting import SECONDS
 
 
 async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ async def test_what_is_done_is_off_the_queue(tmp_path: Path) -> None:
         await here.node("n1")
         for _ in range(3):
             assert (await here.ask("--json", "hello"))[0] == 0
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(SECONDS):
             while await here.bus.last(names.WORK, names.work_subject()) is not None:
                 await asyncio.sleep(0.1)
 

@@ -16,6 +16,7 @@ from sagent.mesh.jetstream import JetStream, connected
 from sagent.mesh.server import MAX_PAYLOAD, ServerOptions, serving
 from tests.depth import slow
 from tests.mesh.test_failover import Wire
+from tests.waiting import SECONDS
 
 _numbers = count()
 
@@ -270,7 +271,7 @@ async def test_a_subscription_that_is_given_up_does_not_end_the_connection(tmp_p
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(SECONDS):
             assert await bus.append(names.work_subject(), b"x") > 0
 
 

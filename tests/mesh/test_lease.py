@@ -9,6 +9,7 @@ from sagent.mesh import lease as leases
 from sagent.mesh.jetstream import connected
 from sagent.mesh.lease import HOLD, Lease
 from sagent.mesh.server import ServerOptions, serving
+from tests.waiting import SECONDS
 
 
 async def test_a_session_has_one_holder_and_the_next_when_it_is_released_or_expires(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ async def test_a_session_has_one_holder_and_the_next_when_it_is_released_or_expi
         second = await Lease.take(bus, "s", "two")
         assert second is not None
         assert second.revision > first.revision
-        async with asyncio.timeout(10):  # it is not renewed
+        async with asyncio.timeout(SECONDS):  # it is not renewed
             while (third := await Lease.take(bus, "s", "three")) is None:
                 await asyncio.sleep(0.2)
         assert not second.holds  # before anybody else could have it
