@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.bridges.acp.version1 import Past, Updates
+from sagent.plugins.acp.version1 import Past, Updates
 from sagent.context.compaction import HEADINGS
 from sagent.context.todo import STATES, Task, note_of, tasks_in
 from sagent.messages import Message, Text, ToolResult, assistant, user

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError
+from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.errors import SagentError
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import EFFORTS

@@ -134,7 +134,7 @@ def runs(pid: str) -> bool:
 def test_standard_output_has_nothing_but_messages(tmp_path: Path) -> None:
     """Whatever is printed in the process, or complains, goes to standard error."""
     code = (
-        "import sys, os; from sagent.bridges.acp.server import Server; "
+        "import sys, os; from sagent.plugins.acp.server import Server; "
         "old = Server._initialize\n"
         "async def noisy(self, params):\n"
         "    print('noise'); os.write(1, b'more noise'); return await old(self, params)\n"
@@ -162,7 +162,7 @@ def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
 
 def test_nothing_heavy_is_imported_before_initialize_is_answered(tmp_path: Path) -> None:
     code = (
-        "import sagent.cli.commands.acp, sagent.bridges.acp.server, sagent.bridges.acp.stdio, sys; print(*sys.modules)"
+        "import sagent.plugins.acp.command, sagent.plugins.acp.server, sagent.plugins.acp.stdio, sys; print(*sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert not {"sagent.config", "sagent.agent", "sagent.providers", "pydantic", "mcp"} & set(found.stdout.split())

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sagent.bridges.acp import calls
-from sagent.bridges.acp.client import Client
-from sagent.bridges.acp.version1 import Updates, content, text_block
+from sagent.plugins.acp import calls
+from sagent.plugins.acp.client import Client
+from sagent.plugins.acp.version1 import Updates, content, text_block
 from sagent.lib.json import as_array, as_str, json_thaw
 from sagent.lib.text import fenced, printable, spelled
 from sagent.messages import ToolCall

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sagent.bridges.acp.client import Client
-from sagent.bridges.jsonrpc import RpcError
+from sagent.plugins.acp.client import Client
+from sagent.lib.jsonrpc import RpcError
 from sagent.errors import ToolError
 from sagent.lib.encoding import UTF8
 from sagent.lib.json import JsonObject, as_str, valid_text

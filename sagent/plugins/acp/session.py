@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from sagent.plugins.acp.client import Client
+from sagent.plugins.acp.files import adapted
+from sagent.plugins.acp.options import Options, models_of
+from sagent.plugins.acp.permissions import Person
+from sagent.plugins.acp.version1 import Past, Update, Updates, notice, usage
+from sagent.lib.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
 from sagent.agent.live import LiveSession, Opened, Wanted, failure_of
-from sagent.bridges.acp.client import Client
-from sagent.bridges.acp.files import adapted
-from sagent.bridges.acp.options import Options, models_of
-from sagent.bridges.acp.permissions import Person
-from sagent.bridges.acp.version1 import Past, Update, Updates, notice, usage
-from sagent.bridges.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
 from sagent.errors import ModelError, SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice, ReplyFinished, Result, Switched
 from sagent.lib.dataclass import dataclass

@@ -9,8 +9,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
-from sagent.bridges.acp import calls
-from sagent.bridges.acp.calls import CallIds
+from sagent.plugins.acp import calls
+from sagent.plugins.acp.calls import CallIds
 from sagent.context.todo import TODO, written
 from sagent.events import (
     Advice,

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from sagent.bridges.acp import version2
-from sagent.bridges.acp.client import Client
-from sagent.bridges.jsonrpc import (
+from sagent.plugins.acp import version2
+from sagent.plugins.acp.client import Client
+from sagent.lib.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
     NOT_FOUND,
@@ -30,7 +30,7 @@ from sagent.lib.json import EMPTY, as_object, valid_text
 from sagent.version import __version__
 
 if TYPE_CHECKING:
-    from sagent.bridges.acp.session import Opening, Place, Session
+    from sagent.plugins.acp.session import Opening, Place, Session
     from sagent.session.retention import Glance
 
 PAGE = 100  # sessions of one answer of session/list
@@ -219,7 +219,7 @@ class Server:
         return Answer(self._state(session), begin)
 
     async def _opened(self, place: "Place") -> "Session":
-        from sagent.bridges.acp.session import Session
+        from sagent.plugins.acp.session import Session
 
         session = Session(self._client, self._host.opening, place)
         self._opening.add(session)
@@ -233,8 +233,8 @@ class Server:
         return session
 
     def _place(self, params: Params, session: str | None = None) -> "Place":
-        from sagent.bridges.acp.servers import read_servers
-        from sagent.bridges.acp.session import Place
+        from sagent.plugins.acp.servers import read_servers
+        from sagent.plugins.acp.session import Place
 
         cwd = _directory("cwd", params.get("cwd"))
         more = list_in(params, "additionalDirectories")
@@ -258,7 +258,7 @@ class Server:
         try:
             found = await asyncio.to_thread(self._host.sessions, cwd)
         except (SagentError, OSError) as error:
-            from sagent.bridges.acp.session import failure
+            from sagent.plugins.acp.session import failure
 
             raise failure(error) from error
         sessions = [
@@ -277,7 +277,7 @@ class Server:
 
     async def _delete(self, params: Params) -> Mapping[str, object]:
         """Delete a session, one that is open after it is closed; one that is not there is deleted already."""
-        from sagent.bridges.acp.session import failure
+        from sagent.plugins.acp.session import failure
 
         name = text_in(params, "sessionId")
         if (session := self._sessions.pop(name, None)) is not None:
@@ -294,15 +294,15 @@ class Server:
     # -- what is done in them
 
     async def _prompt(self, params: Params) -> Mapping[str, object]:
-        from sagent.bridges.acp.blocks import read_prompt
+        from sagent.plugins.acp.blocks import read_prompt
 
         session = self._session(params)
         return {"stopReason": await session.prompt(read_prompt(list_in(params, "prompt", required=True)))}
 
     async def _accept(self, params: Params) -> Mapping[str, object]:
         """A prompt of version 2: it is accepted, and its turn says by itself how it goes."""
-        from sagent.bridges.acp.blocks import read_prompt
-        from sagent.bridges.acp.version1 import new_id
+        from sagent.plugins.acp.blocks import read_prompt
+        from sagent.plugins.acp.version1 import new_id
 
         session, message, blocks = self._session(params), new_id(), list_in(params, "prompt", required=True)
         running = session.prompt(read_prompt(blocks))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sagent.bridges.acp import version2
-from sagent.bridges.jsonrpc import Connection, RpcError, log
+from sagent.plugins.acp import version2
+from sagent.lib.jsonrpc import Connection, RpcError, log
 from sagent.lib.json import as_object, as_str
 
 

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 from acp_peer import Refused, agent_for, choosing
 
-from sagent.bridges.acp.client import Client
-from sagent.bridges.acp.permissions import Person
-from sagent.bridges.jsonrpc import Connection
-from sagent.cli.commands.acp import AcpHost
+from sagent.plugins.acp.client import Client
+from sagent.plugins.acp.permissions import Person
+from sagent.lib.jsonrpc import Connection
+from sagent.plugins.acp.command import AcpHost
 from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
 from sagent.tools.ask import Question
 from tests.waiting import until
@@ -53,8 +53,8 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
         yield
 
     monkeypatch.setattr(AcpHost, "opening", opening)
-    monkeypatch.setattr("sagent.bridges.acp.server._PATIENCE", 0.05)
-    monkeypatch.setattr("sagent.bridges.acp.server._CLOSING", 0.2)
+    monkeypatch.setattr("sagent.plugins.acp.server._PATIENCE", 0.05)
+    monkeypatch.setattr("sagent.plugins.acp.server._CLOSING", 0.2)
     async with agent_for([]) as peer:
         waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])
         await begun.wait()
@@ -239,7 +239,7 @@ async def test_sessions_are_closed_and_deleted(work: Path) -> None:
 
 
 async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
-    monkeypatch.setattr("sagent.bridges.acp.server.PAGE", 2)
+    monkeypatch.setattr("sagent.plugins.acp.server.PAGE", 2)
     async with agent_for([]) as peer:
         made = {await peer.new(work) for _ in range(5)}
         found: list[str] = []

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.bridges.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
+from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
 from sagent.config import McpServer
 from sagent.lib.json import as_object, as_str
 

@@ -16,7 +16,7 @@ from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
-    from sagent.bridges.acp.session import Adapt, Place, Surroundings
+    from sagent.plugins.acp.session import Adapt, Place, Surroundings
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
@@ -62,8 +62,8 @@ def run_acp(argv: Sequence[str]) -> int:
 
 async def _serve(host: "AcpHost") -> int:
     """Answer a client until it ends our standard input or reads no more, or until SIGINT, SIGTERM or SIGHUP."""
-    from sagent.bridges.acp.server import Server
-    from sagent.bridges.acp.stdio import Writer, claim_stdout
+    from sagent.plugins.acp.server import Server
+    from sagent.plugins.acp.stdio import Writer, claim_stdout
     from sagent.lib.input import read_lines
 
     if sys.stdin.isatty():
@@ -174,7 +174,7 @@ class AcpHost:
 
     def warm_up(self) -> None:
         from sagent import app
-        from sagent.bridges.acp import session
+        from sagent.plugins.acp import session
         from sagent.repl.commands import registry
 
         del app, session, registry  # it is enough that they are loaded
