@@ -35,11 +35,15 @@ what an agent may do or is told to be, which a surface that only reads decides i
 
 
 class Command(NamedTuple):
-    """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code."""
+    """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code.
+
+    One of `flags`, anywhere in a line that names no command, starts it too: then it is given all words of the line.
+    """
 
     name: str
     help: str
     run: str
+    flags: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):

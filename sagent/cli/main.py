@@ -71,8 +71,9 @@ def _dispatch(argv: list[str]) -> int:
 
     plugins = plugins_of(argv)
     commands = plugins.commands
-    if argv and argv[0] not in commands and not {"--acp", "--experimental-acp"}.isdisjoint(argv):
-        argv = ["acp", *argv]  # as editors start other agents
+    if argv and argv[0] not in commands:
+        named = [each.name for each in commands.values() if not {*each.flags}.isdisjoint(argv)]
+        argv = [*named[:1], *argv]
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])

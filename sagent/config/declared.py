@@ -255,7 +255,6 @@ _COMMANDS = {
     "gate": "check, in CI, whether a result is good enough: exit 0 or 1",
     "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
-    "acp": "run as an agent for an editor: Zed, JetBrains, neovim and others start it",
     "a2a": "accept tasks from other agents over the A2A protocol: a card, JSON-RPC and REST",
     "serve": "serve sessions over HTTP, for programs and the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",

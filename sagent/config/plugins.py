@@ -23,7 +23,7 @@ from sagent.version import __version__
 
 OURS = Path(__file__).parents[1] / "plugins"
 INDEX = "plugins.json"
-_FORM = 2  # of the index
+_FORM = 3  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.plugins.acp.version1 import Past, Updates
 from sagent.context.compaction import HEADINGS
 from sagent.context.todo import STATES, Task, note_of, tasks_in
 from sagent.messages import Message, Text, ToolResult, assistant, user
@@ -37,14 +36,6 @@ def test_the_last_list_counts_and_a_failed_call_does_not() -> None:
     assert tasks_in(said) == TASKS
     assert tasks_in((*said, wrote((), 3), answered(3))) == ()
     assert tasks_in((user("- [ ] no list"),)) == ()
-
-
-def test_a_list_that_failed_is_not_shown_to_an_editor_either() -> None:
-    one, failed = wrote(TASKS), answered(is_error=True)
-    past = Past(failed.results[0])
-    updates = Updates(Workspace(Path("/")), notices=True)
-    assert list(updates.replay([one, past])) == []
-    assert [each["sessionUpdate"] for each in updates.replay([one, Past(answered().results[0])])] == ["plan"]
 
 
 @given(st.lists(st.builds(Task, st.text(min_size=1).map(lambda text: " ".join(text.split())), st.sampled_from(STATES))))

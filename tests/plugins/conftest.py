@@ -1,5 +1,6 @@
-"""What tests of plugins share with those of the command line."""
+"""What tests of plugins share with those of the command line and of bridges."""
 
+from tests.bridges.conftest import place, provider, work
 from tests.cli.conftest import shell
 
-__all__ = ["shell"]
+__all__ = ["place", "provider", "shell", "work"]

@@ -4,3 +4,18 @@
 `version1` says what an event of ours is in protocol 1, and `version2` what an update of that is in the next version,
 a draft: each version has one table, and nothing else knows their words.
 """
+
+from sagent.plugin import Command, Plugin
+
+plugin = Plugin(
+    "acp",
+    "sagent as an agent of editors, by the Agent Client Protocol",
+    commands=(
+        Command(
+            "acp",
+            "run as an agent for an editor: Zed, JetBrains, neovim and others start it",
+            "sagent.plugins.acp.command:run_acp",
+            ("--acp", "--experimental-acp"),
+        ),
+    ),
+)

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.lib.json import as_object, valid_text
+from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.messages import Message, Part, Text, user
 
 

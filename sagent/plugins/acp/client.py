@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sagent.plugins.acp import version2
-from sagent.lib.jsonrpc import Connection, RpcError, log
 from sagent.lib.json import as_object, as_str
+from sagent.lib.jsonrpc import Connection, RpcError, log
+from sagent.plugins.acp import version2
 
 
 class Client:

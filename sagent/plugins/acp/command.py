@@ -16,9 +16,9 @@ from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
-    from sagent.plugins.acp.session import Adapt, Place, Surroundings
     from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
+    from sagent.plugins.acp.session import Adapt, Place, Surroundings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import OpenedHere
     from sagent.session.retention import Glance
@@ -62,9 +62,9 @@ def run_acp(argv: Sequence[str]) -> int:
 
 async def _serve(host: "AcpHost") -> int:
     """Answer a client until it ends our standard input or reads no more, or until SIGINT, SIGTERM or SIGHUP."""
+    from sagent.lib.input import read_lines
     from sagent.plugins.acp.server import Server
     from sagent.plugins.acp.stdio import Writer, claim_stdout
-    from sagent.lib.input import read_lines
 
     if sys.stdin.isatty():
         sys.stderr.write(

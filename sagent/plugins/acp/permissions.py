@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sagent.plugins.acp import calls
-from sagent.plugins.acp.client import Client
-from sagent.plugins.acp.version1 import Updates, content, text_block
 from sagent.lib.json import as_array, as_str, json_thaw
 from sagent.lib.text import fenced, printable, spelled
 from sagent.messages import ToolCall
+from sagent.plugins.acp import calls
+from sagent.plugins.acp.client import Client
+from sagent.plugins.acp.version1 import Updates, content, text_block
 from sagent.policy import Ask
 from sagent.policy.asking import call_text, wants_text
 from sagent.policy.permissions import PermissionPolicy

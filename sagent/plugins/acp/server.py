@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from sagent.plugins.acp import version2
-from sagent.plugins.acp.client import Client
+from sagent.errors import SagentError, SessionNotFound
+from sagent.lib.json import EMPTY, as_object, valid_text
 from sagent.lib.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
@@ -25,8 +25,8 @@ from sagent.lib.jsonrpc import (
     list_in,
     text_in,
 )
-from sagent.errors import SagentError, SessionNotFound
-from sagent.lib.json import EMPTY, as_object, valid_text
+from sagent.plugins.acp import version2
+from sagent.plugins.acp.client import Client
 from sagent.version import __version__
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
 from sagent.config import McpServer
 from sagent.lib.json import as_object, as_str
+from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
 
 
 def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:

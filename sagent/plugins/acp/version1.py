@@ -9,8 +9,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
-from sagent.plugins.acp import calls
-from sagent.plugins.acp.calls import CallIds
 from sagent.context.todo import TODO, written
 from sagent.events import (
     Advice,
@@ -36,6 +34,8 @@ from sagent.lib.json import json_thaw
 from sagent.lib.text import fenced, one_line, printable
 from sagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.peer import Status
+from sagent.plugins.acp import calls
+from sagent.plugins.acp.calls import CallIds
 from sagent.tool import Workspace
 from sagent.tools.proposal import Proposal, proposal_of
 from sagent.usage import Cost

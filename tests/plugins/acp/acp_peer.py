@@ -13,8 +13,8 @@ import acp.schema as schema
 import pytest
 from pydantic import BaseModel
 
-from sagent.plugins.acp.server import Server
 from sagent.plugins.acp.command import AcpHost
+from sagent.plugins.acp.server import Server
 from sagent.testing.server import FakeProviderServer, Script
 
 MODEL = "anthropic/claude-sonnet-4-6"

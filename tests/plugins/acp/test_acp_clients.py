@@ -18,7 +18,7 @@ from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.npm import Packages, packages
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 SDK, ACPX = "@agentclientprotocol/sdk@2.4.0", "acpx@0.19.1"
 AGENT = [sys.executable, "-m", "sagent.bin.cli", "acp", "--model", "anthropic/claude-sonnet-4-6"]
 ASK = ["--permission-mode", "ask", "--sandbox", "off"]

@@ -16,7 +16,7 @@ from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer, Script
 from tests.waiting import wait_until
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 MODEL = ["--model", "anthropic/claude-sonnet-4-6"]
 
@@ -161,8 +161,6 @@ def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
 
 
 def test_nothing_heavy_is_imported_before_initialize_is_answered(tmp_path: Path) -> None:
-    code = (
-        "import sagent.plugins.acp.command, sagent.plugins.acp.server, sagent.plugins.acp.stdio, sys; print(*sys.modules)"
-    )
+    code = "import sys; from sagent.plugins.acp import command, server, stdio; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert not {"sagent.config", "sagent.agent", "sagent.providers", "pydantic", "mcp"} & set(found.stdout.split())

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sagent.plugins.acp.server import Server
 from sagent.plugins.acp.command import AcpHost
+from sagent.plugins.acp.server import Server
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.waiting import until
