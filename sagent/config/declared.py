@@ -262,7 +262,6 @@ _COMMANDS = {
     "nodes": "list or drain the nodes of a bus; set up its users and permissions",
     "attach": "follow a session that runs on a bus, write to it and answer its questions",
     "bus": "start a bus for agents on several machines, and print its URL",
-    "slack": "run Slack threads as sessions, with buttons, files and budgets",
     "agents": "list the agents, nodes and sessions on a bus, or watch them come and go",
     "send": "send a message to an agent on a bus, and print its answer",
     "config": "show every setting and where it comes from",

@@ -9,7 +9,7 @@ from program import PROGRAM, Shell
 
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
-from tests.bridges.slack_api import CHANNEL, fake_slack
+from tests.plugins.slack.slack_api import CHANNEL, fake_slack
 
 RULES = f"""
 [channels.{CHANNEL}]

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sagent.bridges.chat.budget import DayBudget
-from sagent.bridges.chat.conversation import OpenThread, ThreadSession
-from sagent.bridges.chat.reply import outgoing
-from sagent.bridges.chat.rules import ChatRules
-from sagent.bridges.chat.seen import SeenMessages
-from sagent.bridges.chat.surface import ChatError, ChatSurface, Commanded, Incoming, Pressed, Said, Thread
 from sagent.lib.money import ZERO, show
+from sagent.plugins.slack.budget import DayBudget
+from sagent.plugins.slack.conversation import OpenThread, ThreadSession
+from sagent.plugins.slack.reply import outgoing
+from sagent.plugins.slack.rules import ChatRules
+from sagent.plugins.slack.seen import SeenMessages
+from sagent.plugins.slack.surface import ChatError, ChatSurface, Commanded, Incoming, Pressed, Said, Thread
 
 HELP = (
     "Mention me in a channel to start; every message in that thread continues the session. In a thread: `!stop`, "

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sagent.agent import Agent
-    from sagent.bridges.chat.conversation import Opening, OpenThread
-    from sagent.bridges.chat.rules import ChatRules
+    from sagent.plugins.slack.conversation import Opening, OpenThread
+    from sagent.plugins.slack.rules import ChatRules
 
 EPILOG = """RULES is a TOML file that says who may write in which channel, and its mode, directory and budget. The
 tokens are SLACK_APP_TOKEN (xapp-...) and SLACK_BOT_TOKEN (xoxb-...)."""
@@ -30,7 +30,7 @@ def run_slack(argv: Sequence[str]) -> int:
     parser.add_config()
     given, flags = parser.parse_apart(argv, _RULED, "RULES say that, for each channel; leave it out")
     require("sagent slack", "slack", "slack_sdk", "aiohttp")
-    from sagent.bridges.chat.rules import read_rules
+    from sagent.plugins.slack.rules import read_rules
 
     tokens = [os.environ.get(name, "") for name in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")]
     if not all(tokens):
@@ -39,9 +39,9 @@ def run_slack(argv: Sequence[str]) -> int:
 
 
 async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, object]) -> int:
-    from sagent.bridges.chat.host import ChatHost
-    from sagent.bridges.chat.slack import API, open_slack
     from sagent.cli.settings import load_settings
+    from sagent.plugins.slack.host import ChatHost
+    from sagent.plugins.slack.socket_mode import API, open_slack
 
     received = 0
     folder = load_settings(flags).state_dir / "chat" / "slack"

@@ -16,18 +16,18 @@ from slack_api import CHANNEL, Slack, fake_slack, text_of
 from sagent import tools
 from sagent.agent import Agent, Resources
 from sagent.agent.tree import Tree
-from sagent.bridges.chat.budget import DayBudget
-from sagent.bridges.chat.conversation import Opening
-from sagent.bridges.chat.host import ChatHost
-from sagent.bridges.chat.reply import split
-from sagent.bridges.chat.rules import ChatRules, PlaceRules, read_rules
-from sagent.bridges.chat.seen import KEPT, SeenMessages
-from sagent.bridges.chat.slack import open_slack
-from sagent.bridges.chat.surface import Attachment, ChatError
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, ModelError
 from sagent.messages import Image
+from sagent.plugins.slack.budget import DayBudget
+from sagent.plugins.slack.conversation import Opening
+from sagent.plugins.slack.host import ChatHost
+from sagent.plugins.slack.reply import split
+from sagent.plugins.slack.rules import ChatRules, PlaceRules, read_rules
+from sagent.plugins.slack.seen import KEPT, SeenMessages
+from sagent.plugins.slack.socket_mode import open_slack
+from sagent.plugins.slack.surface import Attachment, ChatError
 from sagent.policy.permissions import PermissionPolicy
 from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line

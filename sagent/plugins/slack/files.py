@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-from sagent.bridges.chat.surface import Attachment, ChatError, ChatSurface, Thread
 from sagent.errors import ToolError
 from sagent.lib.encoding import Binary, decode
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.messages import Part, Text
+from sagent.plugins.slack.surface import Attachment, ChatError, ChatSurface, Thread
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.media import read_media
 from sagent.transcript.export_redaction import Redaction

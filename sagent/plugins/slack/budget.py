@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.bridges.chat.rules import ChatRules
 from sagent.lib.atomic import put
 from sagent.lib.json import as_object
 from sagent.lib.money import ZERO, as_usd, total
+from sagent.plugins.slack.rules import ChatRules
 
 DAYS = 40  # that the file remembers
 

@@ -10,11 +10,6 @@ from typing import TypeAlias
 
 from sagent.agent import Agent, Asker
 from sagent.agent.asking import outcome
-from sagent.bridges.chat.budget import DayBudget
-from sagent.bridges.chat.files import SendFile, parts_of
-from sagent.bridges.chat.reply import Reply, outgoing, split
-from sagent.bridges.chat.rules import PlaceRules
-from sagent.bridges.chat.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Finished, ReplyFinished, Result, Retrying, TextDelta, ToolFinished, ToolStarted
 from sagent.lib.dataclass import dataclass
@@ -23,6 +18,11 @@ from sagent.lib.money import EXACT, ZERO, show
 from sagent.lib.text import fenced, main_argument, one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
+from sagent.plugins.slack.budget import DayBudget
+from sagent.plugins.slack.files import SendFile, parts_of
+from sagent.plugins.slack.reply import Reply, outgoing, split
+from sagent.plugins.slack.rules import PlaceRules
+from sagent.plugins.slack.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
 from sagent.policy import Ask
 from sagent.policy.asking import call_text, wants_text
 from sagent.tool import Tool

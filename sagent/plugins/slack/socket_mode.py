@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from sagent.bridges.chat.rules import DIRECT
-from sagent.bridges.chat.surface import (
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.text import one_line, printable
+from sagent.plugins.slack.rules import DIRECT
+from sagent.plugins.slack.surface import (
     Attachment,
     Button,
     ChatError,
@@ -20,8 +22,6 @@ from sagent.bridges.chat.surface import (
     Said,
     Thread,
 )
-from sagent.lib.json import as_array, as_object, as_str
-from sagent.lib.text import one_line, printable
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.aiohttp import SocketModeClient

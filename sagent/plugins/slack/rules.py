@@ -7,12 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sagent.bridges.chat.surface import Person
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
 from sagent.lib.text import nearest
+from sagent.plugins.slack.surface import Person
 
 ChatMode: TypeAlias = Literal["plan", "ask", "edit"]
 MODES: tuple[ChatMode, ...] = ("plan", "ask", "edit")  # not "full": whoever may write would have a shell

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sagent.bridges.chat.surface import ChatError, ChatSurface, Thread
+from sagent.plugins.slack.surface import ChatError, ChatSurface, Thread
 from sagent.transcript.export_redaction import Redaction
 
 TRIES = 5  # for the end of an answer

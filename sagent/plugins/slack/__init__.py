@@ -1,0 +1,16 @@
+"""sagent in a chat: a thread is a session. `surface.ChatSurface` is all that a service has to offer for it; Slack's is
+in `socket_mode`. Needs sagent[slack]."""
+
+from sagent.plugin import Command, Plugin
+
+plugin = Plugin(
+    "slack",
+    "threads of Slack as sessions",
+    commands=(
+        Command(
+            "slack",
+            "run Slack threads as sessions, with buttons, files and budgets",
+            "sagent.plugins.slack.command:run_slack",
+        ),
+    ),
+)
