@@ -58,6 +58,13 @@ class Part(NamedTuple):
     moment: Moment = "offer"
 
 
+class SlashCommand(NamedTuple):
+    """A command of the REPL. `command` is "module:member", what `sagent.repl.commands.command.command` made."""
+
+    name: str
+    command: str
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -168,6 +175,7 @@ class Plugin:
     parts: tuple[Part, ...] = ()
     settings: tuple[Setting, ...] = ()
     api: int = API
+    slash_commands: tuple[SlashCommand, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -176,6 +184,7 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "commands": ("command", Command),
     "parts": ("part", Part),
     "settings": ("setting", Setting),
+    "slash_commands": ("slash command", SlashCommand),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

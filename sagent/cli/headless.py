@@ -218,7 +218,7 @@ async def carry_out(text: str, settings: "Settings", agent: Agent, servers: "Ser
 
     opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir), servers=servers)
     out = sys.stdout if settings.output_format == "text" else sys.stderr
-    rest = await run_headless_command(text, settings, opened, out.write)
+    rest = await run_headless_command(text, settings, opened, out.write, report)
     out.flush()
     return rest
 

@@ -10,7 +10,7 @@ from typing import cast
 from sagent.config import values
 from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
-from sagent.plugin import Command, Part, Plugin, Setting, choice
+from sagent.plugin import Command, Part, Plugin, Setting, SlashCommand, choice
 
 _NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # what a program gives
 
@@ -271,6 +271,18 @@ _COMMANDS = {
     "completion": "print shell completion for bash, zsh or fish, or a man page",
 }
 
+_SLASH = {
+    "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
+    "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
+    "memory": "memory",
+    "model": "model executor provider effort advisor ask-advisor login",
+    "rewind": "rewind diff tree:show_tree fork",
+    "session": "resume new sessions:list_sessions rename status cost export",
+    "setup": "permissions sandbox tools:list_tools mcp:show_servers skills:show_skills config:show_config "
+    "hooks:show_hooks vim:set_vim theme doctor bug",
+}
+"""Modules of slash commands, and the names in each, followed by that of the function where it is another."""
+
 CORE = Plugin(
     "sagent",
     commands=tuple(
@@ -291,6 +303,11 @@ CORE = Plugin(
         Part(f"{_PARTS}.code:add", ("checks code",), "around"),
     ),
     settings=SETTINGS,
+    slash_commands=tuple(
+        SlashCommand(name, f"sagent.repl.commands.{module}:{function or name.replace('-', '_')}")
+        for module, names in _SLASH.items()
+        for name, _, function in (each.partition(":") for each in names.split())
+    ),
 )
 """What the core adds: its commands, parts of an agent and settings, by the door that every plugin takes."""
 

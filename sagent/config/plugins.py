@@ -18,7 +18,20 @@ from typing import Literal, NamedTuple, cast, get_args, get_origin, get_type_hin
 from sagent.config.declared import ALIASES, CORE, RESERVED, TABLES
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
-from sagent.plugin import API, GROUP, KINDS, Choice, Command, Part, PathBase, Plugin, Reader, Setting, resolve
+from sagent.plugin import (
+    API,
+    GROUP,
+    KINDS,
+    Choice,
+    Command,
+    Part,
+    PathBase,
+    Plugin,
+    Reader,
+    Setting,
+    SlashCommand,
+    resolve,
+)
 from sagent.version import __version__
 
 OURS = Path(__file__).parents[1] / "plugins"
@@ -58,6 +71,11 @@ class Installed:
     def commands(self) -> Mapping[str, Command]:
         """The subcommands by their names."""
         return {command.name: command for plugin in self.plugins for command in plugin.commands}
+
+    @property
+    def slash_commands(self) -> Sequence[tuple[Plugin, SlashCommand]]:
+        """Commands of the REPL, each with the plugin that adds it."""
+        return [(plugin, one) for plugin in self.plugins for one in plugin.slash_commands]
 
     @property
     def settings(self) -> Sequence[Setting]:

@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 
 
 async def run_headless_command(
-    text: str, settings: "Settings", opened: "Opened", write: Callable[[str], object]
+    text: str,
+    settings: "Settings",
+    opened: "Opened",
+    write: Callable[[str], object],
+    warn: Callable[[str], object] = lambda text: None,
 ) -> str:
-    """Run the command that a prompt begins with, and return the rest of the prompt; its output goes to `write`.
+    """Run the command that a prompt begins with, and return the rest of the prompt; its output goes to `write`, and
+    which commands cannot be called to `warn`.
 
     A prompt that begins with no command is returned as it is. Raises UsageError, also where the command needs a person.
     """
@@ -24,7 +29,10 @@ async def run_headless_command(
     if (found := split_command(first)) is None:
         return text
     context = _HeadlessContext(settings, opened, write)
-    context.commands = all_commands(settings)
+    notices: list[str] = []
+    context.commands = all_commands(settings, notices)
+    for notice in notices:
+        warn(notice)
     if found[0].startswith("mcp__"):
         context.commands = {**context.commands, **await prompt_commands(opened)}
     try:

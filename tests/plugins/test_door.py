@@ -277,3 +277,18 @@ def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Pat
 def test_a_name_of_a_plugin_is_told_where_it_is_looked_for() -> None:
     with pytest.raises(ImportError, match=r"from sagent\.plugins\.telemetry import Telemetry"):
         exec("from sagent import Telemetry")
+
+
+def test_slash_commands_that_cannot_be_had_are_named(shell: Shell, folder: Path) -> None:
+    (folder / "wrong.py").write_text(
+        "from sagent.plugin import Plugin, SlashCommand\n"
+        "plugin = Plugin('wrong', slash_commands=(SlashCommand('one', ':none'), SlashCommand('two', ':plugin'),\n"
+        "    SlashCommand('model', ':plugin')))"
+    )
+    server = shell.serve([Turn(text="Fine.")])
+    done = shell.run("/help")
+    assert done.code == 0
+    for said in ("/one of the plugin wrong", "/two of the plugin wrong", "The slash command model of the plugin wrong"):
+        assert said in done.err, done.err
+    assert "/model" in done.out
+    assert server.requests == []

@@ -1,6 +1,7 @@
 """The examples of plugins do what they say."""
 
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -68,3 +69,19 @@ def test_a_policy_asks_a_second_model_and_costs_count(shell: Shell) -> None:
     assert "It makes a file." in str(server.requests[2].json["messages"])
     assert server.requests[3].json["model"] == "claude-haiku-4-5"
     assert (shell.cwd / "made").exists()
+
+
+def test_a_slash_command_checks_out_a_branch(shell: Shell) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    first = (*who, "commit", "-q", "--allow-empty", "-m", "first")
+    for words in (("init", "-q", "-b", "main"), first, ("branch", "other")):
+        subprocess.run(["git", *words], cwd=shell.cwd, env=shell.environment, check=True)
+    shell.serve([Turn(text="Fine.")])
+    assert "On other." in run(shell, "slash_command", "/branch other")[1]
+    shown = subprocess.run(
+        ["git", "branch", "--show-current"], cwd=shell.cwd, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "other\n"
+    code, _, err = run(shell, "slash_command", "/branch none")
+    assert (code, "none" in err) == (2, True)
+    assert "give it after the command: main, other" in run(shell, "slash_command", "/branch")[2]

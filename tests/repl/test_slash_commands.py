@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sagent.agent import Agent, Resources
 from sagent.app.parts.memory import find_note, folders
 from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
+from sagent.config.plugins import Installed
 from sagent.context.frontmatter import read_document
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -23,9 +25,9 @@ from sagent.errors import UsageError
 from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.repl.commands.command import CommandContext, run_command, split_command
+from sagent.repl.commands.command import Command, CommandContext, run_command, split_command
 from sagent.repl.commands.filling import filled
-from sagent.repl.commands.registry import all_commands, built_in_commands, own_command
+from sagent.repl.commands.registry import all_commands, own_command, plugin_commands
 from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Choices, OpenedHere
@@ -189,14 +191,19 @@ COMMANDS = (
 
 
 def test_there_are_these_commands_and_no_others() -> None:
-    commands = built_in_commands()
+    commands = plugin_commands(Installed(), [])
     assert set(commands) == {row.usage.split()[0][1:] for row in COMMANDS}
     assert all(one.help and one.help[0].isupper() for one in commands.values())
+    declared = {row.command.rpartition(":") for _, row in Installed().slash_commands}
+    assert len(declared) == len(commands)
+    for module in {module for module, _, _ in declared}:
+        there = {name for name, one in vars(import_module(module)).items() if isinstance(one, Command)}
+        assert there == {name for home, _, name in declared if home == module}, f"{module} has others"
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
 async def test_a_command_is_checked_completed_and_run_without_a_terminal(context: RecordingContext, row: Row) -> None:
-    command = built_in_commands()[row.usage.split()[0][1:]]
+    command = plugin_commands(Installed(), [])[row.usage.split()[0][1:]]
     assert command.usage.startswith(row.usage)
     assert command.usage in await context.do(f"/help {command.name}")
     completions = {word for word, _ in command.completions(context)}

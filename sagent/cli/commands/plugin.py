@@ -112,6 +112,7 @@ def _row(known: "Known") -> tuple[str, ...]:
     plugin = known.plugin
     parts = {
         "commands": [command.name for command in plugin.commands],
+        "slash commands": [f"/{one.name}" for one in plugin.slash_commands],
         "settings": [setting.name for setting in plugin.settings],
         "parts of agents": [part.add.rpartition(":")[0].rpartition(".")[2] for part in plugin.parts],
     }

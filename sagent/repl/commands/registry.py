@@ -1,14 +1,18 @@
 """All commands by name: the built-in ones, skills, and the person's and a project's from `commands/*.md`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.config.declared import CORE
+from sagent.config.plugins import Installed
 from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
-from sagent.lib.text import printable
+from sagent.lib.text import one_line, printable
+from sagent.plugin import resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
@@ -19,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapping[str, Command]:
-    """Return the commands by name: built-in ones win over skills, those over the person's, and these over the
-    project's. The notices say which cannot be called."""
-    built_in, notices = built_in_commands(), [] if notices is None else notices
+    """Return the commands by name: built-in ones and those of plugins win over skills, those over the
+    person's, and these over the project's. The notices say which cannot be called."""
+    notices = [] if notices is None else notices
+    built_in = plugin_commands(settings.plugins, notices)
     theirs: dict[str, Command] = {}
     for skill in find_skills(settings.cwd, settings.config_dir):
         if skill.command:
@@ -35,7 +40,7 @@ def _add(
     theirs: dict[str, Command], one: Command, path: Path, built_in: Mapping[str, Command], notices: list[str]
 ) -> None:
     if one.name in built_in or theirs.setdefault(one.name, one) is not one:
-        which = "a command of sagent" if one.name in built_in else "a skill"
+        which = "a command of sagent or of a plugin" if one.name in built_in else "a skill"
         notices.append(f"/{one.name} does not call {path}: {which} has that name.")
 
 
@@ -53,11 +58,21 @@ def _prompt_command(servers: "Servers", prompt: "Prompt") -> Command:
     return Command(prompt.name, about, (Argument("text", required=False, rest=True),), run)
 
 
-def built_in_commands() -> Mapping[str, Command]:
-    from sagent.repl.commands import agents, conversation, memory, model, rewind, session, setup
-
-    modules = (agents, conversation, memory, model, rewind, session, setup)
-    return {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Command)}
+def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Command]:
+    """Return the commands of the core and of plugins by name. The notices say which cannot be had, and why."""
+    found: dict[str, Command] = {}
+    for plugin, row in plugins.slash_commands:
+        try:
+            one = resolve(row.command)
+            if not isinstance(one, Command):
+                raise TypeError(f"{row.command} is no command, but {type(one).__name__}")
+            found[row.name] = one if one.name == row.name else replace(one, name=row.name)
+        except (Exception, SystemExit) as error:
+            if plugin.name == CORE.name:
+                raise
+            said = one_line(str(error), 300)
+            notices.append(f"/{row.name} of the plugin {plugin.name} is left out: {type(error).__name__}: {said}.")
+    return found
 
 
 def own_command(name: str, document: Document, root: Path | None = None) -> Command:
