@@ -15,9 +15,9 @@ from sagent.agent.progress import UNPROVEN, claims_work
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, EXIT_LIMIT, exit_code
 from sagent.errors import ModelError
 from sagent.events import Result
-from sagent.lab.replay import replay
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Thinking, ToolCall
+from sagent.plugins.lab.replay import replay
 from sagent.providers import OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn

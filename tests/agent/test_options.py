@@ -15,16 +15,16 @@ from sagent.config.teams import read_team
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, UsageError
-from sagent.lab.replay import replay
-from sagent.lab.rerun import read_asked
 from sagent.patterns import Role, Team
 from sagent.peer import SpawnRequest, Switch
+from sagent.plugins.lab.replay import replay
+from sagent.plugins.lab.rerun import read_asked
 from sagent.providers.registry import provider_named
 from sagent.session.contents import Opened
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
-from tests.lab.recorded_story import FAMILIES, PATHS, agent_for, staged
+from tests.plugins.lab.recorded_story import FAMILIES, PATHS, agent_for, staged
 
 OWN = {"anthropic": {"type": "web_search_20250305", "name": "web_search"}, "google": {"urlContext": {}}}
 PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}

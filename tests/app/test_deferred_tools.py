@@ -13,12 +13,12 @@ from sagent.app.assembly import choose_tools
 from sagent.config import load
 from sagent.engine.prompts import specs_of
 from sagent.events import Denied, Event, ToolFinished, ToolStarted
-from sagent.lab.rebuild import Unplugged
-from sagent.lab.replay import replay
-from sagent.lab.rerun import rerun
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
+from sagent.plugins.lab.rebuild import Unplugged
+from sagent.plugins.lab.replay import replay
+from sagent.plugins.lab.rerun import rerun
 from sagent.providers import deferral, provider_named
 from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn

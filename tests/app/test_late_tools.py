@@ -13,9 +13,9 @@ from sagent.agent import Agent
 from sagent.app import open_agent
 from sagent.config import load
 from sagent.events import Denied, Event, Received
-from sagent.lab.replay import replay
 from sagent.messages import Message
 from sagent.peer import SpawnRequest
+from sagent.plugins.lab.replay import replay
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.app.test_deferred_tools import FAMILIES, NATIVE, environment, names_sent
 from tests.bridges.odd import SERVER, tool

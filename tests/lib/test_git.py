@@ -12,11 +12,11 @@ import pytest
 
 from sagent.agent import Agent
 from sagent.app.background import read_git_status, start_git_status
-from sagent.lab.workcopy import scratch_of
 from sagent.lib import git as git_module
 from sagent.lib.git import git_call, programs_named
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
+from sagent.plugins.lab.workcopy import scratch_of
 from sagent.policy.harmless import is_plain_repository
 from sagent.repl import project
 from sagent.repl.project import list_files

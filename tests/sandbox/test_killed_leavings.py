@@ -19,7 +19,7 @@ BLOBS = "from sagent.session.blobs import BlobDirectory; blobs = BlobDirectory()
 COPY = """
 import asyncio
 from pathlib import Path
-from sagent.lab.workcopy import scratch_of
+from sagent.plugins.lab.workcopy import scratch_of
 async def main():
     async with scratch_of(Path("project")): ready()
 asyncio.run(main())

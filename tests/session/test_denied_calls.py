@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sagent.agent import Agent, Resources
 from sagent.events import Event, ToolFinished
-from sagent.lab.sessiondiff import diff_sessions
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant
+from sagent.plugins.lab.sessiondiff import diff_sessions
 from sagent.session.store import Session, log_files
 from sagent.testing import ScriptedModel
 from sagent.tool import ToolError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagent.codec import VERSION
-from sagent.lab.replay import replay
+from sagent.plugins.lab.replay import replay
 from sagent.session.contents import (
     ConsultationEntry,
     Handoff,

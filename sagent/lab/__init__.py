@@ -1,1 +1,0 @@
-"""Sessions run again, compared and measured: replay, compare, sweep, gate, bench-advisor."""

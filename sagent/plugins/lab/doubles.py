@@ -1,0 +1,455 @@
+"""The doubles of a replay: a model, tools and a policy that play a recorded run again, and see whether the loop makes
+the same of it."""
+
+import asyncio
+import difflib
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import field
+from typing import NamedTuple, NoReturn
+
+from sagent.codec import encode_message
+from sagent.context.truncation import MOST_OUTPUT
+from sagent.engine.dispatch import INTERRUPTED
+from sagent.errors import ModelError, SagentError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, canonical_bytes, json_dump, sha256_hex
+from sagent.lib.text import one_line
+from sagent.messages import DENIED, Message, ToolCall, ToolResult
+from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
+from sagent.peer import Action, Inject, Stop, Switch
+from sagent.plugins.lab.rebuild import Preparing, Rebuilder, RebuiltRequest, SideCalls
+from sagent.plugins.lab.recording import Turn
+from sagent.policy import Allow, Deny, Verdict
+from sagent.policy import Turn as Judged
+from sagent.session.contents import RequestSent, SwitchedEntry
+from sagent.tool import Effect, Harmless, RunContext, ToolOutput, Workspace
+from sagent.usage import Charge, Usage
+
+_PATIENCE = 10_000  # rounds of the event loop
+_SHOWN = "\nThe end of what it had shown:\n"
+_REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
+_MOST_DIFF = 60  # lines
+_CAPPED = "output limits as they were sent: the budget or the listing that they come from is not in the log"
+_UNSAID = "requests whose reply was cut because it repeated itself: their bytes are not in the log"
+_SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
+
+
+class Ended(SagentError):
+    """The recording has no more of this run: not the loop's doing."""
+
+    kind = "ended"
+
+
+class Divergence(SagentError):
+    """The replay is no longer what was recorded: `what` it is about, what the log has and what came instead, as lines
+    of a unified diff where there are both."""
+
+    kind = "diverged"
+
+    def __init__(
+        self, turn: int, entry: str, what: str, expected: str, came: str, diff: tuple[str, ...] = (), hint: str = ""
+    ) -> None:
+        super().__init__(f"turn {turn}: {what}")
+        self.turn, self.entry, self.what, self.expected, self.came = turn, entry, what, expected, came
+        self.diff, self.hint = diff, hint
+
+
+@dataclass(slots=True)
+class Replayed:
+    """One agent's replay, as far as it has come. `requests` are those whose bytes are the recorded ones, of `recorded`
+    requests, `messages` and `results` those that the loop made alike; `unchecked` says what could not be compared byte
+    for byte, and why, and `taken` what came from the log without being run again, each with how often."""
+
+    agent: str
+    turns: int = 0
+    recorded: int = 0
+    requests: int = 0
+    messages: int = 0
+    results: int = 0
+    side_calls: SideCalls = SideCalls()
+    unchecked: Counter[str] = field(default_factory=Counter[str])
+    taken: Counter[str] = field(default_factory=Counter[str])
+    divergence: Divergence | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every request was compared byte for byte, and nothing differs."""
+        return self.divergence is None and self.requests == self.recorded and not self.unchecked
+
+
+class _Expected(NamedTuple):
+    message: Message
+    turn: int
+    entry: str
+    what: str
+
+
+@dataclass(slots=True)
+class Player:
+    """Plays a run of turns that belong together: gives the loop what was recorded, and compares what it
+    makes with the recording.
+
+    `base` is the conversation before it; when `resumed`, with what came in before its first turn. `interrupt` stops the
+    run in progress. `returned` are the calls of the last turn that their tools have answered.
+    """
+
+    turns: Sequence[Turn]
+    base: Sequence[Message]
+    score: Replayed
+    rebuilder: Rebuilder
+    resumed: bool
+    interrupt: Callable[[], None] = lambda: None
+    returned: set[str] = field(default_factory=set[str])
+    played: int = 0  # turns
+    _begun: int = 0  # those when the run in progress began
+    _checked: int = 0
+    _expected: list[_Expected] = field(default_factory=list[_Expected])
+    _proven: tuple[int, int] = (0, 0)  # messages of the last request whose bytes agree, and its turn
+
+    def __post_init__(self) -> None:
+        self._expected = [_Expected(message, 0, "", "the conversation before it") for message in self.base]
+        self._checked = len(self.base)
+
+    @property
+    def next(self) -> Turn | None:
+        return self.turns[self.played] if self.played < len(self.turns) else None
+
+    @property
+    def last(self) -> Turn | None:
+        return self.turns[self.played - 1] if self.played else None
+
+    def begin(self) -> None:
+        self._begun = self.played
+
+    def switches(self, turn: Turn) -> list[Action]:
+        """The changes that somebody asked for before a turn."""
+        found: list[Action] = []
+        for step in turn.before:
+            if isinstance(step, SwitchedEntry) and step.model and not step.reason:
+                self.score.taken["switches: when they were asked for"] += 1
+                found.append(Switch(model=step.model, effort=step.effort or None))
+        return found
+
+    def on_request(self, name: str, model: Preparing | str, request: Request) -> Turn:
+        """The loop asks the model: the turn that answers. Raises Ended and Divergence."""
+        turn, last = self.next, self.last
+        if self.played > self._begun and last is not None and last.failed is not None:
+            raise Ended(last.failed.kind)
+        if turn is None:
+            raise Ended("the recording ends here")
+        if turn.prompted and self.played > self._begun:
+            ended = "the run had ended, and another prompt came"
+            raise Divergence(turn.number, turn.entry, "the loop asks the model once more", ended, "a request")
+        self._expect(turn)
+        self.check(request.messages)
+        wanted = turn.reply.model if turn.reply is not None else ""
+        if wanted and wanted != name:
+            raise Divergence(turn.number, turn.entry, "another model is asked", wanted, name)
+        if turn.sent is not None:
+            self._check_request(turn, turn.sent, model, request)
+        self.played += 1
+        self.returned.clear()
+        if turn.reply is not None:
+            what = "the partial reply" if turn.sent is None else "the reply"
+            self._expected.append(_Expected(turn.reply, turn.number, turn.said, what))
+        return turn
+
+    def after(self) -> Sequence[Action]:
+        """What came in after the turn that was played last, and is read before the next one of the same run."""
+        last, turn = self.last, self.next
+        if last is None or turn is None or last.failed is not None:
+            return ()
+        if turn.prompted:
+            goes_on = last.reply is not None and (bool(last.reply.calls) or last.reply.stop == "pause")
+            return (Stop("stopped"),) if goes_on else ()
+        return (*self.switches(turn), *(Inject(came.message, "next") for came in turn.came))
+
+    def answer(self, call_id: str) -> ToolResult | None:
+        """The recorded result of a call of the turn that was played last."""
+        answers = self.last.answers if self.last is not None else ()
+        return next((each for each in answers if each.call_id == call_id), None)
+
+    def _answers(self, names: set[str], passed: set[str]) -> list[ToolResult]:
+        """Those of all its calls of tools, but for some calls."""
+        reply = self.last.reply if self.last is not None else None
+        calls = [call.id for call in reply.whole_calls if call.name in names and call.id not in passed] if reply else []
+        return [found for found in map(self.answer, calls) if found is not None]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tool has still to answer a call of the last turn, which was answered before it was interrupted."""
+        prompt = self.turns[0].prompt
+        answers = self._answers({tool.name for tool in prompt.tools} if prompt else set(), self.returned)
+        return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
+
+    def refused(self, name: str, reason: str = "") -> bool:
+        """Whether a call of this tool was not made, in the turn that was played last, for what it said."""
+        return any(each.text.startswith(_REFUSED) and reason in each.text for each in self._answers({name}, set()))
+
+    def check_end(self) -> None:
+        """A run has ended: that is where it ended in the recording too. Raises Divergence."""
+        last, turn = self.last, self.next
+        if self.played == self._begun:
+            if turn is not None and turn.failed is not None:  # it failed before its call
+                self._expect(turn)
+                self.played += 1
+                return
+            number, entry = (turn.number, turn.entry) if turn else (0, "")
+            raise Divergence(number, entry, "the loop ends without a request", "a request", "nothing")
+        goes_on = last is not None and last.failed is None and last.reply is not None and bool(last.reply.calls)
+        if turn is not None and not turn.prompted and goes_on:
+            raise Divergence(turn.number, turn.entry, "the loop ends", "one more request", "the end of the run")
+
+    def check_all(self, messages: Sequence[Message]) -> None:
+        """The conversation at the end of the segment. Raises Divergence."""
+        last = self.last
+        if last is None:
+            return
+        if last.open_calls:
+            self.score.taken["turns cut off by the end of their process"] += 1
+        elif is_long(last):
+            self.score.taken["turns with a result so long that it would be cut a second time"] += 1
+        else:
+            self._expect_results(last)
+            self.check(messages)
+
+    def check(self, messages: Sequence[Message]) -> None:
+        """The messages that are new, one by one. Raises Divergence."""
+        for place in range(self._checked, max(len(messages), len(self._expected))):
+            wanted = self._expected[place] if place < len(self._expected) else None
+            came = messages[place] if place < len(messages) else None
+            if wanted is None or came is None or wanted.message != came:
+                raise self._differing(wanted, came)
+            self.score.messages += 1
+            self.score.results += len(came.results)
+        self._checked = len(self._expected)
+
+    def _expect(self, turn: Turn) -> None:
+        """What the conversation holds when a turn's request is made."""
+        if self.last is not None:
+            self._expect_results(self.last)
+        for came in () if self.resumed and not self.played else turn.came:
+            self._expected.append(_Expected(came.message, turn.number, came.entry, "a message that came in"))
+
+    def _expect_results(self, turn: Turn) -> None:
+        if turn.results is not None:
+            self._expected.append(_Expected(turn.results, turn.number, turn.answered, "the results"))
+
+    def _differing(self, wanted: _Expected | None, came: Message | None) -> Divergence:
+        turn = self.next
+        number, entry = (turn.number, turn.entry) if turn else (0, "")
+        if wanted is not None:
+            number, entry = wanted.turn or number, wanted.entry or entry
+        what = wanted.what if wanted is not None else "a message that is not in the recording"
+        expected, found = "" if wanted is None else _shown(wanted.message), "" if came is None else _shown(came)
+        return Divergence(number, entry, what, _gist(expected), _gist(found), _diff(expected, found))
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _check_request(self, turn: Turn, sent: RequestSent, model: Preparing | str, request: Request) -> None:
+        """Its bytes against those that were sent. Raises Divergence."""
+        if isinstance(model, str):
+            self.score.unchecked[f"requests whose bytes cannot be built: {model}"] += 1
+            return
+        found = self.rebuilder.compare(model, request, sent)
+        if found.outcome == "same":
+            logged, came = _said(sent), _said(found.ours)
+            if _pretty(logged) != _pretty(came):
+                what = "what the log says of a request, whose body is the one that was sent"
+                raise Divergence(turn.number, turn.entry, what, *_both(logged, came))
+            self.score.requests += 1
+            self._proven = (len(self._expected), turn.number)
+            if found.limit_taken:
+                self.score.taken[_CAPPED] += 1
+        elif why := self._excused(sent, found):
+            self.score.unchecked[why] += 1
+        elif found.outcome == "parameters":
+            differing = _both(sent.parameters, found.ours.parameters)
+            raise Divergence(turn.number, turn.entry, "the parameters of the request", *differing)
+        else:
+            raise self._other_body(turn, sent, found.ours)
+
+    def _excused(self, sent: RequestSent, found: RebuiltRequest) -> str:
+        """Why a request that is not the same proves nothing, or ""."""
+        if not sent.sha256:
+            return _UNSAID
+        recorded = canonical_bytes(sent.parameters)
+        if found.outcome == "parameters":
+            data = any(word in recorded for word in _SCHEMAS)
+            return "requests for an answer as data: the log has the schema with its keys sorted" if data else ""
+        unordered = () if self.rebuilder.knows_order else self.rebuilder.unordered
+        if found.outcome == "bytes" and unordered:
+            named = ", ".join(unordered)
+            return f"requests of the right size, but the log has sorted the keys of the schema of {named}"
+        unknown = not self.rebuilder.proven and self.rebuilder.is_advised and sent.model.startswith("claude")
+        if found.outcome == "size" and unknown:
+            return "requests that may have named an advisor to the provider, which the log does not"
+        return ""
+
+    def _other_body(self, turn: Turn, sent: RequestSent, ours: RequestDigest) -> Divergence:
+        recorded, came = (f"{each.size} bytes, sha256 {each.sha256}" for each in (sent, ours))
+        count, agreed = self._proven
+        new = [f"{each.what} of turn {each.turn} (entry {each.entry[:12]})" for each in self._expected[count:]]
+        where = ", or ".join(new if agreed else ["the system prompt", "the tools", *new])
+        before = f"The request of turn {agreed} agrees, and so do the parameters" if agreed else "The parameters agree"
+        hint = f"{before}: what differs is in {where}."
+        what = "the request's body: what the log has is not what was sent, or this version writes it otherwise"
+        return Divergence(turn.number, turn.entry, what, recorded, came, hint=hint)
+
+
+def is_long(turn: Turn) -> bool:
+    """Whether a result of a turn is cut when it comes back from a tool, although it had been cut before."""
+    return any(len(result.text) > MOST_OUTPUT for result in turn.answers)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedModel:
+    """Answers from a recording. `adapter` builds its requests, or says why there is none."""
+
+    player: Player
+    name: str  # "provider/id"
+    adapter: Preparing | str
+
+    @property
+    def provider(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def id(self) -> str:
+        return self.name.partition("/")[2]
+
+    @property
+    def limits(self) -> ModelLimits:
+        return ModelLimits() if isinstance(self.adapter, str) else self.adapter.limits
+
+    def max_input_tokens(self, request: Request) -> int:
+        """As its adapter does; nothing is bounded by it where there is none."""
+        if isinstance(self.adapter, str):
+            return 1
+        return self.adapter.max_input_tokens(self.player.rebuilder.sent_as(request))
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """The recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
+        try:
+            turn = self.player.on_request(self.name, self.adapter, request)
+        except Ended as ended:
+            if str(ended) == "interrupted":
+                await self._be_interrupted()
+            raise
+        reply = turn.reply
+        if turn.sent is not None and reply is not None:
+            own = (bill.usage for bill in turn.bills if bill.role.partition(":")[0] not in ("advisor", "compactor"))
+            usage = sum(own, Usage())
+            digest = RequestDigest(turn.sent.sha256, turn.sent.size, self.id)
+            yield Reply(reply, usage, (Charge(self.id, usage),), digest)
+            return
+        if reply is not None and reply.content:
+            yield TextPart(reply.content)
+        if turn.was_interrupted:
+            await self._be_interrupted()
+        if reply is None:
+            raise Ended("it had failed here")
+        reason = turn.failed.message if turn.failed is not None else "it was cut off"
+        raise ModelError("overloaded", reason, provider=self.provider, model=self.id)
+
+    async def _be_interrupted(self) -> NoReturn:
+        self.player.interrupt()
+        await asyncio.Event().wait()
+        raise AssertionError("an interrupted call does not go on")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTool(Harmless):
+    """A tool that answers from a recording. Its schema is as it was sent, so nothing is added to it."""
+
+    player: Player
+    name: str
+    description: str
+    quick: bool = True
+
+    @property
+    def parameters(self) -> JsonObject:
+        """Its schema, with what the engine had added to it; closed, which is not sent, where that was seen."""
+        schema = self.player.rebuilder.schema(self.name)
+        if self.player.refused(self.name, "is not a parameter; accepted"):
+            schema = JsonObject({"additionalProperties": False, **schema})
+        return schema
+
+    @property
+    def lenient(self) -> bool:
+        """Whether arguments pass as they are: unless they did not when this was recorded."""
+        return not self.player.refused(self.name)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """The recorded result. A call that was interrupted is so again."""
+        del arguments
+        result = self.player.answer(run.call_id)
+        was_stopped = self.player.last is not None and self.player.last.was_interrupted
+        text = "" if result is None else result.text
+        if result is None or (was_stopped and result.is_error and text.startswith(INTERRUPTED)):
+            if shown := text.partition(_SHOWN)[2]:
+                run.progress(shown)
+            for _ in range(_PATIENCE):  # the others of its turn had ended before
+                await asyncio.sleep(0)
+                if not self.player.waits:
+                    break
+            for _ in range(10):  # and their results were known
+                await asyncio.sleep(0)
+            self.player.interrupt()
+            await asyncio.Event().wait()
+        assert result is not None
+        self.player.returned.add(run.call_id)
+        return ToolOutput(result.content, result.is_error)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPolicy:
+    """Denies what was denied, and has come in what came in."""
+
+    player: Player
+    watched = False  # what the watch said came in too
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        del effect, workspace
+        result = self.player.answer(call.id)
+        if result is not None and result.denied:
+            return Deny(result.text.removeprefix(DENIED))
+        return Allow()
+
+    async def after_turn(self, turn: Judged) -> Sequence[Action]:
+        del turn
+        return self.player.after()
+
+
+# -- differences in words ----------------------------------------------------------------------------------------------
+
+
+def _said(of: RequestSent | RequestDigest) -> dict[str, object]:
+    return {"model": of.model, "size": of.size, "parameters": of.parameters}
+
+
+def _both(recorded: object, came: object) -> tuple[str, str, tuple[str, ...]]:
+    """Two values, each on a line, and their difference."""
+    return _gist(json_dump(recorded)), _gist(json_dump(came)), _diff(_pretty(recorded), _pretty(came))
+
+
+def _shown(message: Message) -> str:
+    """A message as canonical JSON, a member a line; media by their sha256."""
+    return _pretty(encode_message(message, sha256_hex))
+
+
+def _pretty(value: object) -> str:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, default=dict)
+
+
+def _gist(text: str) -> str:
+    return one_line(text, 200)
+
+
+def _diff(recorded: str, came: str) -> tuple[str, ...]:
+    lines = difflib.unified_diff(recorded.splitlines(), came.splitlines(), "recorded", "replayed", lineterm="", n=2)
+    found = [line if len(line) <= 300 else f"{line[:299]}…" for line in lines]
+    more = [f"... {len(found) - _MOST_DIFF} lines more"] if len(found) > _MOST_DIFF else []
+    return (*found[:_MOST_DIFF], *more)

@@ -1,0 +1,342 @@
+"""The file of a sweep: its tasks, the grid of settings that its runs are made with, and what they may cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from decimal import Decimal
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from sagent.config.advisors import read_advisors
+from sagent.config.declared import ALIASES, RULES, SETTINGS
+from sagent.config.files import File, Line, read_file
+from sagent.config.settings import Settings
+from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
+from sagent.config.values import path_of, texts, usd, whole
+from sagent.errors import ConfigError, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.text import nearest
+from sagent.plugin import PathBase, Reader, RefusedError, Setting
+from sagent.plugins.lab.trials import Task, place_tasks, read_tasks
+from sagent.session.store import is_session
+
+Point: TypeAlias = Mapping[str, object]
+"""A value for some keys of the grid, as the file has them."""
+_Axes: TypeAlias = Mapping[str, Sequence[object]]
+KEYS = ("tasks", "task", "sessions", "session_check", "grid", "exclude", "include", "repeats", "jobs",
+        "max_total_usd", "max_budget_usd")  # fmt: skip
+MOST = 10_000  # cells; more is a slip
+SHORT = 60  # characters of a value that is part of a cell's name
+NO_TEAM = "none"
+_RULES = "advisor_rules"
+_TEAM, _HANDOFFS = "team", "visible_handoffs"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One way to carry the tasks out: with an agent, or with a team. `given` are settings as `load` takes them, `rules`
+    members of the advisors' rules."""
+
+    name: str
+    given: Mapping[str, object] = field(default_factory=dict[str, object])
+    rules: Mapping[str, object] = field(default_factory=dict[str, object])
+    team: TeamFile | None = None
+
+    def apply(self, settings: Settings) -> Settings:
+        """The settings, loaded with `given`, as the cell has them."""
+        if not self.rules:
+            return settings
+        from sagent.advisor.rules import Rules
+
+        return replace(settings, advisor_rules=replace(settings.advisor_rules or Rules(), **self.rules))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a sweep is to do. `near` is where checks find the files of their tasks; USD are of all runs together,
+    and of one. What was asked in `sessions` (paths or ids) is asked again, and `session_check` decides."""
+
+    tasks: tuple[Task, ...]
+    near: Path
+    cells: tuple[Cell, ...]
+    repeats: int = 1
+    jobs: int = 1
+    max_total_usd: Decimal | None = None
+    max_budget_usd: Decimal | None = None
+    sessions: tuple[str, ...] = ()
+    session_check: str = ""
+
+
+def read_spec(path: Path) -> Spec:
+    """The sweep that a TOML (or YAML) file describes; paths in it start where it lies.
+
+    Raises ConfigError naming file, line and key, and UsageError for its tasks.
+    """
+    file = read_file(path.absolute())
+    if file is None:
+        raise ConfigError(f"{path}: no such file: give the file that describes the sweep.")
+    return _Reader(file).spec()
+
+
+class _Reader:
+    def __init__(self, file: File) -> None:
+        self._file, self._wrong = file, file.error
+        self._place = PathBase(file.path.parent, Path.home())
+        self._fields: dict[str, Setting] = {}  # by the names they go by in the file
+        for each in SETTINGS:
+            if each.is_swept:
+                self._fields |= {each.name: each, each.keyword: each}
+        self._fields |= {name: self._fields[meant] for name, meant in ALIASES.items()}
+        self._fields |= {rule.name: rule for rule in RULES.values()}
+        self._fields |= {_TEAM: Setting(_TEAM, _read_team), _HANDOFFS: Setting(_HANDOFFS, whole(0))}
+
+    def spec(self) -> Spec:
+        for key in self._file.data:
+            if key not in KEYS:
+                raise self._unknown((key,), KEYS, "key")
+        tasks, near = self._tasks()
+        total, budget = self._usd("max_total_usd"), self._usd("max_budget_usd")
+        numbers = (self._read((key,), whole(1), self._file.data.get(key, 1)) for key in ("repeats", "jobs"))
+        repeats, jobs = cast("Iterator[int]", numbers)
+        return Spec(
+            tasks=tasks,
+            near=near,
+            cells=tuple(self._cells(budget)),
+            repeats=repeats,
+            jobs=jobs,
+            max_total_usd=total,
+            max_budget_usd=budget,
+            sessions=self._sessions(),
+            session_check=str(self._file.data.get("session_check", "")),
+        )
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def _tasks(self) -> tuple[tuple[Task, ...], Path]:
+        data, here = self._file.data, self._place.directory
+        if "tasks" in data and "task" in data:
+            raise self._wrong(("task",), "the tasks are in the file `tasks` already: keep only one of the two")
+        if "tasks" in data:
+            name = data["tasks"]
+            if not isinstance(name, str):
+                raise self._wrong(("tasks",), "tasks must name a file; for tasks in this file, write [[task]] for each")
+            source = cast("Path", self._read(("tasks",), path_of, name))
+            return read_tasks(source), source.parent
+        rows = [
+            (f"{self._file.where('task', str(number))}: task {number + 1}", row)
+            for number, row in enumerate(self._rows("task"))
+        ]
+        if not rows and "sessions" not in data:
+            raise ConfigError(
+                f'{self._file.path}: there are no tasks: write tasks = "FILE", or [[task]] with name, prompt and check.'
+            )
+        return place_tasks(self._file.path, rows), here
+
+    def _sessions(self) -> tuple[str, ...]:
+        data = self._file.data
+        if "sessions" not in data:
+            if "session_check" in data:
+                raise self._wrong(("session_check",), "session_check needs sessions: list them in sessions")
+            return ()
+        found = cast(
+            "list[str]", self._read(("sessions",), lambda value, _: texts(value, "sessions"), data["sessions"])
+        )
+        check = data.get("session_check")
+        if not found or len(set(found)) < len(found):
+            raise self._wrong(("sessions",), "sessions must be a list of sessions, each of them once")
+        if not isinstance(check, str) or not check.strip():
+            missing = (
+                "session_check is missing: give a command that exits with 0 when the work in its directory is done"
+            )
+            raise self._wrong(("session_check" if "session_check" in data else "sessions",), missing)
+        paths = {name: cast("Path", self._read(("sessions",), path_of, name)) for name in found}
+        return tuple(str(path) if is_session(path) else name for name, path in paths.items())
+
+    # -- the grid ------------------------------------------------------------------------------------------------------
+
+    def _cells(self, budget: Decimal | None) -> Iterator[Cell]:
+        axes = self._axes()
+        if budget is not None and "max_budget_usd" in axes:
+            raise self._wrong(("max_budget_usd",), "max_budget_usd is in [grid] too: keep only one")
+        shared: Point = {} if budget is None else {"max_budget_usd": budget}
+        excluded = [self._excluded(number, row, axes) for number, row in enumerate(self._rows("exclude"))]
+        names: dict[str, Point] = {}
+        if axes or "include" not in self._file.data:
+            for values in product(*axes.values()):
+                point = dict(zip(axes, values, strict=True))
+                if not any(all(point[key] in among for key, among in row.items()) for row in excluded):
+                    point = self._handing_on(point)
+                    names[_name(point, axes)] = point
+        for number, row in enumerate(self._rows("include")):
+            name, point = self._included(number, row, axes)
+            if name in names or point in names.values():
+                raise self._wrong(("include", str(number)), f"two cells are called {name!r}")
+            names[name] = point
+        if not names:
+            raise self._wrong(("exclude",), "every cell of the grid is excluded: nothing would run")
+        for name, point in names.items():
+            yield self._cell(name, {**shared, **point})
+
+    def _axes(self) -> dict[str, Sequence[object]]:
+        axes: dict[str, Sequence[object]] = {}
+        for keys, key, value in self._settings(("grid",), self._file.table(("grid",), self._file.data.get("grid", {}))):
+            values = cast("list[object]", value) if isinstance(value, list) else [value]
+            if not values:
+                raise self._wrong(keys, f"{key} has no values: give at least one, or leave it out")
+            for number, each in enumerate(values):
+                self._read((*keys, str(number)) if isinstance(value, list) else keys, self._fields[key].read, each, key)
+                if _text(each) in map(_text, values[:number]):
+                    raise self._wrong(keys, f"{key} names {_text(each)!r} twice")
+            axes[key] = values
+        if _HANDOFFS in axes and _TEAM not in axes:
+            raise self._wrong(("grid", _HANDOFFS), f"{_HANDOFFS} is only for teams: give one with team")
+        if (count := prod(map(len, axes.values()))) > MOST:
+            raise self._wrong(("grid",), f"the grid has {count:,} cells, more than the limit of {MOST:,}")
+        return axes
+
+    def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:
+        """What a table sets: where it stands, the setting's own name, the value."""
+        seen: dict[str, str] = {}
+        for name, value in table.items():
+            rows = {name: value}
+            if name == _RULES:
+                rows = {f"{_RULES}.{member}": each for member, each in self._file.table((*at, name), value).items()}
+            for key, each in rows.items():
+                keys = (*at, *key.split("."))
+                known = self._fields.get(key)
+                if known is None:
+                    raise self._unknown(keys, tuple(self._fields), "setting", key)
+                if known.name in seen:
+                    raise self._wrong(keys, f"{key} and {seen[known.name]} are the same setting: keep only one")
+                seen[known.name] = key
+                yield keys, key, each
+
+    def _excluded(self, number: int, row: object, axes: _Axes) -> dict[str, list[object]]:
+        at = ("exclude", str(number))
+        table = self._file.table(at, row)
+        if not table:
+            raise self._wrong(at, "an empty row would exclude every cell")
+        found: dict[str, list[object]] = {}
+        for keys, key, value in self._settings(at, table):
+            if key not in axes:
+                raise self._unknown(keys, tuple(axes), "axis of [grid]", key)
+            several = isinstance(value, list) and value not in axes[key]
+            found[key] = cast("list[object]", value) if several else [value]
+            for each in found[key]:
+                if each not in axes[key]:
+                    known = [_text(value) for value in axes[key]]
+                    hint = nearest(_text(each), known) or f"; its values are {', '.join(known)}."
+                    raise self._wrong(keys, f"{key} has no value {_text(each)!r} in [grid]{hint}")
+        return found
+
+    def _included(self, number: int, row: object, axes: _Axes) -> tuple[str, dict[str, object]]:
+        at = ("include", str(number))
+        table = dict(self._file.table(at, row))
+        name = table.pop("name", "")
+        if not isinstance(name, str) or not name.isprintable() or len(name) > 100:
+            raise self._wrong((*at, "name"), "give a cell a name of at most 100 printable characters")
+        own: dict[str, object] = {}
+        for keys, key, value in self._settings(at, table):
+            self._read(keys, self._fields[key].read, value, key)
+            own[key] = value
+        named = {self._fields[key].name for key in own}
+        single = {key: values[0] for key, values in axes.items() if len(values) == 1}
+        fixed = {key: value for key, value in single.items() if self._fields[key].name not in named}
+        own = self._handing_on(own)
+        plain = " ".join(f"{key}={_text(value)}" for key, value in own.items())
+        short = all(_is_short(value) for value in own.values())
+        return name.strip() or (plain if plain and short else f"include-{number + 1}"), {**fixed, **own}
+
+    def _handing_on(self, point: Point) -> dict[str, object]:
+        """A point without a limit of hand-offs where nothing is handed on from one to the next."""
+        team = _read_team(point.get(_TEAM, NO_TEAM), self._place)
+        handing = team is not None and team.mode == "sequential"
+        return {key: value for key, value in point.items() if key != _HANDOFFS or handing}
+
+    def _cell(self, name: str, point: Point) -> Cell:
+        given: dict[str, object] = {}
+        rules: dict[str, object] = {}
+        team = _read_team(point.get(_TEAM, NO_TEAM), self._place)
+        if team is not None and _HANDOFFS in point:
+            team = replace(team, visible_handoffs=whole(0)(point[_HANDOFFS], self._place))
+        for key, value in point.items():
+            known = self._fields[key]
+            if known.name.startswith(f"{_RULES}."):
+                rules[known.member] = known.read(value, self._place)
+            elif known.name == "advisors":
+                placed = read_advisors(value, self._place)
+                given["advisors"] = [str(each.advisor) for each in placed] or "none"
+            elif known.name == "add_dirs":
+                given["add_dirs"] = [str(self._place.path(each)) for each in texts(value, "directories")]
+            elif key not in (_TEAM, _HANDOFFS):
+                given[known.name] = value
+        return Cell(name, given, rules, team)
+
+    # -- pieces --------------------------------------------------------------------------------------------------------
+
+    def _usd(self, key: str) -> Decimal | None:
+        if key not in self._file.data:
+            return None
+        found = cast("Decimal", self._read((key,), usd, self._file.data[key]))
+        if not found:
+            raise self._wrong((key,), f"{key} must be a number of USD above 0")
+        return found
+
+    def _read(self, keys: Line, read: Reader, value: object, key: str = "") -> object:
+        try:
+            return read(value, self._place)
+        except RefusedError as error:
+            raise self._wrong(keys, f"{key or keys[-1]} = {_quoted(value)} is not accepted: {error}") from None
+        except UsageError as error:
+            raise self._wrong(keys, f"{key or keys[-1]} = {_quoted(value)}: {error}") from error
+
+    def _rows(self, key: str) -> list[object]:
+        rows = self._file.data.get(key, [])
+        if not isinstance(rows, list):
+            raise self._wrong((key,), f"{key} must be a list: write [[{key}]] for each")
+        return cast("list[object]", rows)
+
+    def _unknown(self, keys: Line, names: Sequence[str], what: str, key: str = "") -> ConfigError:
+        hint = nearest(key or keys[-1], names) or f"; there are {', '.join(names)}." if names else ""
+        return self._wrong(keys, f"{'.'.join(keys)}: there is no {what} {key or keys[-1]!r}{hint}")
+
+
+def _read_team(value: object, place: PathBase) -> TeamFile | None:
+    """A preset by its name, or a team's file; "none" is a single agent."""
+    if not isinstance(value, str) or not value.strip():
+        raise RefusedError('give a preset, a FILE.toml, or "none"')
+    if value == NO_TEAM:
+        return None
+    if value.endswith(".toml"):
+        return read_team(place.path(value))
+    known = preset_names()
+    if value not in known:
+        raise RefusedError(f"give a FILE.toml, none, or one of {', '.join(known)}{nearest(value, known)}")
+    return read_preset(value)
+
+
+def _name(point: Point, axes: _Axes) -> str:
+    """What distinguishes a cell from the others: the values of the axes that have several."""
+    several = [key for key in point if len(axes[key]) > 1] or list(point)
+    labels = (
+        _text(point[key]) if _is_short(point[key]) else f"#{list(axes[key]).index(point[key]) + 1}" for key in several
+    )
+    return " ".join(map("=".join, zip(several, labels, strict=True))) or "settings"
+
+
+def _is_short(value: object) -> bool:
+    text = _text(value)
+    return 0 < len(text) <= SHORT and text.isprintable() and " " not in text
+
+
+def _text(value: object) -> str:
+    """A value as the file could have it, without quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(_text, cast("list[object]", value))) if isinstance(value, list) else str(value)
+
+
+def _quoted(value: object) -> str:
+    shown = _text(value) if isinstance(value, bool | int | Decimal) else repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:79]}…"
