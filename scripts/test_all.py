@@ -15,7 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LEAST = (3, 11)
-LEFT_OUT = ("advisor", "cost", "patterns", "plugins/lab", "policy", "providers", "repl", "rewind", "sandbox", "transcript")
+LEFT_OUT = (
+    "advisor",
+    "cost",
+    "patterns",
+    "plugins/lab",
+    "policy",
+    "providers",
+    "repl",
+    "rewind",
+    "sandbox",
+    "transcript",
+)
 Version = tuple[int, ...]
 
 

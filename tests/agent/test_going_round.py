@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,6 @@ from sagent.errors import ModelError
 from sagent.events import Result
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Thinking, ToolCall
-from sagent.plugins.lab.replay import replay
-from sagent.providers import OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
 from tests.agent.test_cut_calls import FAMILIES, provider_of, region
@@ -370,29 +367,3 @@ async def test_question_about_the_past_may_be_answered() -> None:
         assert (await agent.run(prompt)).content == said
     assert ours(agent.messages) == [UNPROVEN]
     await agent.aclose()
-
-
-# -- replay ------------------------------------------------------------------------------------------------------------
-
-ENDLESS = Turn("I read the file. " * 20_000, pieces=200)
-CALL_AS_TEXT = Turn('```json\n{"name": "look", "arguments": {"path": "b"}}\n```')
-
-
-@pytest.mark.parametrize(
-    ("steps", "reason"),
-    [
-        ([*[LOOK] * 3, Turn(stop="end"), CALL_AS_TEXT, Turn("It says a.")], "end"),
-        ([LOOK] * 5, "repeated_calls"),
-        ([LOOK, ENDLESS], "max_tokens"),
-        ([Turn("I have updated the file."), Turn("I have not.")], "end"),
-    ],
-)
-async def test_session_that_was_helped_is_replayed(steps: Sequence[Step], reason: str, tmp_path: Path) -> None:
-    async with FakeProviderServer(steps) as server:
-        provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
-        agent = Agent(provider.model("m"), tools=[look, run], session=tmp_path / "s")
-        assert (await agent.run("go")).stop_reason == reason
-        await agent.aclose()
-        await provider.aclose()
-    (replayed,) = (await replay(tmp_path / "s")).agents
-    assert (replayed.divergence, replayed.turns) == (None, replayed.recorded)

@@ -165,10 +165,10 @@ def test_a_session_without_advisors_is_told(shell: Shell) -> None:
     assert "no session 'gone'" in shell.run("advice", "gone", model="").err
 
 
-def test_both_commands_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
-    for name in ("advice", "bench-advisor"):
+    for name in ("advice",):
         assert f"  {name} " in out
         assert run([name, "--help"]) == 0
         assert f"usage: sagent {name}" in capsys.readouterr().out

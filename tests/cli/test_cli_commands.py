@@ -161,7 +161,7 @@ def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        ("swe", "sweep"),
+        ("shar", "share"),
         ("--perm", "--permission-mode"),
         ("--effort mi", "minimal"),
         ("--effort=mi", "minimal"),

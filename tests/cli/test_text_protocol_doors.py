@@ -7,7 +7,7 @@ from typing import Any
 from program import Shell
 
 from sagent.testing.script import Listed, Turn
-from sagent.testing.server import Call, FakeProviderServer
+from sagent.testing.server import FakeProviderServer
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 LOOK = Turn(text="I look.\n\n```bash\nls\n```\n")
@@ -27,13 +27,3 @@ def test_makers_advisor_is_asked_by_a_block(shell: Shell) -> None:
     assert not any("tools" in body or "betas" in body for body in _bodies(server))
     assert "- advisor (text: question)" in json.dumps(_bodies(server)[0])
     assert "VERDICT" in json.dumps(_bodies(server)[2])
-
-
-def test_native_session_is_asked_again_in_text(shell: Shell) -> None:
-    shell.serve([Turn(calls=(Call("Bash", {"command": "echo $((6 * 7))"}),)), DONE])
-    assert shell.run("--permission-mode", "full", "Look").code == 0
-    server = shell.serve([Turn(text="```bash\necho $((6 * 7))\n```"), Turn(text="42.")])
-    done = shell.run("replay", "--model", "anthropic/claude-haiku-4-5", "--tool-calls", "text", model="")
-    assert done.code == 0, done.err
-    first, second = _bodies(server)
-    assert "tools" not in first and "The output of the command:\n42" in second["messages"][-1]["content"][0]["text"]

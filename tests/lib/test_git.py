@@ -16,7 +16,6 @@ from sagent.lib import git as git_module
 from sagent.lib.git import git_call, programs_named
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.plugins.lab.workcopy import scratch_of
 from sagent.policy.harmless import is_plain_repository
 from sagent.repl import project
 from sagent.repl.project import list_files
@@ -82,18 +81,7 @@ def ask_changed(repository: Path) -> None:
     Stop().git(os.fsencode(repository), "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
 
 
-def clone(repository: Path) -> None:
-    head = subprocess.check_output(["git", "-C", str(repository), "rev-parse", "HEAD"], text=True).strip()
-    (repository / "made").unlink(missing_ok=True)
-
-    async def copied() -> None:
-        async with scratch_of(repository, head) as scratch:
-            assert (scratch.directory / "a.txt").exists()
-
-    asyncio.run(copied())
-
-
-@pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed, clone])
+@pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed])
 @pytest.mark.parametrize("what", PLANTED)
 def test_nothing_that_its_configuration_names_is_run(repository: Path, what: str, ask: Callable[[Path], None]) -> None:
     made = plant(repository, what)

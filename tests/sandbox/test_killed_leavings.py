@@ -16,14 +16,6 @@ from sagent.tools.bash import Bash
 from tests.tools.conftest import Folder
 
 BLOBS = "from sagent.session.blobs import BlobDirectory; blobs = BlobDirectory(); blobs.put(b'kept'); ready()"
-COPY = """
-import asyncio
-from pathlib import Path
-from sagent.plugins.lab.workcopy import scratch_of
-async def main():
-    async with scratch_of(Path("project")): ready()
-asyncio.run(main())
-"""
 PLUGIN = """
 from sagent.imports.plugin import fetched
 with fetched("project", ""): ready()
@@ -54,7 +46,7 @@ for name in ("playwright-mcp", "chromium"):
     Path(name).write_text("#!/bin/sh\\nprintf ready; exec cat\\n"); Path(name).chmod(0o755)
 start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})
 """
-PROGRAMS = {"blobs": BLOBS, "copy": COPY, "plugin": PLUGIN, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
+PROGRAMS = {"blobs": BLOBS, "plugin": PLUGIN, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
             "browser": BROWSER}  # fmt: skip
 READY = "import sys\ndef ready(): print('ready', end='', flush=True); sys.stdin.read()\n"
 
@@ -71,10 +63,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_a_killed_program_had_is_removed_and_what_a_living_one_has_is_not(
     tmp_path: Path, place: Path, name: str
 ) -> None:
+    check_leavings(tmp_path, place, PROGRAMS[name], named=name != "half-made")
+
+
+def check_leavings(tmp_path: Path, place: Path, program: str, *, named: bool = True) -> None:
+    """Run a program that leaves something, and kill it; `named` says that others can tell that it lives."""
     (tmp_path / "project/skills/one").mkdir(parents=True)
     (tmp_path / "project/skills/one/SKILL.md").write_text("---\nname: one\n---\n")
     environment, pipe = {**os.environ, "TMPDIR": str(place)}, subprocess.PIPE
-    argv = [sys.executable, "-c", READY + PROGRAMS[name]]
+    argv = [sys.executable, "-c", READY + program]
     with subprocess.Popen(argv, env=environment, cwd=tmp_path, stdin=pipe, stdout=pipe, start_new_session=True) as run:
         assert run.stdout is not None
         said = b""
@@ -82,7 +79,7 @@ def test_what_a_killed_program_had_is_removed_and_what_a_living_one_has_is_not(
             said += piece
         there = age(place)
         assert there, said
-        if name != "half-made":
+        if named:
             sweep()
             assert age(place) == there
         os.killpg(run.pid, signal.SIGKILL)

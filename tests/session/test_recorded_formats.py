@@ -1,6 +1,6 @@
 """The same story as the program of each format wrote it: two runs of a tree with thinking, pictures, parallel calls, a
 denial, bad arguments, advice, children, a job, a file written, switches, a summary, interruptions, a team, and an
-earlier entry that was taken up again. It is read, replayed and taken up alike."""
+earlier entry that was taken up again. It is read and taken up alike."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sagent.codec import VERSION
-from sagent.plugins.lab.replay import replay
 from sagent.session.contents import (
     ConsultationEntry,
     Handoff,
@@ -89,13 +88,3 @@ def test_the_conversation_is_the_same(session: Path) -> None:
         assert title(log.entries()) == "named since"
     assert len(branch(read_log(session / "root.jsonl"))) > 60
     assert verify(session).problems == ()
-
-
-async def test_it_replays_as_it_did(session: Path) -> None:
-    """What the team said into the conversation was no reply of a model, and is where a replay of it ends."""
-    found = await replay(session)
-    assert [(each.agent, each.requests, each.recorded) for each in found.agents] == [
-        ("root", 12, 13), ("root/one", 1, 1), ("root/review", 2, 2), ("root/two", 1, 1),
-    ]  # fmt: skip
-    assert [each.agent for each in found.agents if each.divergence] == ["root"]
-    assert (found.agents[0].side_calls.same, found.agents[0].unchecked) == (2, {})
