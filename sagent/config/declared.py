@@ -242,7 +242,6 @@ _COMMANDS = {
     "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
     "models": "list known models: window, limits, price",
     "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
-    "review": "review a range of commits or the working tree, in CI as comments on a pull request",
     "verify": "check that a session, or an exported bundle, has not been changed",
     "export": "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
     "share": "export sessions as a static folder for any web server",

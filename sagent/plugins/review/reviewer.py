@@ -10,10 +10,10 @@ from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.events import Event, Result
 from sagent.lib.json import as_object, as_str, json_load, wire_bytes
-from sagent.review.changes import Changes, file_at
-from sagent.review.finding import SCHEMA, Review, read_findings
-from sagent.review.policy import RepositoryPolicy
-from sagent.review.untrusted import without_hidden
+from sagent.plugins.review.changes import Changes, file_at
+from sagent.plugins.review.finding import SCHEMA, Review, read_findings
+from sagent.plugins.review.policy import RepositoryPolicy
+from sagent.plugins.review.untrusted import without_hidden
 
 PROMPT = Path(__file__).with_name("review.md")
 TOOLS = ("Read", "Grep", "Glob", "List")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
-from sagent.review.changes import Changes, FileDiff, parse_diff, read_changes
-from sagent.review.finding import SCHEMA, SEVERITIES, Review, read_findings
-from sagent.review.report import FORMATS, as_json, read_review
-from sagent.review.untrusted import for_page, without_hidden
+from sagent.plugins.review.changes import Changes, FileDiff, parse_diff, read_changes
+from sagent.plugins.review.finding import SCHEMA, SEVERITIES, Review, read_findings
+from sagent.plugins.review.report import FORMATS, as_json, read_review
+from sagent.plugins.review.untrusted import for_page, without_hidden
 
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgsign=false")
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.review.changes import Changes, FileDiff
+from sagent.plugins.review.changes import Changes, FileDiff
 
 Severity: TypeAlias = Literal["critical", "high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")

@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from sagent.bridges.forge import Api, Comment, ForgeError, LineComment, open_api
 from sagent.lib.json import as_int, as_object, as_str
+from sagent.plugins.review.forge import Api, Comment, ForgeError, LineComment, open_api
 
 API = "https://api.github.com"
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sagent.bridges.github import open_github
-from sagent.bridges.gitlab import open_gitlab
 from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
@@ -21,13 +19,15 @@ from sagent.events import Event, Notice, Result, ToolStarted
 from sagent.lib.atomic import atomic_output
 from sagent.lib.money import EXACT, ZERO
 from sagent.lib.text import printable
-from sagent.review.changes import read_changes
-from sagent.review.finding import SEVERITIES, Review
-from sagent.review.fixer import fix, open_findings
-from sagent.review.posting import MOST_COMMENTS, Forge, findings_of, post
-from sagent.review.pull_request import PullRequest, read_event, read_merge_request, with_commits
-from sagent.review.report import FORMATS, as_markdown, figures, read_review
-from sagent.review.reviewer import review
+from sagent.plugins.review.changes import read_changes
+from sagent.plugins.review.finding import SEVERITIES, Review
+from sagent.plugins.review.fixer import fix, open_findings
+from sagent.plugins.review.github import open_github
+from sagent.plugins.review.gitlab import open_gitlab
+from sagent.plugins.review.posting import MOST_COMMENTS, Forge, findings_of, post
+from sagent.plugins.review.pull_request import PullRequest, read_event, read_merge_request, with_commits
+from sagent.plugins.review.report import FORMATS, as_markdown, figures, read_review
+from sagent.plugins.review.reviewer import review
 
 FOUND = 7
 EPILOG = """RANGE is A..B or A...B as in git diff, or one revision, for the commits of HEAD that it lacks. Without it,

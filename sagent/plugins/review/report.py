@@ -8,8 +8,8 @@ from urllib.parse import quote
 from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_load, wire_bytes
 from sagent.lib.text import count, escaped, printable
-from sagent.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
-from sagent.review.untrusted import COMMAND, block_for_page, for_page
+from sagent.plugins.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
+from sagent.plugins.review.untrusted import COMMAND, block_for_page, for_page
 from sagent.transcript.export_redaction import Redaction
 from sagent.version import __version__
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from sagent.bridges.forge import Comment, LineComment
 from sagent.lib.dataclass import dataclass
-from sagent.review.finding import Finding, Review
-from sagent.review.report import as_markdown, comment
+from sagent.plugins.review.finding import Finding, Review
+from sagent.plugins.review.forge import Comment, LineComment
+from sagent.plugins.review.report import as_markdown, comment
 
 SUMMARY = "<!-- sagent-review -->"
 _MARK = re.compile(r"<!-- sagent-finding ([0-9a-f]{16}) -->\s*\Z")

@@ -9,9 +9,9 @@ from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.events import Event, Result
-from sagent.review.finding import Review
-from sagent.review.policy import RepositoryPolicy
-from sagent.review.reviewer import TOOLS, reading_only
+from sagent.plugins.review.finding import Review
+from sagent.plugins.review.policy import RepositoryPolicy
+from sagent.plugins.review.reviewer import TOOLS, reading_only
 
 _TASK = """Fix the review findings below, each with the smallest change that resolves it, in the files of the working
 directory. Check each finding first: if it is wrong, change nothing and say so. You cannot run anything. At the end,

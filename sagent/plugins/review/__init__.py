@@ -1,0 +1,18 @@
+"""A review of changes: a model reads them and what is around them, writes nothing, and answers with findings.
+
+`forge` calls the APIs of GitHub and GitLab, where `posting` puts the findings as comments.
+"""
+
+from sagent.plugin import Command, Plugin
+
+plugin = Plugin(
+    "review",
+    "reviews of commits and of the working tree, on GitHub and GitLab too",
+    commands=(
+        Command(
+            "review",
+            "review a range of commits or the working tree, in CI as comments on a pull request",
+            "sagent.plugins.review.command:run_review",
+        ),
+    ),
+)
