@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
+    from sagent.plugins.editor.link import EditorLink
     from sagent.policy.permissions import PermissionPolicy
     from sagent.providers.wire.exchange import Told
     from sagent.repl.opening import Asker, Listener, OpenedHere
@@ -48,7 +48,7 @@ async def open_linked_session(
             async with open_session(settings, listener, ask, answer, told=told) as opened:
                 yield opened
             return
-        from sagent.bridges.editor.tool import linked, reviewing
+        from sagent.plugins.editor.tool import linked, reviewing
 
         asks = reviewing(ask, link, settings.cwd)
 
@@ -64,13 +64,13 @@ async def linked_editor(settings: "Settings") -> "AsyncGenerator[EditorLink | No
     """The link of the editor in which the session's directory is open; None where there is none."""
     lock = None
     if settings.editor_link and any(os.path.isdir(os.path.expandvars(os.path.expanduser(each))) for each in _LOCKS):  # noqa: PTH111, PTH112 -- cheap
-        from sagent.bridges.editor.lockfile import find_lock_file
+        from sagent.plugins.editor.lockfile import find_lock_file
 
         lock = await asyncio.to_thread(find_lock_file, settings.cwd, os.environ)
     if lock is None:
         yield None
         return
-    from sagent.bridges.editor.link import open_link
+    from sagent.plugins.editor.link import open_link
 
     async with open_link(lock) as link:
         yield link

@@ -7,7 +7,7 @@ import pytest
 from console import Console, last_text
 
 from sagent.testing.script import Call, Received, Turn
-from tests.editor import Extension
+from tests.plugins.editor.extension import Extension
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")

@@ -16,9 +16,9 @@ from sagent.lib.signals import on_first_signal
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
-    from sagent.bridges.editor.link import EditorLink
     from sagent.config import Settings
     from sagent.plugins.acp.session import Adapt, Place, Surroundings
+    from sagent.plugins.editor.link import EditorLink
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import OpenedHere
     from sagent.session.retention import Glance
@@ -184,7 +184,7 @@ def _with_link(adapt: "Adapt", link: "EditorLink | None") -> "Adapt":
     """The tools as the client takes them, and what the editor's link adds: its client shows changes by itself."""
     if link is None:
         return adapt
-    from sagent.bridges.editor.tool import linked
+    from sagent.plugins.editor.tool import linked
 
     return lambda tools: linked(adapt(tools), link)
 

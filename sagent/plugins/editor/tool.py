@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.agent import Asker
-from sagent.bridges.editor.link import EditorLink
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.messages import Text, ToolCall
+from sagent.plugins.editor.link import EditorLink
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
 from sagent.tool import Answer, RunContext, Tool, ToolOutput, Workspace

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from sagent.bridges.editor.lockfile import LockFile
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_parse
 from sagent.lib.jsonrpc import Connection, Params, RpcError
 from sagent.lib.text import one_line, printable
+from sagent.plugins.editor.lockfile import LockFile
 from sagent.version import __version__
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from acp_peer import agent_for
 
-from sagent.bridges.editor.link import EditorLink, open_link
-from sagent.bridges.editor.lockfile import find_lock_file, listens_for_others
-from sagent.bridges.editor.tool import reviewing
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
+from sagent.plugins.editor.link import EditorLink, open_link
+from sagent.plugins.editor.lockfile import find_lock_file, listens_for_others
+from sagent.plugins.editor.tool import reviewing
 from sagent.policy import Ask
 from sagent.testing.script import Call, Received, Turn
-from tests.editor import TOKEN, Extension
+from tests.plugins.editor.extension import TOKEN, Extension
 from tests.waiting import until
 
 
