@@ -16,6 +16,7 @@ from sagent.app import background
 from sagent.app.builder import AgentBuilder, withheld
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
+from sagent.app.surface import Surface
 from sagent.config import Settings
 from sagent.config.declared import CORE
 from sagent.config.values import option
@@ -61,6 +62,7 @@ async def open_agent(
     keeper: Keeper | None = None,
     batches: "Batches | None" = None,
     told: Told = untold,
+    surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
@@ -68,12 +70,13 @@ async def open_agent(
     tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
     `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
     `keeper` keeps the session elsewhere; requests go out by `batches`; `told` is told what calls to local servers wait
-    for, "" when for nothing. All of it is closed in the end. Raises
-    UsageError, and SessionBusy or SessionCorrupt for the session.
+    for, "" when for nothing; `surface` is where its person is, to which its parts add. All of it is closed in the end.
+    Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     async with AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
-        builder = AgentBuilder(settings, listener, stack, policy or policy_of(settings), sandbox, ask, answer, servers)
+        policy, surface = policy or policy_of(settings), surface or Surface()
+        builder = AgentBuilder(settings, listener, stack, policy, sandbox, ask, answer, servers, surface)
         stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
@@ -82,7 +85,8 @@ async def open_agent(
         background.add(builder)
         await _add_parts(builder, "offer")
         await _add_parts(builder, "offered")
-        builder.tools = builder.offered = [*adapt(builder.tools)]
+        for adapter in (adapt, *builder.adapters):
+            builder.tools = builder.offered = [*adapter(builder.tools)]
         await _add_parts(builder, "around")
         if settings.tool_calls != "native":
             builder.resources = replace(builder.resources, admit=_enclosing(builder.resources.admit))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sagent.agent import Agent, Asker, Resources
 from sagent.app.models import Choice
 from sagent.app.past import Past
+from sagent.app.surface import Surface
 from sagent.config import Settings
 from sagent.context.places import plugin_folders
 from sagent.events import Event, Notice
@@ -34,7 +35,8 @@ class AgentBuilder:
 
     A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the system
     prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person
-    should know. `offered` are the tools before anything is put around them.
+    should know. `surface` is where the person is. `offered` are the tools as `adapters` give them, before anything is
+    put around them.
     """
 
     settings: Settings
@@ -45,6 +47,7 @@ class AgentBuilder:
     ask: Asker | None
     answer: "Answerer | None"  # has a person decide on plans, and answer what servers ask
     servers: "Servers | None"  # of MCP
+    surface: Surface
     notices: list[str] = field(init=False)
     log: Log = field(init=False)
     past: Past = field(init=False)
@@ -54,6 +57,7 @@ class AgentBuilder:
     judge: Policy = field(init=False)
     tools: list[Tool] = field(init=False)
     offered: Sequence[Tool] = ()
+    adapters: list[Layer] = field(default_factory=list[Layer])
     layers: list[Layer] = field(default_factory=list[Layer])
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
@@ -85,6 +89,10 @@ class AgentBuilder:
                 return self.past.proposes or self.plans
             case "defers tools":
                 return any(map(is_deferrable, self.tools))
+            case "in a terminal":
+                return self.surface.where == "terminal"
+            case "in an editor":
+                return self.surface.where == "editor"
             case "checks code":
                 return self.checks_code or any(tool.name == "Code" for tool in self.offered)
             case _:

@@ -230,9 +230,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(  # each "action=key"
         "keys", values.keys_of, (), "tuple[str, ...]", "Mapping[str, str] | str | None", adds=True, scope="surface",
     ),
-    Setting(  # to an editor with a lock file
-        "editor_link", switch, default=True, type="bool", given="bool | str | None", scope="surface",
-    ),
 )  # fmt: skip
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 

@@ -88,7 +88,6 @@ class DeclaredSettings:
     notify: Literal["bell", "osc9", "off"] = "bell"
     status_line: str = ""
     keys: tuple[str, ...] = ()
-    editor_link: bool = True
 
 
 class Overrides(TypedDict, total=False):
@@ -174,5 +173,6 @@ class Overrides(TypedDict, total=False):
 
 
 OWNERS: Mapping[str, str] = {
+    "editor_link": "editor",
     "telemetry": "telemetry",
 }

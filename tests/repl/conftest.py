@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console import CHECKOUT, Console
+
+from tests.repl.console import CHECKOUT, Console
 
 
 @pytest.fixture

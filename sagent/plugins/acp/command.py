@@ -17,8 +17,7 @@ from sagent.lib.signals import on_first_signal
 if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
-    from sagent.plugins.acp.session import Adapt, Place, Surroundings
-    from sagent.plugins.editor.link import EditorLink
+    from sagent.plugins.acp.session import Place, Surroundings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import OpenedHere
     from sagent.session.retention import Glance
@@ -122,16 +121,13 @@ class AcpHost:
 
     @asynccontextmanager
     async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":
-        from sagent.cli.interactive import linked_editor, open_session
+        from sagent.cli.interactive import open_session
 
         settings = self._settings(place)
         commands = await asyncio.to_thread(_commands, settings)
-        async with (
-            linked_editor(settings) as link,
-            open_session(settings, given.listener, given.ask, given.answer, _with_link(given.adapt, link)) as opened,
-        ):
-            selected = link.context if link is not None else str
-            yield AcpSession(replace(opened, selected=selected), settings, commands)
+        opening = open_session(settings, given.listener, given.ask, given.answer, given.adapt, where="editor")
+        async with opening as opened:
+            yield AcpSession(opened, settings, commands)
 
     def _settings(self, place: "Place") -> "Settings":
         from sagent.agent.live import Wanted
@@ -178,15 +174,6 @@ class AcpHost:
         from sagent.repl.commands import registry
 
         del app, session, registry  # it is enough that they are loaded
-
-
-def _with_link(adapt: "Adapt", link: "EditorLink | None") -> "Adapt":
-    """The tools as the client takes them, and what the editor's link adds: its client shows changes by itself."""
-    if link is None:
-        return adapt
-    from sagent.plugins.editor.tool import linked
-
-    return lambda tools: linked(adapt(tools), link)
 
 
 def _commands(settings: "Settings") -> Sequence[tuple[str, str, str]]:

@@ -3,3 +3,16 @@
 It was made for Claude Code, and extensions for VS Code, JetBrains and neovim speak it (coder/claudecode.nvim,
 PROTOCOL.md): MCP over a WebSocket on loopback, with tools of the editor's own. `lockfile` finds it, `link` uses it.
 """
+
+from sagent.config.values import switch
+from sagent.plugin import Part, Plugin, Setting
+
+EDITOR_LINK = Setting(
+    "editor_link", switch, default=True, type="bool", given="bool | str | None", scope="surface",
+)  # fmt: skip
+plugin = Plugin(
+    "editor",
+    "the selection, errors and diffs of an editor with a lock file",
+    parts=(Part("sagent.plugins.editor.part:add", ("in a terminal", "in an editor")),),
+    settings=(EDITOR_LINK,),
+)

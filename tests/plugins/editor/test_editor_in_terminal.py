@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import pytest
-from console import Console, last_text
 
 from sagent.testing.script import Call, Received, Turn
 from tests.plugins.editor.extension import Extension
+from tests.repl.console import Console, last_text
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -44,18 +44,3 @@ def test_a_change_is_accepted_in_the_editor_and_what_is_selected_is_read(console
         assert not (console.cwd / "file5.txt").exists()
         assert "in the editor" in requests[-1]
         wait_until(lambda: [name for name, _ in extension.called].count("close_tab") == 3, "the tabs to close")
-
-
-def test_the_login_of_editors_keeps_a_key_that_works_and_ends(console: Console) -> None:
-    console.serve([])
-    console.program = [*console.program, "acp", "--login"]
-    console.start(ready="number:")
-    number = next(line.split()[0] for line in console.screen.splitlines() if line.split()[1:2] == ["anthropic"])
-    console.type(number)
-    console.until("Key for anthropic (not shown):")
-    console.type("secret-key")
-    screen = console.until("so the key could not be tested", "ended 0")
-    assert "secret-key" not in screen
-    config = console.cwd.parent / "home" / ".config" / "sagent" / "config.toml"
-    assert "secret-key" in config.read_text()
-    assert config.stat().st_mode & 0o777 == 0o600
