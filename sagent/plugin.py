@@ -65,6 +65,70 @@ class SlashCommand(NamedTuple):
     command: str
 
 
+class Flag(NamedTuple):
+    """Flag that is no setting. It belongs to runs, whose plugin has a Runner, or to the command `of`.
+
+    It takes one of `choices`, or any text; no value where `metavar` is empty.
+    """
+
+    name: str
+    help: str
+    metavar: str = ""
+    of: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def keyword(self) -> str:
+        """The name as it is given to a function."""
+        return self.name.replace("-", "_")
+
+
+class Runner(NamedTuple):
+    """Way to carry a run out elsewhere. `run` is "module:function", which returns an exit code.
+
+    It is called where one of the plugin's flags of runs was given, and for a prompt where the environment has one of
+    `variables`. It is given the values of these flags, those of settings, the words of the prompt, which are None
+    where a person on a terminal wants to talk.
+    """
+
+    run: str
+    variables: tuple[str, ...] = ()
+
+
+class Store(NamedTuple):
+    """Place where sessions are kept that are not on this machine. Commands that read sessions have a flag of its name.
+
+    The flag's value, or that of the variable for a session that is not found here, is the address. `fetch` is
+    "module:function": it copies the session of an address and an id into a directory, and returns the path. `rows` is
+    "module:function": for an address the texts to list, one row a session, its id first. `listing` describes the flag
+    where sessions are listed, and `costs` says how to see costs, which are not listed.
+    """
+
+    name: str
+    help: str
+    fetch: str
+    rows: str
+    variable: str
+    metavar: str = "URL"
+    listing: str = ""
+    costs: str = ""
+
+
+class Extra(NamedTuple):
+    """Something added to what another plugin offers: `to` is the place that it names, `add` "module:member"."""
+
+    to: str
+    add: str
+
+
+class Suite(NamedTuple):
+    """Tests of what an interface promises. `suite` is "module:Class", which tests inherit from. Needs pytest."""
+
+    name: str
+    help: str
+    suite: str
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -176,6 +240,11 @@ class Plugin:
     settings: tuple[Setting, ...] = ()
     api: int = API
     slash_commands: tuple[SlashCommand, ...] = field(default=(), kw_only=True)
+    flags: tuple[Flag, ...] = field(default=(), kw_only=True)
+    runners: tuple[Runner, ...] = field(default=(), kw_only=True)
+    stores: tuple[Store, ...] = field(default=(), kw_only=True)
+    extras: tuple[Extra, ...] = field(default=(), kw_only=True)
+    suites: tuple[Suite, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -185,6 +254,11 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "parts": ("part", Part),
     "settings": ("setting", Setting),
     "slash_commands": ("slash command", SlashCommand),
+    "flags": ("flag", Flag),
+    "runners": ("runner", Runner),
+    "stores": ("store", Store),
+    "extras": ("extra", Extra),
+    "suites": ("suite", Suite),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

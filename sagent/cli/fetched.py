@@ -1,54 +1,93 @@
-"""Sessions that commands read: those of this machine, and those of a bus, as it has them; and which bus that is."""
+"""Sessions that commands read: those of this machine, and those that a plugin's store keeps elsewhere."""
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sagent.errors import SessionNotFound, UsageError
+from sagent.plugin import Store, resolve
 from sagent.sandbox.scratch import temporary
 
-BUS = "SAGENT_BUS"
-"""The variable that names the bus of a person."""
+if TYPE_CHECKING:
+    from sagent.cli.flags import Parser
 
 
-def bus_url(given: object) -> str:
-    """The bus of a flag, or of the environment. Raises UsageError."""
-    if not (url := str(given or os.environ.get(BUS, ""))):
-        raise UsageError(f"No bus is given: give --bus URL or set {BUS}. To start one: sagent bus")
-    return url
+class Elsewhere(NamedTuple):
+    """A store, and its address."""
+
+    store: Store
+    address: str
+
+    def rows(self) -> Sequence[tuple[str, ...]]:
+        """Return what is listed of the sessions, the id of each first. Raises SagentError."""
+        listing = cast("Callable[[str], Coroutine[Any, Any, Sequence[tuple[str, ...]]]]", resolve(self.store.rows))
+        return asyncio.run(listing(self.address))
+
+    def fetch(self, session: str, directory: Path) -> Path:
+        """Copy a session into a directory, and return its path. Raises SessionNotFound and other SagentErrors."""
+        fetching = cast("Callable[[str, str, Path], Coroutine[Any, Any, Path]]", resolve(self.store.fetch))
+        return asyncio.run(fetching(self.address, session, directory))
+
+
+def _stores() -> Sequence[Store]:
+    import sys
+
+    from sagent.cli.flags import plugins_of
+
+    return plugins_of(sys.argv[1:]).stores
+
+
+def add_stores(parser: "Parser", *, listing: bool = False) -> None:
+    """Add a flag for each place where sessions are kept that are not on this machine."""
+    for store in _stores():
+        text = store.listing if listing else store.help
+        parser.add_argument(f"--{store.name}", metavar=store.metavar, help=text)
+
+
+def elsewhere(given: Mapping[str, object]) -> Elsewhere | None:
+    """Return the place that a flag of `add_stores` names; None for this machine. Raises UsageError for two."""
+    found = [Elsewhere(store, str(url)) for store in _stores() if (url := given.get(_member(store))) is not None]
+    if len(found) > 1:
+        raise UsageError(f"Give only one of {' and '.join(f'--{each.store.name}' for each in found)}.")
+    return found[0] if found else None
+
+
+def _member(store: Store) -> str:
+    return store.name.replace("-", "_")
+
+
+def _of_environment() -> Elsewhere | None:
+    found = (Elsewhere(store, address) for store in _stores() if (address := os.environ.get(store.variable, "")))
+    return next(found, None)
 
 
 @contextmanager
-def reading(find: Callable[[], Path], name: str | None, bus: str | None) -> Generator[Path]:
+def reading(find: Callable[[], Path], name: str | None, place: Elsewhere | None) -> Generator[Path]:
     """Where a session is read while the block lasts. Raises as `locating` does."""
-    with locating(find, name, bus) as (path, _):
+    with locating(find, name, place) as (path, _):
         yield path
 
 
 @contextmanager
-def locating(find: Callable[[], Path], name: str | None, bus: str | None) -> Generator[tuple[Path, bool]]:
-    """Where a session is read while the block lasts: what `find` returns, or a copy of what a bus has, which is that of
-    a URL or, for one that is not found here, of SAGENT_BUS; and whether it is a copy. Raises UsageError,
-    SessionNotFound, SessionCorrupt and MeshError."""
-    if bus is None:
+def locating(
+    find: Callable[[], Path], name: str | None, place: Elsewhere | None
+) -> Generator[tuple[Path, Elsewhere | None]]:
+    """Where a session is read while the block lasts: what `find` returns, or a copy of what a `place` keeps, or that
+    which a store's variable names for one that is not found here; and of which place it is a copy. Raises UsageError,
+    SessionNotFound, SessionCorrupt, and what the store raises."""
+    if place is None:
         try:
             found = find()
         except SessionNotFound:
-            if not name or not (bus := os.environ.get(BUS, "")):
+            if not name or (place := _of_environment()) is None:
                 raise
         else:
-            yield found, False
+            yield found, None
             return
     if not name:
-        raise UsageError("No session of the bus is named: give its id, or the beginning of its id.")
+        raise UsageError(f"No session of the {place.store.name} is named: give its id, or the beginning of its id.")
     with temporary() as directory:
-        yield asyncio.run(_fetch(bus, name, directory)), True
-
-
-async def _fetch(url: str, session: str, directory: Path) -> Path:
-    from sagent.mesh.remote import Mesh
-
-    async with Mesh.connect(url) as mesh:
-        return await mesh.fetch(session, directory)
+        yield place.fetch(name, directory), place

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
     from sagent.config.plugins import Installed
-    from sagent.plugin import Setting
+    from sagent.plugin import Flag, Setting
 
 ELSEWHERE = {
     "help": "sagent --help",
@@ -117,9 +117,10 @@ class Parser(argparse.ArgumentParser):
     def add_cwd(self) -> None:
         self.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
-    def add_bus_to_read(self) -> None:
-        text = "read the session from this bus (or SAGENT_BUS, where it is not on this machine)"
-        self.add_argument("--bus", metavar="URL", help=text)
+    def add_flags_of(self, command: str) -> None:
+        """Add the flags that plugins have for a command."""
+        for flag in plugins_of(sys.argv[1:]).flags(command):
+            add_own_flag(self, flag)
 
     def add_config(self) -> None:
         self.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
@@ -293,13 +294,20 @@ def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed") -> None
         elif setting.name == "output_format":
             as_json = "the same as --output-format json"
             group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
-    group.add_argument("--bus", metavar="URL", help="run the session on a node of this bus (or SAGENT_BUS)")
-    group.add_argument("--label", metavar="L", help="with --bus: run it on a node with this label")
-    files = "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) or none"
-    group.add_argument("--files", metavar="HOW", choices=("git", "shared", "none"), help=files)
-    group.add_argument("--detach", action="store_true", help="with --bus: print the session's id and do not wait")
+    for flag in plugins.flags():
+        add_own_flag(group, flag)
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
     group.add_argument("--version", "-V", action="version", version=f"sagent {__version__}", help="show the version")
+
+
+def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
+    """Add a flag that is no setting."""
+    with suppress(argparse.ArgumentError):  # the core or a command has one of this name
+        if flag.metavar:
+            choices = flag.choices or None
+            group.add_argument(f"--{flag.name}", metavar=flag.metavar, choices=choices, help=flag.help)
+        else:
+            group.add_argument(f"--{flag.name}", action="store_const", const=True, help=flag.help)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:

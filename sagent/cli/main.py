@@ -5,12 +5,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import SagentError, UsageError
 
 if TYPE_CHECKING:
     from sagent.config.plugins import Installed
+    from sagent.plugin import Plugin
+
+Run: TypeAlias = Callable[[Mapping[str, object], list[str] | None], int]
 
 
 def run(argv: list[str]) -> int:
@@ -79,22 +83,16 @@ def _dispatch(argv: list[str]) -> int:
         return run_command(plugins, argv[0], argv[1:])
     flags = vars(run_parser(plugins).parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    bus = {name: flags.pop(name) for name in ("bus", "label", "files", "detach") if name in flags}
+    runner = _runner(plugins, flags)
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
-        if bus:
-            raise UsageError(
-                "With --bus, give a prompt; to talk to a session that runs on the bus, see sagent attach --help."
-            )
-        return _talk(flags)
+        return _talk(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
-    if bus or os.environ.get("SAGENT_BUS"):
-        from sagent.cli.remote import run_remote
-
-        return run_remote(bus, flags, words)
+    if runner := runner or _runner_of_environment(plugins):
+        return runner(flags, words)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
@@ -104,17 +102,48 @@ def _dispatch(argv: list[str]) -> int:
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     """Run a subcommand; its module is imported by its name, the others cost nothing. Raises UsageError where a plugin's
     cannot be imported."""
+    owner = plugins.owner(name)
+    run = _loaded(plugins, owner, plugins.commands[name].run, f"The command {name}")
+    return cast("Callable[[Sequence[str]], int]", run)(words)
+
+
+def _loaded(plugins: "Installed", owner: "Plugin", function: str, what: str) -> object:
+    """Import a function of a plugin. Raises UsageError where that fails and it is not the core's."""
     from sagent.plugin import resolve
 
-    owner = plugins.owner(name)
     try:
-        run = cast("Callable[[Sequence[str]], int]", resolve(plugins.commands[name].run))
+        return resolve(function)
     except (Exception, SystemExit) as error:
         if owner is plugins.plugins[0]:
             raise
         why = f"{type(error).__name__}: {error}"
-        raise UsageError(f"The command {name} of the plugin {owner.name} cannot be loaded: {why}.") from error
-    return run(words)
+        raise UsageError(f"{what} of the plugin {owner.name} cannot be loaded: {why}.") from error
+
+
+def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
+    """Return what carries this run out in place of the core, because flags of its plugin were given, which are taken
+    out of `flags`. Raises UsageError for flags of two."""
+    found: tuple[Plugin, Mapping[str, object]] | None = None
+    for plugin in plugins.plugins:
+        own = {flag.keyword: flags.pop(flag.keyword) for flag in plugin.flags if not flag.of and flag.keyword in flags}
+        if own and found is not None:
+            one, other = (next(iter(each)).replace("_", "-") for each in (found[1], own))
+            raise UsageError(f"--{one} and --{other} do not go together: each has the run carried out in its own way.")
+        found = (plugin, own) if own else found
+    return _run_of(plugins, *found) if found else None
+
+
+def _runner_of_environment(plugins: "Installed") -> "Run | None":
+    """Return the first that a variable asks for."""
+    for plugin in plugins.plugins:
+        if any(os.environ.get(name) for runner in plugin.runners for name in runner.variables):
+            return _run_of(plugins, plugin, {})
+    return None
+
+
+def _run_of(plugins: "Installed", plugin: "Plugin", own: "Mapping[str, object]") -> "Run":
+    run = _loaded(plugins, plugin, plugin.runners[0].run, "The runner")
+    return partial(cast("Callable[[Mapping[str, object], Mapping[str, object], list[str] | None], int]", run), own)
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:

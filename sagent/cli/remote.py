@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import bus_url
 from sagent.cli.headless import Interrupter, Prompt, exit_code, in_order, read_prompt, reporting
+from sagent.cli.kept import bus_url
 from sagent.cli.remote_files import bring_files, offer_files
 from sagent.cli.render import Renderer, binary_safe, renderer_for, report
 from sagent.cli.settings import load_or_report
@@ -41,10 +41,14 @@ class Asked:
     session: str  # to go on with; "" for a new one
 
 
-def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str]) -> int:
+def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
     """Have a prompt answered on a bus, and return the exit code. Raises UsageError and MeshError."""
     from sagent.mesh.records import FLAGS
 
+    if words is None:
+        raise UsageError(
+            "With --bus, give a prompt; to talk to a session that runs on the bus, see sagent attach --help."
+        )
     for name in flags:
         if name not in (*_HERE, *FLAGS):
             where = "does not go with --bus" if name in _ALONE else "is set by the node: start `sagent node` with it"

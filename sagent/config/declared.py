@@ -10,7 +10,19 @@ from typing import cast
 from sagent.config import values
 from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
-from sagent.plugin import Command, Part, Plugin, Setting, SlashCommand, choice
+from sagent.plugin import (
+    Command,
+    Extra,
+    Flag,
+    Part,
+    Plugin,
+    Runner,
+    Setting,
+    SlashCommand,
+    Store,
+    Suite,
+    choice,
+)
 
 _NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # what a program gives
 
@@ -299,7 +311,37 @@ CORE = Plugin(
         for module, names in _SLASH.items()
         for name, _, function in (each.partition(":") for each in names.split())
     ),
-)
+    flags=(
+        Flag("bus", "run the session on a node of this bus (or SAGENT_BUS)", "URL"),
+        Flag("label", "with --bus: run it on a node with this label", "L"),
+        Flag(
+            "files", "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) "
+            "or none", "HOW", choices=("git", "shared", "none"),
+        ),
+        Flag("detach", "with --bus: print the session's id and do not wait"),
+        Flag(
+            "bus", "the bus behind /v1/bus (or SAGENT_BUS); by default each user has a bus within this server", "URL",
+            of="serve",
+        ),
+    ),
+    runners=(Runner("sagent.cli.remote:run_remote", ("SAGENT_BUS",)),),
+    stores=(
+        Store(
+            "bus", "read the session from this bus (or SAGENT_BUS, where it is not on this machine)",
+            "sagent.cli.kept:fetch", "sagent.cli.kept:rows", "SAGENT_BUS",
+            listing="the sessions of this bus, the latest last",
+            costs="`sagent trace SESSION --bus URL` shows the cost",
+        ),
+    ),
+    extras=(Extra("serve routes", "sagent.mesh.routes:routes"),),
+    suites=(
+        Suite("model", "a model of a provider", "sagent.testing.model_suite:ModelSuite"),
+        Suite("served model", "a model and the server behind it", "sagent.testing.model_suite:ServedModelSuite"),
+        Suite("tool", "a tool", "sagent.testing.tool_suite:ToolSuite"),
+        Suite("log", "a log of sessions", "sagent.testing.log_suite:LogSuite"),
+        Suite("bus", "a bus between agents", "sagent.testing.bus_suite:BusSuite"),
+    ),
+)  # fmt: skip
 """What the core adds: its commands, parts of an agent and settings, by the door that every plugin takes."""
 
 RULES: Mapping[str, Setting] = {
@@ -331,10 +373,6 @@ RESERVED = (
         "print",
         "resume",
         "json",
-        "bus",
-        "label",
-        "files",
-        "detach",
         "config",
         "version",
         "trust_project",

@@ -24,19 +24,23 @@ from sagent.plugin import (
     KINDS,
     Choice,
     Command,
+    Extra,
+    Flag,
     Part,
     PathBase,
     Plugin,
     Reader,
     Setting,
     SlashCommand,
+    Store,
+    Suite,
     resolve,
 )
 from sagent.version import __version__
 
 OURS = Path(__file__).parents[1] / "plugins"
 INDEX = "plugins.json"
-_FORM = 3  # of the index
+_FORM = 4  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 
@@ -81,6 +85,24 @@ class Installed:
     def settings(self) -> Sequence[Setting]:
         """The settings of all plugins."""
         return [setting for plugin in self.plugins for setting in plugin.settings]
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        """The places where sessions are kept that are not on this machine."""
+        return [store for plugin in self.plugins for store in plugin.stores]
+
+    @property
+    def suites(self) -> Sequence[Suite]:
+        """The tests of what interfaces promise."""
+        return [suite for plugin in self.plugins for suite in plugin.suites]
+
+    def flags(self, command: str = "") -> Sequence[Flag]:
+        """Return the flags that are no settings, of runs or of a command."""
+        return [flag for plugin in self.plugins for flag in plugin.flags if flag.of == command]
+
+    def extras(self, place: str) -> Iterator[tuple[Plugin, Extra]]:
+        """Yield what plugins add to a place that a plugin offers, with whose it is."""
+        yield from ((plugin, extra) for plugin in self.plugins for extra in plugin.extras if extra.to == place)
 
     def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
         """Yield what may be added to an agent at this moment, with whose it is."""
@@ -200,12 +222,23 @@ def _check(known: Known) -> None:
     back = _from_json(json.loads(json.dumps(_as_json(known))))
     if _without_readers(back.plugin) != _without_readers(plugin):
         raise ValueError("it has a default that is neither text, number, truth value, tuple of these, nor None")
+    _check_names(plugin)
+
+
+def _check_names(plugin: Plugin) -> None:
     for name in (plugin.name, *(command.name for command in plugin.commands)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
     for setting in plugin.settings:
         if not _NAME.fullmatch(setting.name) or not setting.name.isidentifier():
             raise ValueError(f"{setting.name!r} is no name of a setting: use small letters, digits and _")
+    for each in (*plugin.flags, *plugin.stores):
+        if not _NAME.fullmatch(each.name):
+            raise ValueError(f"{each.name!r} is no name of a flag: use small letters, digits and -")
+    if len(plugin.runners) > 1:
+        raise ValueError("it has more than one runner")
+    if not plugin.runners and any(not flag.of for flag in plugin.flags):
+        raise ValueError("it has flags of runs, and no runner that is given them")
 
 
 def _tuple(value: object, member: str) -> Sequence[tuple[object, ...]]:
@@ -270,12 +303,13 @@ def _without_doubles(found: Sequence[Known]) -> Installed:
     owners = {("setting", name): CORE.name for name in (*RESERVED, *TABLES, *ALIASES)}
     notices: list[str] = []
 
-    def takes(each: Known, kind: str, *names: str) -> bool:
-        if owner := next((owners[kind, name] for name in names if (kind, name) in owners), ""):
+    def takes(each: Known, kind: str, *names: str, among: str = "") -> bool:
+        keys = [(among or kind, name) for name in names]
+        if owner := next((owners[key] for key in keys if key in owners), ""):
             whose = f"the plugin {each.plugin.name} ({each.origin})"
             notices.append(f"The {kind} {names[0]} of {whose} is left out: {owner} has one of that name.")
             return False
-        owners.update({(kind, name): each.plugin.name for name in names})
+        owners.update(dict.fromkeys(keys, each.plugin.name))
         return True
 
     kept: list[Known] = []
@@ -291,7 +325,9 @@ def _without_doubles(found: Sequence[Known]) -> Installed:
             error = "another plugin has its name"
         else:
             rows = {
-                member: tuple(one for one in getattr(plugin, member) if takes(each, word, *_names(one, each)))
+                member: tuple(
+                    one for one in getattr(plugin, member) if takes(each, word, *_names(one, each), among=_among(one))
+                )
                 for member, (word, _) in KINDS.items()
             }
             plugin = replace(plugin, **rows)
@@ -310,11 +346,18 @@ def _there(found: Sequence[Known]) -> Collection[str]:
 
 def _names(row: tuple[object, ...], known: Known) -> Sequence[str]:
     """Return the names that something takes. The core's may have names that are reserved, as the flag of advisors."""
+    if isinstance(row, Flag):
+        return [f"{row.of} --{row.name}" if row.of else row.keyword]
     if not isinstance(row, Setting):
         name = getattr(row, "name", None)
         return [] if name is None else [str(name)]
     names = dict.fromkeys((row.name, row.keyword))
     return [name for name in names if known.plugin != CORE or name not in (*RESERVED, *ALIASES)]
+
+
+def _among(row: tuple[object, ...]) -> str:
+    """Return the kind whose names a thing must not have, "" for its own: flags of runs are read beside settings."""
+    return "setting" if isinstance(row, Flag) and not row.of else ""
 
 
 def _as_json(known: Known) -> Mapping[str, object]:

@@ -56,6 +56,12 @@ WRONG = {
     "needs one that is there and one that is not": (
         "from sagent.plugin import Plugin\nplugin = Plugin('wrong', needs=('hello', 'none'))"
     ),
+    "has flags of runs and nothing that is given them": (
+        "from sagent.plugin import Flag, Plugin\nplugin = Plugin('wrong', flags=(Flag('far', 'go far'),))"
+    ),
+    "has a flag that is no name": (
+        "from sagent.plugin import Flag, Plugin\nplugin = Plugin('wrong', flags=(Flag('--far', 'far', of='serve'),))"
+    ),
     "has a part at no moment": (
         "from sagent.plugin import Part, Plugin\nplugin = Plugin('wrong', parts=(Part(':add', ('always',), 'late'),))"
     ),
@@ -200,7 +206,7 @@ def test_what_a_plugin_prints_is_no_part_of_an_answer(shell: Shell, folder: Path
 
 def test_reserved_names_are_those_of_flags_without_a_setting() -> None:
     plugins = Installed()
-    known = {setting.keyword for setting in plugins.settings} | {*ALIASES}
+    known = {setting.keyword for setting in plugins.settings} | {*ALIASES} | {flag.keyword for flag in plugins.flags()}
     flags = {action.dest for action in run_parser(plugins).flags} | {"prompt"}
     assert flags - known - {"wait_for_jobs"} <= {*RESERVED}
 

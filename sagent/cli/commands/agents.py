@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
+from sagent.cli.kept import bus_url
 from sagent.cli.render import binary_safe
 from sagent.cli.tables import show
 from sagent.lib.json import json_dump

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
+from sagent.cli.kept import bus_url
 from sagent.cli.remote_files import bring_files
 from sagent.cli.render import Transcript, binary_safe, report
 from sagent.cli.tables import write

@@ -6,7 +6,7 @@ from codecs import iterdecode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -35,11 +35,11 @@ def run_export(argv: Sequence[str]) -> int:
     out_help = "write to FILE (- is stdout; default: SESSION.tar, .html, .md, .jsonl or .cast)"
     parser.add_argument("--out", metavar="FILE", help=out_help)
     parser.add_argument("--keep-secrets", action="store_true", help="do not take out secrets")
-    parser.add_bus_to_read()
+    add_stores(parser)
     parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
-    with reading(lambda: session_path(settings, given.session), given.session, given.bus) as session:
+    with reading(lambda: session_path(settings, given.session), given.session, elsewhere(vars(given))) as session:
         return _export_as(session, given, settings)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import BUS, bus_url
 from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.kept import BUS, bus_url
 from sagent.cli.opening import standing
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings

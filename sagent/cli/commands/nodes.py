@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
+from sagent.cli.kept import bus_url
 from sagent.cli.permissions import add_permissions, run_permissions
 from sagent.cli.render import report
 from sagent.cli.tables import show, write

@@ -115,6 +115,9 @@ def _row(known: "Known") -> tuple[str, ...]:
         "slash commands": [f"/{one.name}" for one in plugin.slash_commands],
         "settings": [setting.name for setting in plugin.settings],
         "parts of agents": [part.add.rpartition(":")[0].rpartition(".")[2] for part in plugin.parts],
+        "flags": [flag.name for flag in plugin.flags if not flag.of],
+        "stores": [store.name for store in plugin.stores],
+        "suites": [suite.name for suite in plugin.suites],
     }
     added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"
              for kind, names in parts.items() if names]  # fmt: skip

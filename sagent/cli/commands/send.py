@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from sagent.cli.fetched import bus_url
 from sagent.cli.flags import Parser
+from sagent.cli.kept import bus_url
 from sagent.cli.render import binary_safe, report
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_dump, json_load

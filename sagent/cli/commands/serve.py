@@ -2,27 +2,35 @@
 
 import argparse
 import asyncio
-import os
 import socket
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from sagent.cli.fetched import BUS
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, plugins_of
 from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener
 from sagent.cli.opening import opening_of, state_of
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings
+from sagent.config.declared import CORE
+from sagent.errors import SagentError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from starlette.requests import Request
     from starlette.routing import Route
 
     from sagent.config import Settings
 
+    Routes: TypeAlias = Callable[
+        [Mapping[str, object], Callable[[Request], Hashable]], AbstractAsyncContextManager[Sequence[Route]]
+    ]
+
+ROUTES = "serve routes"
+"""The place of Extras that add routes: "module:function" of an async context manager that yields them. It is given the
+flags that plugins have for this command, and a function that returns for a request which user it is of."""
 TOKEN = "SAGENT_SERVE_TOKEN"  # noqa: S105 -- the name of a variable
 
 
@@ -32,23 +40,26 @@ def run_serve(argv: Sequence[str]) -> int:
         "serve", "Serve sessions over HTTP, for programs and the browser.", argument_default=argparse.SUPPRESS
     )
     add_listener(parser, "serve several people, each with their own token and sessions (repeatable)")
-    bus = "the bus behind /v1/bus (or SAGENT_BUS); by default each user has a bus within this server"
-    parser.add_argument("--bus", metavar="URL", help=bus)
+    parser.add_flags_of("serve")
     parser.add_argument("--cwd", metavar="DIR", help="the directory where sessions work")
     parser.add_argument("--add-dir", metavar="DIR", action="append", help="another directory for sessions (repeatable)")
     parser.add_config()
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))
-    bus = str(given.pop("bus", os.environ.get(BUS, "")))
+    own = {flag.keyword: given.pop(flag.keyword) for flag in plugins_of(argv).flags("serve") if flag.keyword in given}
     listener = take_listener(given, TOKEN)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
     require("sagent serve", "serve", "starlette", "uvicorn")
     with listening(listener.host, listener.port) as bound:
-        return asyncio.run(_serve(given, settings, listener, bound, bus))
+        return asyncio.run(_serve(given, settings, listener, bound, own))
 
 
 async def _serve(
-    flags: Mapping[str, object], settings: "Settings", listener: Listener, bound: socket.socket, bus: str
+    flags: Mapping[str, object],
+    settings: "Settings",
+    listener: Listener,
+    bound: socket.socket,
+    own: Mapping[str, object],
 ) -> int:
     from sagent.bridges.serve.app import make_app
     from sagent.bridges.serve.running import serve
@@ -65,7 +76,7 @@ async def _serve(
         )
         for name, token in listener.tokens.items()
     }
-    async with _bus_of(bus) as more:
+    async with _more_routes(settings, own) as more:
         with announced(settings.state_dir / "serve", listener, bound, _words):
             return await serve(make_app(users, listener.host, more), bound, list(users.values()))
 
@@ -76,20 +87,23 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 
 
 @asynccontextmanager
-async def _bus_of(url: str) -> "AsyncGenerator[Sequence[Route]]":
-    """The routes of a bus: of a server elsewhere, or of one in this process for each user."""
+async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
+    """The routes that plugins add, each given the flags for this command, and what tells users apart."""
     from sagent.bridges.serve.door import USER
-    from sagent.mesh.buses.http_routes import Gates, bus_routes
-    from sagent.mesh.buses.local import LocalBus
+    from sagent.plugin import resolve
 
+    routes: list[Route] = []
     async with AsyncExitStack() as stack:
-        if url:
-            from sagent.mesh.buses.nats import nats_bus
-
-            shared = await stack.enter_async_context(nats_bus(url))
-            gates = Gates(lambda _: shared)
-        else:
-            own = defaultdict[int, LocalBus](LocalBus)
-            gates = Gates(lambda request: own[id(request.scope[USER])])
-        stack.push_async_callback(gates.aclose)
-        yield bus_routes(gates)
+        for plugin, extra in settings.plugins.extras(ROUTES):
+            try:
+                add = cast("Routes", resolve(extra.add))
+                more = await stack.enter_async_context(add(own, lambda request: id(request.scope[USER])))
+            except SagentError:
+                raise
+            except (Exception, SystemExit) as error:
+                if plugin.name == CORE.name:
+                    raise
+                report(f"routes of the plugin {plugin.name} are left out: {type(error).__name__}: {error}")
+            else:
+                routes += more
+        yield routes

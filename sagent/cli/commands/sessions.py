@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from sagent.agent import Agent
     from sagent.events import Event
-    from sagent.mesh.records import SessionRecord
     from sagent.session.savings import Price
 
     Opening = Callable[[Settings, Callable[[Event], None]], AbstractAsyncContextManager[Agent]]
@@ -48,13 +47,13 @@ def run_sessions(argv: Sequence[str]) -> int:
     listing.add_argument("--all", action="store_true", help="those of every directory")
     listing.add_argument("--ids", action="store_true", help="print only ids, for scripts")
     listing.add_argument("--costs", action="store_true", help="show what each cost and saved (reads every log)")
-    listing.add_argument("--bus", metavar="URL", help="the sessions of this bus, the latest last")
+    add_stores(listing, listing=True)
     showing = operations.add_parser("show", help="show a conversation and what it cost")
     showing.add_argument(
         "session", nargs="?", help="a path, an id or the beginning of an id (default: the last session)"
     )
     showing.add_argument("--costs", action="store_true", help="show only its cost and where it is stored")
-    showing.add_bus_to_read()
+    add_stores(showing)
     searching = operations.add_parser(
         "search", help="search the messages of sessions in every directory; exits with 1 if nothing is found"
     )
@@ -127,8 +126,8 @@ def _say(text: str) -> None:
 
 
 def _list(settings: Settings, given: argparse.Namespace) -> int:
-    if given.bus is not None:
-        return _list_bus(given)
+    if (place := elsewhere(vars(given))) is not None:
+        return _list_elsewhere(place, given)
     cwd = None if given.all else settings.cwd
     found = glances(settings.state_dir, cwd)
     if given.ids:
@@ -158,24 +157,14 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
     return 0
 
 
-def _list_bus(given: argparse.Namespace) -> int:
-    """Those of a bus. Raises UsageError and MeshError."""
-    import asyncio
-
-    from sagent.mesh.remote import Mesh
-
+def _list_elsewhere(place: Elsewhere, given: argparse.Namespace) -> int:
+    """List the sessions of a place that is not this machine. Raises UsageError, and what its store raises."""
     if given.costs:
-        raise UsageError("--costs reads every log: of one on a bus, `sagent trace SESSION --bus URL` shows the cost.")
-
-    async def records() -> "list[SessionRecord]":
-        async with Mesh.connect(given.bus) as mesh:
-            return await mesh.sessions()
-
-    found = asyncio.run(records())
+        raise UsageError(f"--costs reads every log: of one on a {place.store.name}, {place.store.costs}.")
+    found = place.rows()
     if not found and not given.ids:
-        _say("No sessions on this bus yet.")
-    rows = [(each.id,) if given.ids else (each.id, each.state, each.node, each.title) for each in found]
-    write(sys.stdout, [Table(tuple(rows))])
+        _say(f"No sessions on this {place.store.name} yet.")
+    write(sys.stdout, [Table(tuple(row[:1] if given.ids else row for row in found))])
     return 0
 
 
@@ -289,8 +278,9 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
-    with reading(lambda: session_path(settings, given.session), given.session, given.bus) as path:
-        where = path / "root.jsonl" if given.bus is None else given.bus
+    place = elsewhere(vars(given))
+    with reading(lambda: session_path(settings, given.session), given.session, place) as path:
+        where = path / "root.jsonl" if place is None else place.address
         return _show_at(path, settings, where, costs=given.costs)
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -31,16 +31,15 @@ def run_share(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", metavar="DIR", default="shared", help="the folder, which may have other sessions in it (./shared)"
     )
-    parser.add_bus_to_read()
+    add_stores(parser)
     parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
     names: list[str | None] = given.session or [None]
+    place = elsewhere(vars(given))
     folder = Path(given.out)
     with ExitStack() as stack:
-        sessions = [
-            stack.enter_context(reading(partial(session_path, settings, name), name, given.bus)) for name in names
-        ]
+        sessions = [stack.enter_context(reading(partial(session_path, settings, name), name, place)) for name in names]
         try:
             for session in sessions:
                 _share(session, SharedFolder(folder))

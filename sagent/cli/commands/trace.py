@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
@@ -29,13 +29,13 @@ def run_trace(argv: Sequence[str]) -> int:
              "the beginning of an id (default: the last session)",
     )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="show texts in full")
-    parser.add_bus_to_read()
+    add_stores(parser)
     parser.add_cwd()
     given = parser.parse_args(argv)
     redaction = Redaction()
     report = Report(None, redaction=redaction) if given.full else Report(redaction=redaction)
     name: str = given.run or ""
-    write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd, given.bus)))
+    write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd, elsewhere(vars(given)))))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} has no events of a run.")
     report_secrets(redaction)
@@ -46,12 +46,12 @@ def run_trace(argv: Sequence[str]) -> int:
     return 0
 
 
-def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
+def _steps(name: str, cwd: str | None, place: Elsewhere | None) -> Iterator[Step]:
     path = path_of(name)
     try:
-        if bus is None and name == "-":
+        if place is None and name == "-":
             yield from read_events(sys.stdin.buffer)
-        elif bus is None and name and path.exists() and not path.is_dir():
+        elif place is None and name and path.exists() and not path.is_dir():
             with path.open("rb") as lines:
                 if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
                     yield from read_events(lines)
@@ -60,7 +60,7 @@ def _steps(name: str, cwd: str | None, bus: str | None) -> Iterator[Step]:
             files = named_logs(session) if path.name == "root.jsonl" else [path.absolute()]
             yield from SessionReader(session, files).steps()
         else:
-            with reading(lambda: _found(name, cwd), name, bus) as session:
+            with reading(lambda: _found(name, cwd), name, place) as session:
                 yield from SessionReader(session, named_logs(session)).steps()
     except OSError as error:
         raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error

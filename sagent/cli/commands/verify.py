@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.cli.fetched import locating
+from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, locating
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -28,17 +28,18 @@ LARGE = 16 << 20  # bytes from which several processes are worth their start
 def run_verify(argv: Sequence[str]) -> int:
     """Check it; 1 where something was found. Raises UsageError."""
     given = _parser().parse_args(argv)
-    with locating(lambda: _path(given.session, given.cwd), given.session, given.bus) as (path, is_copy):
-        if is_copy and given.sign:
+    with locating(lambda: _path(given.session, given.cwd), given.session, elsewhere(vars(given))) as (path, copied):
+        if copied and given.sign:
             raise UsageError(
-                "--sign saves the signature in a session's directory: export the session with --bus, "
+                f"--sign saves the signature in a session's directory: export the session with --{copied.store.name}, "
                 "and sign the bundle."
             )
-        return _check(given, path, None if is_copy else path)
+        return _check(given, path, copied)
 
 
-def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
-    """Check what is at a path; `where` is what is said of it."""
+def _check(given: argparse.Namespace, path: Path, place: Elsewhere | None) -> int:
+    """Check what is at a path, which may be a copy of what a place keeps."""
+    where = None if place else path
     signers = path_of(given.signers) if given.check_signature else None
     with _sharing(path) as each:
         try:
@@ -50,7 +51,8 @@ def _check(given: argparse.Namespace, path: Path, where: Path | None) -> int:
         from sagent.session.verify import sign_record
 
         signed = str(sign_record(path, proof, path_of(given.sign)))
-    show(_as_json(where, proof, signed), _show(where, proof, signed), as_json=given.json)
+    shown = _show(where, proof, signed, f"on the {place.store.name}" if place else str(path))
+    show(_as_json(where, proof, signed), shown, as_json=given.json)
     if given.sign and proof.problems:
         report("nothing was signed, because the session does not verify.")
     return 1 if proof.problems else 0
@@ -63,7 +65,7 @@ def _parser() -> Parser:
         help="a session's path or id, or the beginning of an id, or an exported bundle, packed or not (default: the "
              "last session)",
     )  # fmt: skip
-    parser.add_bus_to_read()
+    add_stores(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--head", metavar="ID", help="require this head, as a run has printed it, in the root's log")
     one = parser.add_mutually_exclusive_group()
@@ -106,9 +108,9 @@ def _sharing(path: Path) -> Generator[Each]:
         pool.shutdown(cancel_futures=True)
 
 
-def _show(path: Path | None, proof: Proof, signed: str) -> Iterator[str | Table]:
-    """What was found of the session at a path, or of one that only a bus has."""
-    yield f"session {proof.session}  {path or 'on the bus'}"
+def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[str | Table]:
+    """What was found of the session at a path, or of one that is kept elsewhere."""
+    yield f"session {proof.session}  {where}"
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
     yield from (f"- {note}" for note in proof.notes)

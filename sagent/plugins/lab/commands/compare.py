@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe, report
@@ -44,7 +44,7 @@ def run_compare(argv: Sequence[str]) -> int:
     code = 0
     with ExitStack() as stack:
         found = [
-            stack.enter_context(reading(partial(locate, settings, name), name, flags.get("bus"))) for name in names
+            stack.enter_context(reading(partial(locate, settings, name), name, elsewhere(flags))) for name in names
         ]
         paths = [stack.enter_context(session_at(path)) for path in found]
         try:

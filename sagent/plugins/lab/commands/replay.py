@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import reading
+from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import Parser, add_flag
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
@@ -49,8 +49,8 @@ def run_replay(argv: Sequence[str]) -> int:
     settings, live = settings_of(flags)
     from sagent.plugins.lab.recording import locate
 
-    name, bus = flags.get("session"), flags.get("bus")
-    with reading(lambda: locate(settings, name), name, bus) as path:
+    name = flags.get("session")
+    with reading(lambda: locate(settings, name), name, elsewhere(flags)) as path:
         return _ask_again(path, settings, flags) if live else _from_log(path, settings, flags)
 
 
@@ -99,7 +99,7 @@ def add_live_flags(parser: Parser) -> None:
     group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory, rather "
                                                                  "than answer from the recording")  # fmt: skip
     group.add_argument("--keep", metavar="DIR", help="keep that copy in DIR")
-    parser.add_bus_to_read()
+    add_stores(parser)
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
     group.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
