@@ -16,7 +16,7 @@ from sagent.cost.prices import PriceBook
 from sagent.engine.extension import Extension
 from sagent.engine.limits import RunLimits
 from sagent.engine.neighbours import Asker
-from sagent.engine.state import EXECUTOR, AgentState
+from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.events import Failure
 from sagent.lib.dataclass import Deps_contra, dataclass
@@ -24,6 +24,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message
 from sagent.model import Model, ModelLimits
+from sagent.session.contents import EXECUTOR
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
 

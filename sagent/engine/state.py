@@ -20,13 +20,12 @@ from sagent.messages import Message, ToolResult
 from sagent.model import EFFORTS, Effort, Model, ModelLimits
 from sagent.peer import Action, Caller, Compact, Moment
 from sagent.policy import Policy
-from sagent.session.contents import MessageEntry, MessageReceived, ResultEntry
+from sagent.session.contents import EXECUTOR, MessageEntry, MessageReceived, ResultEntry
 from sagent.session.log import Log
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.tool import Tool, Workspace
 from sagent.usage import Usage
 
-EXECUTOR = "executor"
 MOST_DIFF = 50_000  # characters of a change that its result keeps
 
 

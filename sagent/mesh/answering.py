@@ -6,7 +6,10 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TypeAlias
 
 from sagent.agent.agent import Agent
-from sagent.agent.agent_tool import Runnable
+from sagent.agent.agent_tool import Composite, Runnable, Stage
+from sagent.agent.asking import to_message
+from sagent.agent.choosing import choose
+from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
 from sagent.events import Finished, Result, TextDelta
 from sagent.lib.json import Json, JsonObject, as_object, as_str
@@ -16,7 +19,6 @@ from sagent.mesh.cards import Card, Query
 from sagent.mesh.discovery import announced, find
 from sagent.mesh.errors import Cancelled, Failed, MeshError
 from sagent.messages import Message, Text
-from sagent.patterns import triage
 
 Handler: TypeAlias = Callable[[Delivery], Awaitable[object]]
 """Handles a message, and returns the body of the reply; an error that it raises is the answer, without a traceback."""
@@ -117,4 +119,8 @@ class TriageOnBus:
         if not cards:
             raise UsageError(f"There are no agents to choose from in {self._query.namespace or 'any namespace'}.")
         agents = {card.address: AgentAt(self._bus, card.address, timeout=self._timeout) for card in cards}
-        return await triage(self._chooser, agents).run(prompt)
+        stage = Stage()
+        result = await choose(self._chooser, agents, to_message(prompt), stage)
+        own = self._chooser
+        nodes = own.agents if isinstance(own, Composite) else [own] if isinstance(own, Node) else []
+        return stage.total(result, nodes)

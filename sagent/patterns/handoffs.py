@@ -2,34 +2,25 @@
 who has finished, with what words, at what cost."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sagent.agent.tree import Node
-from sagent.engine.state import EXECUTOR
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int
 from sagent.lib.text import count
-from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid, MessageEntry
-from sagent.session.entries import Entry
+from sagent.session.contents import MessageEntry
 from sagent.session.folds import branch_contents, charges, contents
+from sagent.session.handoffs import Round, saved_by_handoffs
 from sagent.session.log import Log, read_agent
-from sagent.session.view import MemoryLogView, branch
 from sagent.usage import Saving, Sum, Usage
 
-if TYPE_CHECKING:
-    from sagent.session.savings import Price
-
-MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has, where it has no budget
 ASKER = ""
 """Stands for whoever asked the team: the first hand-off comes from there, the last one goes there."""
 
-Read: TypeAlias = Callable[[str], Iterable[Entry]]
-"""The log of an agent, by its path."""
 State: TypeAlias = Literal["not begun", "at work", "done", "failed", "kept"]
 """How a role stands. "kept" is done in an earlier run of the session, and not done again."""
 
@@ -57,67 +48,10 @@ class HandoffBudget:
         return most if self.tokens is None or counted <= self.tokens else min(most, size * self.tokens // counted)
 
 
-@dataclass(frozen=True, slots=True)
-class HandOff:
-    """One hand-off. `giver` and `taker` are roles; `given` is None where the taker does not begin with it yet.
-
-    `entry` is the id of the log's entry.
-    """
-
-    giver: str
-    taker: str
-    said: HandoffSaid
-    given: HandoffGiven | None
-    entry: str = ""
-    at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One task of a team, as far as it came. `answer` is None while it is open."""
-
-    task: str
-    handoffs: tuple[HandOff, ...]
-    answer: str | None = None
-    model: str = ""  # the one that the team was begun with
-
-    def finished(self, role: str) -> tuple[HandoffSaid, HandoffGiven] | None:
-        """What a role has passed on, and what it was given for that; None where it has not, or has failed since."""
-        given: HandoffGiven | None = None
-        found: tuple[HandoffSaid, HandoffGiven] | None = None
-        for handoff in self.handoffs:
-            if handoff.giver == role and given is not None:
-                found = (handoff.said, given) if handoff.said.error is None else None
-            if handoff.taker == role and handoff.given is not None:
-                given, found = handoff.given, None
-        return found
-
-
 def digest(text: str) -> tuple[str, int]:
     """The sha256 of a text, in UTF-8, and its size in bytes."""
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest(), len(data)
-
-
-def last_round(entries: Iterable[Entry]) -> Round | None:
-    """The last task of a team that a log has; None where its last request was none."""
-    task, answer, model = "", None, ""
-    handoffs: list[HandOff] = []
-    for entry in branch(entries):
-        if entry.kind not in ("handoff", "message"):
-            continue
-        content = entry.content
-        if isinstance(content, Handoff):
-            model = content.model
-            handoffs.append(HandOff(content.giver, content.taker, content.said, content.given, entry.id, entry.at))
-        elif isinstance(content, MessageEntry):
-            message = content.message
-            if message.role == "assistant":
-                answer = message.text
-            elif not message.sender:
-                task, answer = message.text, None
-                handoffs.clear()
-    return Round(task, tuple(handoffs), answer, model) if handoffs else None
 
 
 # -- what a role has done ----------------------------------------------------------------------------------------------
@@ -168,41 +102,12 @@ def report_role(lead: Node, found: Round, name: str) -> RoleReport:
     return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error, saving)
 
 
-def saved_by_handoffs(found: Round, read: Read, price: "Price", role: str = "") -> Saving:
-    """What a role, or all of them, would have been sent more in a round, had each seen all before it whole."""
-    begun = (handoff for handoff in found.handoffs if handoff.taker and role in ("", handoff.taker))
-    return sum((_saved(found, each, read, price) for each in begun), Saving())
-
-
-def _saved(found: Round, begun: HandOff, read: Read, price: "Price") -> Saving:
-    """What a role was not sent for what its prompt leaves out of the hand-offs before it."""
-    if (given := begun.given) is None:
-        return Saving()
-    missing = 0.0
-    for name, said in {each.giver: each.said for each in found.handoffs if each.said.error is None}.items():
-        if name in (*given.left_out, *given.visible) and said.size:
-            cut = as_int(given.shown.get(name), min(MOST_HANDED, said.size))
-            shown = 0 if name in given.left_out else cut
-            missing += answer_tokens(read(said.agent)) * (1 - shown / said.size)
-    if missing < 1:
-        return Saving()
-    from sagent.session.savings import save_ahead  # for few teams
-
-    return save_ahead(MemoryLogView(tuple(read(given.agent))), price, round(missing))
-
-
 def answer_of(log: Log, agent: str) -> str:
     """What an agent said last; "" where its log says nothing of it."""
     found = ""
     for each in branch_contents(read_agent(log, agent), MessageEntry):
         found = each.message.text if each.message.role == "assistant" else found
     return found
-
-
-def answer_tokens(entries: Iterable[Entry]) -> int:
-    """The tokens of what an agent said last, as its provider counted them; 0 where its log has no count."""
-    own = [charge for charge in charges(entries) if charge.role == EXECUTOR]
-    return own[-1].usage.output - own[-1].usage.reasoning if own else 0
 
 
 def shortened(text: str, most: int, where: str) -> tuple[str, int]:

@@ -17,22 +17,17 @@ from sagent.messages import Message, Text
 from sagent.model import full_name
 from sagent.patterns.handoffs import (
     ASKER,
-    MOST_HANDED,
     HandoffBudget,
-    HandoffGiven,
-    HandoffSaid,
     RoleReport,
-    Round,
     answer_of,
-    answer_tokens,
     digest,
-    last_round,
     report_role,
     shortened,
 )
 from sagent.patterns.pattern import said, stop
 from sagent.peer import SpawnRequest, Switch
-from sagent.session.contents import Content, Handoff, MessageEntry
+from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry
+from sagent.session.handoffs import MOST_HANDED, Round, answer_tokens, last_round
 from sagent.session.log import read_agent
 from sagent.session.stored import StoredMessage
 from sagent.usage import Cost

@@ -16,10 +16,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS, full_name
-from sagent.patterns.handoffs import HandOff, HandoffBudget, RoleReport, Round, last_round, report_role
+from sagent.patterns.handoffs import HandoffBudget, RoleReport, report_role
 from sagent.patterns.pattern import Pattern, media_of
 from sagent.patterns.shift import Handed, Mode, Role, Setup, Shift, sections
 from sagent.peer import Switch
+from sagent.session.handoffs import HandOff, Round, last_round
 from sagent.usage import Saving, Usage
 
 MODES: tuple[Mode, ...] = ("sequential", "parallel")

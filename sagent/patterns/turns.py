@@ -7,6 +7,7 @@ from typing import Never, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
+from sagent.agent.choosing import choose
 from sagent.agent.resources import check_whole
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
@@ -17,7 +18,6 @@ from sagent.patterns.pattern import Made, Pattern, check_judge, check_named, mad
 from sagent.peer import Stop
 from sagent.tool import Harmless, RunContext, ToolOutput
 
-TRIES = 2
 TOOL = "handoff"
 APPROVED = re.compile(r"\W*approved\b", re.IGNORECASE)
 Opinion: TypeAlias = bool | str
@@ -73,32 +73,9 @@ def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | 
     choices = dict(agents)
 
     async def perform(prompt: Message, stage: Stage) -> Result:
-        names = ", ".join(choices)
-        ask = f"Which of these should answer the request below: {names}? Answer with that one name and nothing else."
-        for _ in range(TRIES):
-            asked = user(f"{ask}\n\nThe request:\n{prompt.content}", *media_of(prompt))
-            result = await stage.run(chooser, asked)
-            if result.is_error:
-                return result
-            if (name := named(result.content, tuple(choices))) is not None:
-                return await stage.run(choices[name], prompt)
-            ask = f"{result.content[:200]!r} is not one of {names}. Answer with exactly one of these names."
-        if default is None:
-            raise UsageError(f"no agent was chosen: the chooser named none of {names}; give triage a default")
-        return await stage.run(choices[default], prompt)
+        return await choose(chooser, choices, prompt, stage, default)
 
     return Made("triage", (chooser, *choices.values()), perform)
-
-
-def named(answer: str, names: Sequence[str]) -> str | None:
-    """The one name that an answer mentions, whatever stands around it; None where it mentions none or several."""
-    if (bare := answer.strip().strip("\"'`*_.")) in names:
-        return bare
-    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    found = re.findall(rf"(?<![\w-])(?:{longest_first})(?![\w-])", answer, re.IGNORECASE)
-    by_lower = {name.lower(): name for name in names}
-    mentioned = {by_lower[each.lower()] for each in found}
-    return mentioned.pop() if len(mentioned) == 1 else None
 
 
 def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:

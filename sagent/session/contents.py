@@ -14,8 +14,8 @@ from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched
 from sagent.usage import Charge
 
-COMPACTOR = "compactor"
-"""The role that summaries are billed to."""
+EXECUTOR, COMPACTOR = "executor", "compactor"
+"""Roles that calls are billed to: of an agent's own model, and of the one that sums up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.agent import Agent, Resources, RunLimits
+from sagent.agent.choosing import named
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
@@ -17,7 +18,6 @@ from sagent.events import Event, Finished, Result, TextDelta
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Request
 from sagent.patterns import Gathered, handoff, loop_until, parallel, sequential, triage
-from sagent.patterns.turns import named
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage
 from tests.messages import call, echo, forever

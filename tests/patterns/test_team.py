@@ -25,12 +25,13 @@ from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Image, Thinking, assistant, user
 from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.patterns import HandoffBudget, Role, Team, TeamResult, sequential
-from sagent.patterns.handoffs import HandOff, RoleReport, Round, digest, last_round
+from sagent.patterns.handoffs import RoleReport, digest
 from sagent.policy import Deny
 from sagent.providers import Anthropic
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid
 from sagent.session.entries import read_body
 from sagent.session.folds import contents
+from sagent.session.handoffs import HandOff, Round, last_round
 from sagent.session.log import read_log
 from sagent.session.store import Session
 from sagent.session.verify import verify

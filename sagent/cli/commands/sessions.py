@@ -285,7 +285,7 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:
-    from sagent.patterns.handoffs import last_round, saved_by_handoffs
+    from sagent.session.handoffs import last_round, saved_by_handoffs
     from sagent.session.savings import add_savings
 
     summary = summarize(path)

@@ -36,8 +36,9 @@ from sagent.transcript.event_json import encode_result
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.teams import TeamFile
-    from sagent.patterns.handoffs import HandOff, RoleReport
+    from sagent.patterns.handoffs import RoleReport
     from sagent.patterns.team import Team, TeamResult
+    from sagent.session.handoffs import HandOff
 
 USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]
        sagent team list

@@ -6,7 +6,7 @@ from dataclasses import replace
 from sagent.agent import Agent
 from sagent.lib.dataclass import dataclass
 from sagent.model import Effort
-from sagent.patterns.handoffs import HandOff, HandoffBudget, last_round
+from sagent.patterns.handoffs import HandoffBudget
 from sagent.patterns.shift import PART, TASK, Mode, Role
 from sagent.patterns.team import Team, TeamResult
 from sagent.plugins.lab.rebuild import sampling_of
@@ -14,6 +14,7 @@ from sagent.plugins.lab.recording import Recording
 from sagent.session.contents import Handoff
 from sagent.session.entries import Entry
 from sagent.session.folds import contents
+from sagent.session.handoffs import HandOff, last_round
 
 
 @dataclass(frozen=True, slots=True)

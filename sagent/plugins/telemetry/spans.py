@@ -24,7 +24,6 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from sagent.agent import Agent
 from sagent.agent.tree import Node
-from sagent.engine.state import EXECUTOR
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -49,7 +48,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall
 from sagent.plugins.telemetry import names
 from sagent.plugins.telemetry.metrics import Instruments, model_of
-from sagent.session.contents import COMPACTOR, Compacted
+from sagent.session.contents import COMPACTOR, EXECUTOR, Compacted
 from sagent.usage import Charge, Sum, Usage
 from sagent.version import __version__
 
