@@ -119,6 +119,11 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
          [("mcp__db__query", {"sql": "select 1", "base": "x"})]),
         ('```mcp__db__qury\n{"sql": "select 1"}\n```', [("mcp__db__qury", {"sql": "select 1"})]),
         ('```Bash\n{"command": "ls", "timeout": 5}\n```', [("Bash", {"command": "ls", "timeout": 5})]),
+        ('```agent_spawn\n{"prompt": "x"}\n```', [("AgentSpawn", {"prompt": "x"})]),
+        ("```agentspawn\nLook.\n```", [("AgentSpawn", {"prompt": "Look."})]),
+        ("```Advisor\nIs it right?\n```", [("advisor", {"question": "Is it right?"})]),
+        ('```AgentSpwan\n{"prompt": "x"}\n```', [("AgentSpwan", {"prompt": "x"})]),
+        ('```ReadFile\n{"path": "x"}\n```', [("ReadFile", {"path": "x"})]),
         # blocks within blocks
         ("README.md\n````markdown\n# T\n```bash\nrm -rf x\n```\n````\n",
          [write("README.md", "# T\n```bash\nrm -rf x\n```\n")]),
@@ -140,6 +145,10 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("It ends with `</think>`:\n```bash\nls\n```\nas `</think>` says", [bash("ls")]),
         ("a.py\n```\nx\n</think>\n```\n", [write("a.py", "x\n</think>\n")]),
         # no calls
+        ('```JavaScript\n{"a": 1}\n```', []),
+        ("```OpenQasm\nqreg q[2];\n```", []),
+        ('```write\n{"file_path": "x", "content": "y"}\n```', []),
+        ("```json\n{}\n```\n```edit\nx\n```\n```c++\n{}\n```\n```F#\n{}\n```", []),
         ("<think>\n```bash\nrm -rf x\n```\n", []),
         ("<think>\n```bash\nrm -rf x", []),
         ("I could:\n```bash\nrm -rf x\n```\n</think>\n\nNo.", []),
@@ -164,7 +173,7 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("```diff\n--- a.orig\n+++ a\n@@\n-a\n+b\n```", []),
         ("```diff\ndiff --git a/x b/x\nold mode 100644\nnew mode 100755\n```", []),
         ("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", []),
-        ("```agentspawn\nx\n```", []),
+        ("```agents\nx\n```\n```advice\nx\n```", []),
     ],
 )  # fmt: skip
 def test_blocks_are_read(text: str, calls: list[tuple[str, object]]) -> None:
@@ -294,6 +303,7 @@ def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
     for text, came in (
         ("```mcp__db__query\nselect 1\n```", "select 1"),
         ('```AgentSpawn\n{"prompt": }\n```', '{"prompt": }'),
+        ("```AgentSpwan\nLook at it.\n```", "Look at it."),
     ):
         (call,) = read(text, TOOLS, "end", "c")
         assert isinstance(call, ToolCall)

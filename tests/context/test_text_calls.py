@@ -234,6 +234,23 @@ async def test_call_of_a_cut_reply_is_doubted(stop: StopReason) -> None:
     assert [call.whole for call in message.calls] == [False]
 
 
+async def test_call_that_advice_gives_is_made() -> None:
+    advice = f"NEXT: call this:\n\n{CALL}"
+    asked = ToolCall("a", "advisor", json_freeze_object({}))
+    answered = Message("user", (ToolResult("a", (Text(advice),)),))
+    tools = (*TOOLS, ToolSpec("advisor", "Asks.", json_freeze_object({"type": "object"})))
+    for history in (
+        [user(advice, sender="advisor:critic")],
+        [user(advice, sender="advisor")],  # kept by a compaction
+        [assistant("", asked, stop="tool_use"), answered],
+    ):
+        message, *_ = await streamed([CALL], history=history, tools=tools)
+        assert called(message) == [("Read", GIVEN)]
+    other = [user(advice, sender="root/other")]
+    message, shown, _ = await streamed([CALL], history=other, tools=tools)
+    assert (message.calls, shown) == ((), CALL)
+
+
 async def test_native_call_leaves_text_alone() -> None:
     model = ScriptedModel((CALL, ToolCall("n", "Bash", json_freeze_object({"command": "ls"}))))
     items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), acts=True)]

@@ -101,6 +101,31 @@ async def test_a_cut_reply() -> None:
     assert reply.message.stop == "refusal"
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_cut_reply_of_a_model_that_thinks_first_makes_no_call(*, resumed: bool) -> None:
+    whole = "I could list it.\n</think>\n```bash\nls\n```\n"
+    cut = Message("assistant", (Text("Maybe:\n```bash\nrm -rf x\n```\nNo, be"),), stop="max_tokens")
+    model = TextModel(ScriptedModel(whole, cut))
+    _, first = await reply_of(model, request(user("hi")))
+    assert [call.arguments["command"] for call in first.message.calls] == ["ls"]
+    if resumed:  # by another process, which has the history alone
+        model = TextModel(ScriptedModel(cut))
+    answer = Message("user", (ToolResult(first.message.calls[0].id, (Text("a.py"),)),))
+    shown, reply = await reply_of(model, request(user("hi"), first.message, answer))
+    assert reply.message.calls == ()
+    assert shown == reply.message.content == cut.content
+    assert reply.message.stop == "max_tokens"
+
+
+async def test_reply_about_the_marks_of_thinking_is_not_taken_for_thinking() -> None:
+    about = "It ends so:\n```\n</think>\n```\nand `</think>` in a line."
+    cut = Message("assistant", (Text("```bash\nls\n```\nIt prin"),), stop="max_tokens")
+    model = TextModel(ScriptedModel(about, cut))
+    _, first = await reply_of(model, request(user("hi")))
+    _, reply = await reply_of(model, request(user("hi"), first.message, user("list it")))
+    assert [call.arguments["command"] for call in reply.message.calls] == ["ls"]
+
+
 async def test_blocks_in_thinking_are_none_and_thinking_stays() -> None:
     line = (Thinking("```bash\nrm -rf x\n```\n"), "```bash\nls\n```", Thinking("x"), "a.py\n```\n```")
     _, reply = await reply_of(TextModel(ScriptedModel(line)), request(user("hi")))

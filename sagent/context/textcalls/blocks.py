@@ -7,6 +7,7 @@ and a block that bears a tool's name is a call of that tool. Any other block is 
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -31,6 +32,10 @@ MAX_INFO = 300  # characters after a fence
 
 _SCRIPTS = (".sh", ".bash", ".zsh", ".bats", ".command", ".bashrc", ".zshrc", ".profile", ".bash_profile")
 _OF_SERVERS = "mcp__"  # begins the names of tools, of those that there are not too
+_NEAR = 0.85  # likeness of a word after a fence to the name of a tool
+_MIN_NEAR_CHARS = 6  # of such a name
+_JOINED = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")  # as tools are named, and few languages
+_LANGUAGES = ("Script", "Shell", "Json", "Yaml", "Toml", "Lang")  # end the names of these
 _OUTPUTS = frozenset({"output", "result", "results", "stdout", "stderr", "traceback", "pycon"})
 _MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
@@ -70,11 +75,12 @@ class _Open:
 
 
 class Meant(NamedTuple):
-    """Texts of files by path, of which a block without a path may be a new version; and commands that were advised,
-    which a block without a word after its fence may repeat."""
+    """Texts of files by path, of which a block without a path may be a new version; commands that were advised, which
+    a block without a word after its fence may repeat; and whether replies of this model begin within its thinking."""
 
     files: Mapping[str, str] = MappingProxyType({})
     commands: Container[str] = ()
+    thinks_first: bool = False
 
 
 NOTHING_MEANT = Meant()
@@ -86,6 +92,7 @@ class BlockReader:
 
     def __init__(self, tools: Mapping[str, ToolSpec], meant: Meant = NOTHING_MEANT) -> None:
         self._tools, self._files, self._commands = tools, meant.files, meant.commands
+        self._may_think = meant.thinks_first  # thinking may have begun in the prompt, and has not ended
         self._line: list[str] = []  # pieces of the line that has not ended
         self._held: list[str] = []  # text after a block, which is shown if another block follows
         self._calls: list[tuple[str, Block]] = []  # each with the text before it
@@ -99,6 +106,7 @@ class BlockReader:
         self._late = False  # a call was found at the end of what seemed to be text
         self._thought_at = -1  # how many calls stand before thinking that has begun
         self._thinks = False  # the reply begins with thinking that has not ended
+        self.thought_first = False  # thinking ended that the reply has not begun
 
     def feed(self, text: str) -> str:
         """Take some text; return what there is to show of the reply."""
@@ -123,7 +131,7 @@ class BlockReader:
         """End the reply; return what is left to show. If it is `cut`, only a line that has ended can end a block."""
         line = "".join(self._line)
         self._line.clear()
-        if self._thinks and not _THOUGHT_END.search(line):
+        if (self._thinks or (cut and self._may_think)) and not _THOUGHT_END.search(line):
             self._void(line)
             held, self._held = "".join(self._held), []
             return held
@@ -139,6 +147,8 @@ class BlockReader:
         if (block := self._open) is None:
             return held if self._late or not self._called else ""
         self._open = None
+        if self._only_shown(block):
+            block.kind = "text"
         if block.kind == "text" and (cut or not block.swallowed):
             self._texts += block.raw
             return ""
@@ -185,6 +195,7 @@ class BlockReader:
         """Take a line."""
         text = line.removesuffix("\n").removesuffix("\r")
         if end := self._end_of_thought(text):
+            self.thought_first |= self._thought_at < 0
             self._void(line[:end])
             if line[end:].strip():
                 self._take(line[end:])
@@ -235,7 +246,7 @@ class BlockReader:
         before = [piece for text, call in thought for piece in (text, call.source)]
         self._texts = [*before, *self._texts, *self._prose, *(self._open.raw if self._open else ()), self._ending, line]
         self._prose, self._path_at, self._edited, self._ending = [], -1, "", ""
-        self._open, self._thought_at, self._thinks = None, -1, False
+        self._open, self._thought_at, self._thinks, self._may_think = None, -1, False, False
 
     def _keep(self, block: _Open, line: str, text: str) -> None:
         block.raw.append(line)
@@ -304,8 +315,8 @@ class BlockReader:
         """Return what a block is by the words after its fence and the path above it: its kind, its first word, its
         path, and whether that is the one above."""
         first = info.split(maxsplit=1)[0] if info else ""
-        if first in self._tools or first.startswith(_OF_SERVERS):
-            return "tool", first, "", False
+        if name := self._tool_of(first):
+            return "tool", name, "", False
         own = path_after(info)
         path, word = own or above, re.split(r"[:{]", first.lower(), maxsplit=1)[0]
         from_above = bool(path) and not own
@@ -317,6 +328,30 @@ class BlockReader:
         if path and word not in _OUTPUTS:
             return "file", word, path, from_above
         return "text", word, "", False
+
+    def _tool_of(self, word: str) -> str:
+        """Return the name of the tool that a word after a fence means, or the word itself if it can only be meant as
+        the name of a tool, though there is none; else ""."""
+        if word in self._tools or word.startswith(_OF_SERVERS):
+            return word
+        bare = _bare(word)
+        if not word.replace("_", "").replace("-", "").isalnum() or word.lower() in SHELLS:
+            return ""
+        joined = [name for name in self._tools if name[1:] != _bare(name)[1:]]
+        names = {_bare(name): name for name in (*joined, *(() if word.islower() else self._tools))}
+        if bare in names:
+            return names[bare]
+        near = [name for name in map(_bare, self._tools) if len(name) >= _MIN_NEAR_CHARS]
+        if get_close_matches(bare, near, 1, _NEAR):
+            return word
+        return word if _JOINED.fullmatch(word) and not word.endswith(_LANGUAGES) else ""
+
+    def _only_shown(self, block: _Open) -> bool:
+        """Return True for a block with the name of no tool, and unlike any, that has no arguments in it either."""
+        if block.kind != "tool" or block.word in self._tools or block.word.startswith(_OF_SERVERS):
+            return False
+        near = get_close_matches(_bare(block.word), map(_bare, self._tools), 1, _NEAR)
+        return not near and not "\n".join(block.lines).lstrip().startswith("{")
 
     def _path_before(self) -> str:
         """Return the path in the last line of the text, if nothing but a blank line or two stands after it."""
@@ -339,6 +374,8 @@ class BlockReader:
         if self._ending:
             block.raw.append(self._ending)
             self._ending = ""
+        if self._only_shown(block):
+            block.kind = "text"
         late = block.kind == "text"
         if late and not block.word and "\n".join(block.lines).strip() in self._commands:
             block.kind = "shell"
@@ -386,6 +423,16 @@ def read(
     reader.feed(valid_text(text))
     reader.finish(cut=stop in CUT)
     return reader.parts(stem)
+
+
+def thinks_first(text: str) -> bool:
+    """Return True for a reply that ends thinking which it has not begun: its beginning stands in the prompt."""
+    if not _THOUGHT_END.search(text):
+        return False
+    reader = BlockReader({})
+    reader.feed(text)
+    reader.finish()
+    return reader.thought_first
 
 
 def own_text(call: ToolCall) -> str | None:
@@ -473,6 +520,11 @@ def _call(spec: ToolSpec, body: str) -> Block:
     if name and text and not (text.startswith("{") and text.endswith("}")):
         return Block(spec.name, JsonObject({name: body}), "")
     return Block(spec.name, EMPTY, "", body if text else None)
+
+
+def _bare(name: str) -> str:
+    """Return the name of a tool without its case and what divides its words."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _json(text: str) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from sagent.context.streams import closing
-from sagent.context.textcalls.blocks import BlockReader, Meant, own_text, read
+from sagent.context.textcalls.blocks import BlockReader, Meant, own_text, read, thinks_first
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
 from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_by
@@ -51,6 +51,7 @@ class TextModel:
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
+        self._thinks_first = False  # a reply has ended thinking that it had not begun
         # the last prompt, its tools, what it became
         self._offered: tuple[str, tuple[ToolSpec, ...], str] = ("", (), "")
 
@@ -94,7 +95,7 @@ class TextModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. What follows a block is shown once another block follows it. Raises ModelError."""
         tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
-        meant = meant_by(request.messages, tools)
+        meant = meant_by(request.messages, tools)._replace(thinks_first=self._begins_in_thought(request.messages))
         reader = BlockReader(tools, meant)
         charges: tuple[Charge, ...] = ()
         try:
@@ -106,6 +107,7 @@ class TextModel:
                         if shown := reader.feed(item.text):
                             yield TextPart(shown)
                     elif isinstance(item, Reply):
+                        self._thinks_first |= thinks_first(item.message.content)
                         if shown := reader.finish(cut=item.message.stop in CUT):
                             yield TextPart(shown)
                         reply = replace(item, digest=self._marked(item.digest, request))
@@ -116,6 +118,13 @@ class TextModel:
             if reader.held_bytes:  # all that came counts, and not only what was shown
                 yield Billed(charges, reader.held_bytes)
             raise
+
+    def _begins_in_thought(self, messages: Sequence[Message]) -> bool:
+        """Return True if the model's thinking begins in its prompt, as far as its replies have shown."""
+        if not self._thinks_first:
+            own = (message for message in messages if message.model == f"{self.provider}/{self.id}")
+            self._thinks_first = any(thinks_first(message.content) for message in own)
+        return self._thinks_first
 
     def is_like(self, other: "TextModel") -> bool:
         """Return True for one that writes the same requests to the same model."""

@@ -23,6 +23,7 @@ from sagent.context.textcalls.forms import (
 from sagent.context.textcalls.pythonic import read_literal
 from sagent.context.textcalls.quoting import PLACES
 from sagent.context.textcalls.reader import CALLS, THOUGHTS
+from sagent.context.textcalls.writing import ADVISOR, is_advice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import (
     JsonObject,
@@ -464,12 +465,16 @@ def _readings(text: str) -> Iterable[str]:
 
 def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
     """Yield the texts that a model has read or said, and whether they came from elsewhere than the person and itself.
-    What we said of a call that was not made quotes it, and is left out."""
+    What we said of a call that was not made quotes it, and advice gives calls to be made: both are left out."""
     yield "\n".join((request.system, *(tool.description for tool in request.tools))), False
     tools, refused = {tool.name for tool in request.tools}, set[str]()
     for message in (*request.messages, reply):
+        if is_advice(message):
+            continue
         refused |= {
-            call.id for call in message.calls if call.malformed is not None or not call.whole or call.name not in tools
+            call.id
+            for call in message.calls
+            if call.malformed is not None or not call.whole or call.name not in tools or call.name == ADVISOR
         }
         for part in message.parts:
             match part:

@@ -184,8 +184,8 @@ def _check_in(message: Message) -> str:
 
 
 def is_advice(message: Message) -> bool:
-    """Return True for advice that was not asked for."""
-    return message.sender.startswith(f"{ADVISOR}:")
+    """Return True for advice that was not asked for, or that a compaction has kept."""
+    return message.sender == ADVISOR or message.sender.startswith(f"{ADVISOR}:")
 
 
 def enclose(path: str, text: str) -> Text:
