@@ -10,20 +10,34 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sagent.lib.dataclass import dataclass
+from sagent.lib.locklimit import limit_of
+
 MAX_SECONDS = 10.0  # for processes to end
 _PAUSE_SECONDS = 0.02
 _GLANCE_SECONDS = 0.0003
 _QUIET_SECONDS = 0.05  # without another one with the mark, until there is none
+_MIN_QUIET_LOOKS = 40  # in which there was none either: a busy machine may let us look only once in that time
+_MAX_UNSURE_SECONDS = 1.0  # in which one that ended before it could be looked at counts as one with the mark
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Marks of processes: a word in their environment, or in the name of their open file `shelved`, and their limit of
+    locks. "" and 0 or less are none."""
+
+    word: str = ""
+    shelved: int = 0
+    limit: int = 0
 
 
 class Descent:
     """The processes below one, those that hold the writing end of the pipe which is its output, and those that carry a
     mark. Where there is no /proc, none are seen; nor are those that have dropped all that and whose parents ended."""
 
-    def __init__(self, root: int, output: int, mark: str = "", shelved: int = 0) -> None:
-        """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0, and `mark` is in
-        their environment or the name of their open file `shelved`."""
-        self._root, self._output, self._mark, self._shelved = root, output, mark, shelved
+    def __init__(self, root: int, output: int, marks: Marks | None = None) -> None:
+        """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0."""
+        self._root, self._output, self._marks = root, output, marks or Marks()
         self._known: dict[int, bytes] = {}  # when each began, by its number: numbers are used again
 
     def look(self) -> None:
@@ -39,8 +53,12 @@ class Descent:
             below |= more
             waiting = bool(more)
         own = os.getpid()
-        writers = (pid for pid in running if self._output and pid not in below and _writes_to(pid, self._output))
-        found = [pid for pid in (*below, *writers) if pid in running and pid != own]
+        others = (
+            pid
+            for pid in running
+            if pid not in below and (self._has_limit(pid) or (self._output and _writes_to(pid, self._output)))
+        )
+        found = [pid for pid in (*below, *others) if pid in running and pid != own]
         self._known |= {pid: running[pid][2] for pid in sorted(found, key=lambda pid: (int(running[pid][2]), pid))}
 
     def signal(self, number: signal.Signals) -> None:
@@ -62,31 +80,46 @@ class Descent:
             self.signal(signal.SIGKILL)
             await asyncio.sleep(_PAUSE_SECONDS)
             self.look()
-        return (*left, *(await asyncio.to_thread(self._chase, deadline) if self._mark else ()))
+        return (*left, *(await asyncio.to_thread(self._chase, deadline) if self._marks.word else ()))
 
     def _chase(self, deadline: float) -> tuple[int, ...]:
         """Kill what carries the mark as soon as it is there, for it may fork and end before a look at all is done;
         return the last one if there is still another at the deadline."""
-        seen, last, quiet_since = frozenset[int](), 0, time.monotonic()
-        while (now := time.monotonic()) < quiet_since + _QUIET_SECONDS:
+        seen, last, quiet_since, looks = frozenset(_numbers()), 0, time.monotonic(), 0
+        unsure_until = quiet_since + _MAX_UNSURE_SECONDS
+        fresh = seen
+        while (now := time.monotonic()) < quiet_since + _QUIET_SECONDS or looks < _MIN_QUIET_LOOKS:
             if now > deadline:
                 return (last,) if last else ()
-            there = frozenset(_numbers())
-            for pid in there - seen - {os.getpid()}:
+            looks += 1
+            for pid in fresh - {os.getpid()}:
                 if self._bears_mark(pid):
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-                    last, quiet_since = pid, now
-            seen = there
+                    last, quiet_since, looks = pid, now, 0
+                    unsure_until = now + _MAX_UNSURE_SECONDS
+                elif now < unsure_until and _state(pid) is None:
+                    quiet_since, looks = now, 0
             time.sleep(_GLANCE_SECONDS)
+            there = frozenset(_numbers())
+            seen, fresh = there, there - seen
         return ()
 
     def _bears_mark(self, pid: int) -> bool:
+        if self._has_limit(pid):
+            return True
+        word = self._marks.word
         try:
-            if self._mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+            if word.encode() in Path(f"/proc/{pid}/environ").read_bytes():
                 return True
-            return self._mark in str(Path(f"/proc/{pid}/fd/{self._shelved}").readlink())
+            return word in str(Path(f"/proc/{pid}/fd/{self._marks.shelved}").readlink())
         except OSError:  # it has ended, is another user's, or has no such file
+            return False
+
+    def _has_limit(self, pid: int) -> bool:
+        try:
+            return self._marks.limit > 0 and limit_of(pid) == self._marks.limit
+        except OSError:  # it has ended, or is another user's
             return False
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.locklimit import first_limit, limit_locks
 
 MARK = "SAGENT_CUSTODY"
-"""The environment variable that carries the mark of the call which started a process."""
+"""The environment variable that carries the mark of the call which started a process: a word that ends with its limit
+of locks and a dot."""
 
 SHELVED = 219
 """Where a command should move its standard input (its notes), so that its children inherit it: a second mark.
@@ -42,7 +44,7 @@ class ProcessGroup:
 
     def __init__(self) -> None:
         self._token, self._pid = "", 0
-        self._count = 0
+        self._limit = 0  # the last one's mark
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._groups: set[int] = set()
@@ -67,8 +69,8 @@ class ProcessGroup:
         """
         self._reap()
         self._guard()
-        self._count += 1
-        mark = f"{self._token}.{self._count}."
+        self._limit -= 1
+        mark = f"{self._token}.{self._limit}."
         notes = _private_file(mark) if input is None else -1
         try:
             process = subprocess.Popen(
@@ -84,10 +86,11 @@ class ProcessGroup:
             if notes >= 0:
                 os.close(notes)
             raise
+        limit_locks(process.pid, self._limit)
         self._groups.add(process.pid)
         self._update()
         found = os.fstat(output)
-        return Process(self, process, mark, notes, found.st_ino if stat.S_ISFIFO(found.st_mode) else 0)
+        return Process(self, process, mark, notes, found.st_ino if stat.S_ISFIFO(found.st_mode) else 0, self._limit)
 
     def drain(self, source: int, path: Path, *, limit: int, before: int | None = None) -> None:
         """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
@@ -177,6 +180,7 @@ class ProcessGroup:
         self._drop_watchdog()
         if self._pid != os.getpid():  # a fork of the process that had the old one must not answer for its children
             self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
+            self._limit = first_limit()
         self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
         os.set_blocking(self._lifeline, False)
         self._update()
@@ -207,10 +211,17 @@ class Process:
     """One process of a group. Close it in every case: that kills its group if it still runs, unless it was released."""
 
     def __init__(
-        self, group: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int, output: int = 0
+        self,
+        group: ProcessGroup,
+        process: subprocess.Popen[bytes],
+        mark: str,
+        notes: int,
+        output: int = 0,
+        limit: int = 0,
     ) -> None:
-        """`output` is the number of the pipe that is its standard output, which nobody else writes to; or 0."""
-        self._output = output
+        """`output` is the number of the pipe that is its standard output, which nobody else writes to; or 0. `limit` is
+        the limit of locks that marks it; 0 or less: none does."""
+        self._output, self._limit = output, limit
         self._group = group
         self._process = process
         self._mark = mark
@@ -268,9 +279,10 @@ class Process:
         could not be ended."""
         if self.released:
             return ()
-        from sagent.lib.descent import Descent
+        from sagent.lib.descent import Descent, Marks
 
-        below = Descent(self.pid, self._output, self._mark, SHELVED)  # what has dropped its marks is among them
+        # What has dropped some of its marks is among them.
+        below = Descent(self.pid, self._output, Marks(self._mark, SHELVED, self._limit))
         below.look()
         below.signal(signal.SIGTERM)
         await self._group.sweep(self._mark, self.pid)

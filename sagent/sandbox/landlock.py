@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.lib.gate import LAST, Gate, Wall
+from sagent.lib.locklimit import LOCKS
 from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
-from sagent.sandbox.tasks import LOCKS
 
 Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is hidden, which is None
 Rules: TypeAlias = Iterator[tuple[int, str]]  # rights, on a path and all below

@@ -6,7 +6,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from sagent.sandbox.tasks import LOCKS
+from sagent.lib.locklimit import LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

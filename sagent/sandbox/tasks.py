@@ -6,10 +6,10 @@ import resource
 import signal
 import time
 
+from sagent.lib.locklimit import LOCKS
 from sagent.lib.process import spawn_aside
 
 MOST_PROCESSES = 4096  # threads counted
-LOCKS = 10  # the limit of locks (RLIMIT_LOCKS), which the kernel minds no more, and which no command can change
 _PATIENCE = 20.0  # seconds
 # Its standard input ends with us. What starts others while it is looked for is found by the next look.
 _WATCH = """trap '' HUP INT QUIT TERM PIPE; read -r word && exit

@@ -57,11 +57,13 @@ _SMALLEST_ENVIRONMENT = 100_000  # what is left of one that the system has refus
 
 # The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
 # command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
-# Where the machine runs out of memory, the command is ended rather than we.
+# Where the machine runs out of memory, the command is ended rather than we. By its limit of locks it is found, and all
+# that it starts (see process.py).
 # `plain` is "builtin" or "command", past functions of the command that bear the same name. All of it is parsed before
 # the command runs: a quote that is open at its end would upset the parser for a line that follows.
 _SCRIPT = (
     "exec {notes}>&0 </dev/null; {{ {plain} echo 500 > /proc/self/oom_score_adj; }} 2>/dev/null; "
+    'set -- "${{{mark}%.}}" "$@"; {plain} ulimit -x "${{1##*.}}" 2>/dev/null; shift; '
     '__sagent_keep() {{ case ${{__sagent_kept-}} in "") __sagent_kept=1; '
     "{{ {plain} pwd; {plain} printf '\\0'; {plain} export -p; }} >&{notes};; esac; }}; "
     "trap '{{ {plain} set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
@@ -212,8 +214,8 @@ class Bash:
         """The shell that runs a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
-        others = {"notes": 9, "plain": "command"}  # they know one digit only
-        script = _SCRIPT.format_map({"notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
+        others = {"mark": MARK, "notes": 9, "plain": "command"}  # they know one digit only
+        script = _SCRIPT.format_map({"mark": MARK, "notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
         if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
             import shlex
 

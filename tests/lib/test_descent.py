@@ -31,6 +31,9 @@ WAYS = {
     "without marks": f"setsid {UNMARKED} {WRITE}; exec sleep 7778' & sleep 7778",
     "without marks, ignores SIGTERM": f'setsid {UNMARKED} trap "" TERM; {WRITE}; {WAIT}\' & wait',
     "an orphan without marks": f"(setsid {UNMARKED} (echo $BASHPID >> pids; {WAIT}) & exit' &); sleep 7778",
+    "an orphan without marks and output": (
+        f"(setsid {UNMARKED} exec >/dev/null 2>&1; (echo $BASHPID >> pids; {WAIT}) & exit' &); sleep 7778"
+    ),
     "a grandchild": f'sh -c "{UNMARKED} echo \\$\\$ >> pids; {WAIT}\' & wait"',
     "stops itself": f"{WRITE}; kill -STOP $$; sleep 7778",
 }

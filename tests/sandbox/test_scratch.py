@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sagent.lib.locklimit import LOCKS
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import ASIDE, PREFIX, Scratch, sweep
-from sagent.sandbox.tasks import LOCKS
 from tests.waiting import until
 
 
