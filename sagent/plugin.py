@@ -129,6 +129,22 @@ class Suite(NamedTuple):
     suite: str
 
 
+class ExportFormat(NamedTuple):
+    """A format of `sagent export` and /export. `write` is "module:function": it is given a
+    `sagent.transcript.formats.Exporting`, and returns `sagent.transcript.export.Exported`. `suffix` is that of its
+    files, where it is not the name."""
+
+    name: str
+    help: str
+    write: str
+    suffix: str = ""
+
+    @property
+    def file_suffix(self) -> str:
+        """The end of its files' names, without the dot."""
+        return self.suffix or self.name
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -245,6 +261,7 @@ class Plugin:
     stores: tuple[Store, ...] = field(default=(), kw_only=True)
     extras: tuple[Extra, ...] = field(default=(), kw_only=True)
     suites: tuple[Suite, ...] = field(default=(), kw_only=True)
+    export_formats: tuple[ExportFormat, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -259,6 +276,7 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "stores": ("store", Store),
     "extras": ("extra", Extra),
     "suites": ("suite", Suite),
+    "export_formats": ("export format", ExportFormat),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

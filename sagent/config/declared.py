@@ -12,6 +12,7 @@ from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
     Command,
+    ExportFormat,
     Extra,
     Flag,
     Part,
@@ -245,7 +246,7 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
-_PARTS = "sagent.app.parts"
+_PARTS, _FORMATS = "sagent.app.parts", "sagent.transcript.formats"
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
     "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
@@ -310,6 +311,13 @@ CORE = Plugin(
         SlashCommand(name, f"sagent.repl.commands.{module}:{function or name.replace('-', '_')}")
         for module, names in _SLASH.items()
         for name, _, function in (each.partition(":") for each in names.split())
+    ),
+    export_formats=(
+        ExportFormat("bundle", "all of it, checked by `sagent verify`", f"{_FORMATS}:export_bundle_file", "tar"),
+        ExportFormat("html", "one page", f"{_FORMATS}:export_html"),
+        ExportFormat("md", "Markdown", f"{_FORMATS}:export_markdown"),
+        ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
+        ExportFormat("cast", "a terminal recording for asciinema", "sagent.repl.cast:export_cast"),
     ),
     flags=(
         Flag("bus", "run the session on a node of this bus (or SAGENT_BUS)", "URL"),

@@ -24,6 +24,7 @@ from sagent.plugin import (
     KINDS,
     Choice,
     Command,
+    ExportFormat,
     Extra,
     Flag,
     Part,
@@ -80,6 +81,11 @@ class Installed:
     def slash_commands(self) -> Sequence[tuple[Plugin, SlashCommand]]:
         """Commands of the REPL, each with the plugin that adds it."""
         return [(plugin, one) for plugin in self.plugins for one in plugin.slash_commands]
+
+    @property
+    def export_formats(self) -> Sequence[ExportFormat]:
+        """Formats in which sessions are exported."""
+        return [one for plugin in self.plugins for one in plugin.export_formats]
 
     @property
     def settings(self) -> Sequence[Setting]:

@@ -17,9 +17,12 @@ from sagent.repl.view.blocks import Block, Report, Said, Thought, past_summary, 
 from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.theme import rules_of
+from sagent.session.store import named_logs
 from sagent.transcript import steps
+from sagent.transcript.export import Exported
 from sagent.transcript.export_redaction import Redaction
-from sagent.transcript.timeline import Call, Shown, Timeline, TurnShown, words_of
+from sagent.transcript.formats import Exporting
+from sagent.transcript.timeline import Call, Shown, Timeline, TurnShown, read_timeline, words_of
 
 WIDTH, HEIGHT = 100, 30
 MOST_IDLE = 2.0  # seconds between two pieces, however long it took
@@ -91,6 +94,13 @@ class _Recording:
     def _styled(self, style: str, text: str) -> str:
         codes = [code for name in _CLASS.findall(style) if (code := self._styles.get(name))]
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text else text
+
+
+def export_cast(exporting: Exporting) -> Exported:
+    """Export a session as a terminal recording."""
+    timeline = read_timeline(exporting.session, named_logs(exporting.session))
+    exporting.put(write_cast(timeline, exporting.redaction))
+    return Exported(exporting.redaction.count, problems=tuple(timeline.damaged))
 
 
 def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:

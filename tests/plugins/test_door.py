@@ -298,3 +298,21 @@ def test_slash_commands_that_cannot_be_had_are_named(shell: Shell, folder: Path)
         assert said in done.err, done.err
     assert "/model" in done.out
     assert server.requests == []
+
+
+def test_an_export_format_that_fails_leaves_no_file(shell: Shell, folder: Path) -> None:
+    (folder / "wrong.py").write_text(
+        "from sagent.plugin import ExportFormat, Plugin\n"
+        "def write(exporting):\n"
+        "    exporting.put(str(1 / 0) for _ in range(2))\n"
+        "plugin = Plugin('wrong', export_formats=(ExportFormat('odd', 'odd', ':write'), "
+        "ExportFormat('none', 'none', ':plugin')))"
+    )
+    shell.serve([Turn(text="Fine.")])
+    shell.run("hello")
+    for name, said in (("odd", "ZeroDivisionError"), ("none", "TypeError")):
+        done = shell.run("export", "--format", name, model="")
+        assert done.code == 2
+        assert said in done.err
+        assert "wrong.py" in done.err
+    assert list(shell.cwd.iterdir()) == []

@@ -1,5 +1,6 @@
 """The examples of plugins do what they say."""
 
+import json
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -85,3 +86,22 @@ def test_a_slash_command_checks_out_a_branch(shell: Shell) -> None:
     code, _, err = run(shell, "slash_command", "/branch none")
     assert (code, "none" in err) == (2, True)
     assert "give it after the command: main, other" in run(shell, "slash_command", "/branch")[2]
+
+
+def test_an_export_format_is_offered_by_the_command_and_in_the_repl(shell: Shell) -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 20
+    shell.serve([Turn(text="Fine.")])
+    run(shell, "export_format", f"my key is {secret}")
+    file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/export_format.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text((EXAMPLES / "export_format.py").read_text())
+    assert "chat: roles and contents" in " ".join(shell.run("export", "--help", model="").out.split())
+    done = shell.run("export", "--format", "chat", "--out", "-", model="")
+    assert [row["role"] for row in json.loads(done.out)["messages"]] == ["user", "assistant"]
+    assert secret not in done.out
+    assert "1 secret taken out" in done.err
+    shell.run("--continue", "/export chat")
+    (written,) = shell.cwd.glob("*.json")
+    assert json.loads(written.read_text())["messages"][1]["content"] == "Fine."
+    shell.run("--continue", "/export cast")
+    assert len(list(shell.cwd.glob("*.cast"))) == 1

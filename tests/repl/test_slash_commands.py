@@ -576,7 +576,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
     await context.do("/export bundle")
     found = {path.suffix for path in tmp_path.iterdir() if path.name.startswith(session.path.name)}
     assert found == {".html", ".jsonl", ".tar"}
-    with pytest.raises(UsageError, match=r"'pdf' is not accepted; accepted are html, md, jsonl, bundle"):
+    with pytest.raises(UsageError, match=r"no format 'pdf': give one of bundle, html, md, jsonl, cast"):
         await context.do("/export pdf")
     await agent.aclose()
     session.close()

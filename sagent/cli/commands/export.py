@@ -2,55 +2,45 @@
 
 import argparse
 import sys
-from codecs import iterdecode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.cli.fetched import add_stores, elsewhere, reading
-from sagent.cli.flags import SESSION, Parser
+from sagent.cli.flags import SESSION, Parser, plugins_of
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.config import Settings
-from sagent.config.report import show
 from sagent.errors import UsageError
-from sagent.lib.atomic import atomic_output
 from sagent.lib.text import count
-from sagent.session.store import named_logs
-from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
+from sagent.plugin import ExportFormat
+from sagent.transcript.export import Exported
 from sagent.transcript.export_redaction import Redaction
-from sagent.transcript.timeline import read_timeline
-
-FORMATS = ("bundle", "html", "md", "jsonl", "cast")
+from sagent.transcript.formats import Exporting, export_session
 
 
 def run_export(argv: Sequence[str]) -> int:
     """Write it, to a file or to standard output. Raises UsageError."""
     parser = Parser("export", "Export a session. Strings that look like secrets are taken out and counted.")
     parser.add_argument("session", nargs="?", help=SESSION)
-    form = (
-        "bundle (default): all of it, checked by `sagent verify`; html: one page; md: Markdown; jsonl: every entry; "
-        "cast: a terminal recording for asciinema"
-    )
-    parser.add_argument("--format", choices=FORMATS, default="bundle", help=form)
-    out_help = "write to FILE (- is stdout; default: SESSION.tar, .html, .md, .jsonl or .cast)"
-    parser.add_argument("--out", metavar="FILE", help=out_help)
+    formats = {one.name: one for one in plugins_of(sys.argv[1:]).export_formats}
+    form = "; ".join(f"{one.name}{' (default)' * (one.name == 'bundle')}: {one.help}" for one in formats.values())
+    parser.add_argument("--format", choices=tuple(formats), default="bundle", help=form)
+    endings = ", ".join(f".{one.file_suffix}" for one in formats.values())
+    parser.add_argument("--out", metavar="FILE", help=f"write to FILE (- is stdout; default: SESSION with {endings})")
     parser.add_argument("--keep-secrets", action="store_true", help="do not take out secrets")
     add_stores(parser)
     parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
     with reading(lambda: session_path(settings, given.session), given.session, elsewhere(vars(given))) as session:
-        return _export_as(session, given, settings)
+        return _export_as(session, formats[given.format], given, settings)
 
 
-def _export_as(session: Path, given: argparse.Namespace, settings: Settings) -> int:
+def _export_as(session: Path, form: ExportFormat, given: argparse.Namespace, settings: Settings) -> int:
     redaction = Redaction(keep=given.keep_secrets)
-    suffix = {"bundle": "tar"}.get(given.format, given.format)
-    out = Path(given.out or f"{session.name}.{suffix}")
-    if given.format == "bundle" and given.out == "-":
-        raise UsageError("A bundle is written to a file: name one with --out.")
+    out = Path(given.out or f"{session.name}.{form.file_suffix}")
     try:
-        done = _export(session, given.format, None if given.out == "-" else out, redaction, settings)
+        done = export_session(form, Exporting(session, redaction, None if given.out == "-" else out, settings))
     except OSError as error:
         if given.out == "-" and error.filename is None:
             raise  # nobody reads it any more, or it has no room
@@ -58,39 +48,6 @@ def _export_as(session: Path, given: argparse.Namespace, settings: Settings) -> 
         raise UsageError(f"{where}: {error.strerror or error}. Nothing was exported.") from error
     _report(done, "" if given.out == "-" else str(out), redaction)
     return 0
-
-
-def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, settings: Settings) -> Exported:
-    if kind == "bundle" and out is not None:
-        # the settings that somebody has made, without keys, as they are when this is exported
-        made = {row.name: row.value for row in show(settings) if row.origin != "default" and "key" not in row.name}
-        return export_bundle(session, out, redaction, made)
-    if kind == "jsonl":
-        _write(out, export_lines(session, redaction))
-        return Exported(redaction.count)
-    if kind == "cast":
-        from sagent.repl.cast import write_cast
-
-        timeline = read_timeline(session, named_logs(session))
-        _write(out, write_cast(timeline, redaction))
-        return Exported(redaction.count, problems=tuple(timeline.damaged))
-    page, done = export_text(session, "html" if kind == "html" else "md", redaction)
-    _write(out, (page,))
-    return done
-
-
-def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
-    """To a file whole or not at all, for its owner alone; or to standard output: byte by byte, but as text to a
-    terminal."""
-    if out is None and sys.stdout.isatty():
-        sys.stdout.writelines(iterdecode(pieces, "utf-8", "backslashreplace"))
-        return
-    if out is None:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        return
-    with atomic_output(out) as file:
-        file.writelines(pieces)
 
 
 def _report(done: Exported, out: str, redaction: Redaction) -> None:

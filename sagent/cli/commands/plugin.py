@@ -11,6 +11,7 @@ from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.text import Table, printable
+from sagent.plugin import KINDS
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -107,18 +108,15 @@ def _list(settings: "Settings") -> int:
     return 0
 
 
+def _name(row: tuple[str, ...]) -> str:
+    """Return the name of what a plugin adds; for a function, that of its module."""
+    return row[0].rpartition(":")[0].rpartition(".")[2] if ":" in row[0] else row[0]
+
+
 def _row(known: "Known") -> tuple[str, ...]:
     """Return what is shown of a plugin in Python."""
     plugin = known.plugin
-    parts = {
-        "commands": [command.name for command in plugin.commands],
-        "slash commands": [f"/{one.name}" for one in plugin.slash_commands],
-        "settings": [setting.name for setting in plugin.settings],
-        "parts of agents": [part.add.rpartition(":")[0].rpartition(".")[2] for part in plugin.parts],
-        "flags": [flag.name for flag in plugin.flags if not flag.of],
-        "stores": [store.name for store in plugin.stores],
-        "suites": [suite.name for suite in plugin.suites],
-    }
+    parts = {f"{word}s": list(map(_name, getattr(plugin, member))) for member, (word, _) in KINDS.items()}
     added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"
              for kind, names in parts.items() if names]  # fmt: skip
     return plugin.name, plugin.version, printable(known.origin), printable(known.error or "; ".join(added))

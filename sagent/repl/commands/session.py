@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
@@ -31,15 +30,6 @@ from sagent.session.retention import Glance, glances, in_use
 from sagent.session.store import find
 from sagent.usage import Sum, Totals, Usage
 
-if TYPE_CHECKING:
-    from sagent.transcript.export import Exported
-
-_FORMS = (
-    ("html", "one page"),
-    ("md", "Markdown"),
-    ("jsonl", "every entry"),
-    ("bundle", "all of it, checked by `sagent verify`"),
-)
 _MOST_SESSIONS = 50  # that /sessions lists
 
 
@@ -256,25 +246,29 @@ def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[L
             yield (("class:dim", f"  The executor's work on {advisor.model} alone: {money(usd)}"),)
 
 
-@command(complete=_FORMS)
-async def export(
-    context: CommandContext, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = ""
-) -> None:
+@command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.export_formats])
+async def export(context: CommandContext, form: str = "html", file: str = "") -> None:
     """Export this session to a file.
 
-    As a web page, Markdown, JSON lines or a bundle. Strings that look like secrets are taken out and counted.
+    As a web page, Markdown, JSON lines, a bundle, a terminal recording or what a plugin adds. Strings that look like
+    secrets are taken out and counted.
     """
+    from sagent.transcript.export_redaction import Redaction
+    from sagent.transcript.formats import Exporting, export_session, find_format
+
     session = context.opened.agent.log.path
     if not session:
         raise UsageError("This session is not saved, so there is nothing to export.")
-    form = form or "html"
-    usual = f"{Path(session).name}.{'tar' if form == 'bundle' else form}"
+    chosen = find_format(context.settings.plugins, form)
+    usual = f"{Path(session).name}.{chosen.file_suffix}"
     path = context.settings.cwd / path_of(file or usual)
     path = (path / usual if path.is_dir() else path).absolute()
     if file and path.exists() and not await _replaces(context, path):
         context.say("Nothing was exported.")
         return
-    done = await asyncio.to_thread(_write, Path(session), path, form)
+    done = await asyncio.to_thread(
+        export_session, chosen, Exporting(Path(session), Redaction(), path, context.settings)
+    )
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
     context.say(f"Exported; {note}: read it before you share it.")
     context.write([((leading_to_file("class:link", str(path)), str(path)),)])
@@ -309,19 +303,3 @@ def show_page(page: Path) -> str:
     if done.returncode:
         return f"It could not be opened in a browser ({name}: exit {done.returncode})."
     return "It is open in your browser."
-
-
-def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":
-    from sagent.repl.settings_file import write_private
-    from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
-    from sagent.transcript.export_redaction import Redaction
-
-    redaction = Redaction()
-    if form == "bundle":
-        return export_bundle(session, path, redaction, {})
-    if form == "jsonl":
-        write_private(path, b"".join(export_lines(session, redaction)))
-        return Exported(redaction.count)
-    page, done = export_text(session, form, redaction)
-    write_private(path, page)
-    return done
