@@ -5,6 +5,7 @@ one file. Its module has a `plugin`, which is a Plugin; the core is one too. A s
 variable, key in a file, type and uses follow from that.
 """
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -22,6 +23,10 @@ API = 1
 """The version of this door. A plugin that was made for a later one is left out."""
 GROUP = "sagent.plugins"
 """The group of entry points."""
+OURS = Path(__file__).parent / "plugins"
+"""The folder of sagent's own plugins."""
+_OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
+_BESIDE = re.compile(r"\./[\w./-]+")  # a file beside it
 Moment: TypeAlias = Literal["offer", "offered", "around"]
 """When a part is added: to what an agent is offered; when all that is known; or around its tools and its policy."""
 Project: TypeAlias = Literal["no", "yes", "lower", "ask"]
@@ -145,6 +150,22 @@ class ExportFormat(NamedTuple):
         return self.suffix or self.name
 
 
+class ProviderRow(NamedTuple):
+    """A provider of models. `data` has the members of [providers.NAME] of a file of settings, in TOML or as a JSON
+    object; "./FILE.toml" is a file beside the plugin's module that has the table [NAME].
+
+    `make` is "module:Class", a class with from_key and from_env; "" is that of the row's family. `login` is
+    "module:function", a coroutine function that is given a CommandContext and a host, for `sagent login NAME`;
+    `about` says in a few words what it needs, for the list to choose from.
+    """
+
+    name: str
+    data: str = ""
+    make: str = ""
+    login: str = ""
+    about: str = ""
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -262,6 +283,7 @@ class Plugin:
     extras: tuple[Extra, ...] = field(default=(), kw_only=True)
     suites: tuple[Suite, ...] = field(default=(), kw_only=True)
     export_formats: tuple[ExportFormat, ...] = field(default=(), kw_only=True)
+    providers: tuple[ProviderRow, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -277,9 +299,23 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "extras": ("extra", Extra),
     "suites": ("suite", Suite),
     "export_formats": ("export format", ExportFormat),
+    "providers": ("provider", ProviderRow),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""
+
+
+def placed(member: object, home: str) -> object:
+    """Return a member of something that a plugin adds, with its place: ":function" is in the module `home`, and
+    "./file" is beside it."""
+    if not isinstance(member, str):
+        return member
+    if _OWN.fullmatch(member):
+        return f"{home}{member}"
+    if not _BESIDE.fullmatch(member):
+        return member
+    file = home if "/" in home or "\\" in home else getattr(import_module(home), "__file__", None) or home
+    return str(Path(file).absolute().parent / member)
 
 
 def resolve(name: str) -> object:

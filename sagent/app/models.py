@@ -21,7 +21,7 @@ from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, built_in, built_in_row
 from sagent.providers.wire.exchange import Timeouts, Told, untold
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "LM Studio": "http://127.0.0.1:1234/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
-WITH_LOGIN = (*LOGINS, "anthropic-cli", "copilot", "openai-subscription")
-"""Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 LISTING_SECONDS = 15.0  # for a server to list its models, where one of them is to be chosen
 MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
@@ -195,7 +193,7 @@ class Choice:
             row.name,
             key=key,
             base_url=base_url,
-            auth=_auth(settings, row, self.home[0]),
+            auth=_auth(settings, row, self.home[0], self.rows),
             rows=self.rows,
             transport=transport,
             timeouts=timeouts,
@@ -228,7 +226,8 @@ class Choice:
     def with_keys(self, *, narrowed: bool = True) -> Iterator[str]:
         """The providers there is a key for, `narrowed` to those that are allowed; the person's own first."""
         allowed = self.allowed() if narrowed else None
-        for name, row in {**self.rows, **built_in(), **self.rows}.items():
+        own = {name: row for name, row in self.rows.items() if not row.plugin}
+        for name, row in {**own, **built_in(), **self.rows}.items():
             own = self.settings.providers.get(name)
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
@@ -279,7 +278,7 @@ class Choice:
 
     def address(self, name: str) -> str:
         """Where a provider in use is asked, "NAME at HOST/PATH"; "" for the address that is known to be its own."""
-        place, known = self.place(name).partition(" ")[2], built_in().get(name)
+        place, known = self.place(name).partition(" ")[2], _shipped(name, self.rows)
         own = urlsplit(known.base_url) if known is not None else None
         return "" if not place or (own and place == f"{own.netloc}{own.path}") else f"{name} at {place}"
 
@@ -311,6 +310,12 @@ class Choice:
     async def aclose(self) -> None:
         for provider in self.opened.values():
             await provider.aclose()
+
+
+def _shipped(name: str, rows: Mapping[str, Row]) -> Row | None:
+    """Return the row of a provider as sagent or a plugin has it."""
+    own = rows.get(name)
+    return built_in_row(name) or (own if own is not None and own.plugin else None)
 
 
 def _place_of(name: str, base_url: str) -> str:
@@ -529,18 +534,23 @@ def _such(word: str, rows: Mapping[str, Row]) -> str:
     return next(named, "") or next(known, "")
 
 
-def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
+def _has_login(row: Row) -> bool:
+    """Return True for a provider outside the clouds that `--auth credentials` is for."""
+    return row.credentials or row.name in LOGINS
+
+
+def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) -> Auth | None:
     """How we say who we are to a provider. What was asked for is meant for the one that was chosen: where the login
     of another is its SDK's affair, one that has none is asked with its own key, or the SDK would send it a key of
     somebody else. Raises UsageError where the one that was chosen has none."""
     if "auth" not in settings.origins:
         return None
-    if settings.auth != "credentials" or row.via or row.name in WITH_LOGIN:
+    if settings.auth != "credentials" or row.via or _has_login(row):
         return settings.auth
     if row.name == chosen:
         raise UsageError(
             f"{row.name} has no login other than its API key: leave out --auth credentials. Providers with a login: "
-            f"{', '.join((*WITH_LOGIN, *(name for name, known in built_in().items() if known.via)))}."
+            f"{', '.join(name for name, known in {**built_in(), **rows}.items() if known.via or _has_login(known))}."
         )
     return None
 
@@ -562,7 +572,7 @@ def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
     house: Claude is not spoken to where Gemini is, on Google's clouds."""
     from sagent.providers.abilities import converses
 
-    own = row.name in built_in() and row.via != "bedrock"
+    own = (row.plugin or built_in_row(row.name)) and row.via != "bedrock"
     start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if own else ""
     known = {*priced, *(info.id for info in known_models(row.name))}
     return sorted(model for model in known if start in model.lower() and converses(model))

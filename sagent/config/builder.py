@@ -1,6 +1,7 @@
 """Settings in the making: what each layer sets, read and kept with where it came from."""
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from sagent.config.advisors import Placed
 from sagent.config.declared import BY_NAME, RULES, TABLES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.plugins import Installed, find_plugins
-from sagent.config.settings import Address, CustomProvider, Settings, Wanted
+from sagent.config.settings import Address, CustomProvider, PluggedProviders, Settings, Wanted
 from sagent.config.values import shown
 from sagent.context.instructions import repository_root
 from sagent.context.places import directory
@@ -21,6 +22,7 @@ from sagent.plugin import PathBase, RefusedError, Setting
 
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
+    from sagent.providers.rows import Row
 
 Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and where it was given
 _OFFERED = ("AskUser", "ExitPlan", "NodeAgent", "SendFile", "ToolSearch", "advisor")
@@ -51,6 +53,7 @@ class SettingsBuilder:
         self.wanted: list[Wanted] = []
         self.trusting = trusting
         self.plugins = Installed()
+        self.plugged: Mapping[str, Row] = {}  # the providers of plugins
         self.every: Mapping[str, Setting] = BY_NAME  # settings by their names, those of plugins too
         self.apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
 
@@ -82,6 +85,7 @@ class SettingsBuilder:
         """Take the settings of the plugins that there are, and say what is left out of them."""
         state = directory("state", self.environ, self.home)
         self.plugins = find_plugins(self.config_dir, state, files, foreign=foreign)
+        self.plugged = self.plugins.rows
         self.every = {setting.name: setting for setting in self.plugins.settings}
         self.warnings += self.plugins.notices
 
@@ -97,7 +101,7 @@ class SettingsBuilder:
     def settings(self) -> Settings:
         own = self.every.keys() - BY_NAME.keys()
         values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
-        values |= self._advisors()
+        values |= {"providers": self.rows, **self._advisors()}
         if self.values.get("continue_session") and self.values.get("session"):
             raise ConfigError(
                 f"{self.origins['continue_session']} and {self.origins['session']} are two sessions: give only one."
@@ -141,8 +145,15 @@ class SettingsBuilder:
                 self.warnings.append(f"{origin}: {member} does nothing: triggers leaves out {trigger}.")
 
     @property
-    def rows(self) -> Mapping[str, CustomProvider]:
+    def described(self) -> Mapping[str, CustomProvider]:
+        """The providers that the person describes."""
         return cast("Mapping[str, CustomProvider]", self.values.get("providers", {}))
+
+    @property
+    def rows(self) -> Mapping[str, CustomProvider]:
+        """The providers that the person describes, and those of plugins."""
+        layers = self.described, PluggedProviders(self.plugged)
+        return ChainMap(*cast("tuple[dict[str, CustomProvider], ...]", layers))  # which are only read
 
     def put_model_aside(self) -> None:
         """A provider that a layer above the model's names has no use for another provider's model: it has its own."""

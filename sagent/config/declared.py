@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import cast
 
 from sagent.config import values
@@ -17,6 +18,7 @@ from sagent.plugin import (
     Flag,
     Part,
     Plugin,
+    ProviderRow,
     Runner,
     Setting,
     SlashCommand,
@@ -286,6 +288,14 @@ _SLASH = {
     "hooks:show_hooks vim:set_vim theme doctor bug",
 }
 """Modules of slash commands, and the names in each, followed by that of the function where it is another."""
+_MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data
+_ROWS = str(Path(__file__).parents[1] / "providers/providers.toml")
+_PROVIDERS = (
+    *("moonshot", "dashscope", "minimax", "openai-compatible", "openai-chat", "deepseek", "openrouter", "groq"),
+    *("mistral", "xai", "zai", "together", "fireworks", "cerebras", "huggingface", "ollama", "lmstudio", "llamacpp"),
+    *("vllm", "azure", "bedrock", "bedrock-mantle", "foundry", "vertex", "vertex-anthropic", "selfhosted"),
+    *("anthropic-cli", "copilot", "openai-subscription"),
+)
 
 CORE = Plugin(
     "sagent",
@@ -307,6 +317,7 @@ CORE = Plugin(
         Part(f"{_PARTS}.code:add", ("checks code",), "around"),
     ),
     settings=SETTINGS,
+    providers=tuple(ProviderRow(name, "" if name in _MAKERS else _ROWS) for name in (*_MAKERS, *_PROVIDERS)),
     slash_commands=tuple(
         SlashCommand(name, f"sagent.repl.commands.{module}:{function or name.replace('-', '_')}")
         for module, names in _SLASH.items()
@@ -350,7 +361,7 @@ CORE = Plugin(
         Suite("bus", "a bus between agents", "sagent.testing.bus_suite:BusSuite"),
     ),
 )  # fmt: skip
-"""What the core adds: its commands, parts of an agent and settings, by the door that every plugin takes."""
+"""What the core adds: its commands, parts of an agent, settings, providers and more, by the door of every plugin."""
 
 RULES: Mapping[str, Setting] = {
     setting.member: setting

@@ -186,7 +186,7 @@ class FileLayer:
             except UsageError as error:
                 raise self._file.error(("executor",), f"executor: {error}") from error
             self._into.apart = provider, own_address(provider, rows, self._into.environ)
-            self._into.values["providers"] = {**rows, provider: placed}
+            self._into.values["providers"] = {**self._into.described, provider: placed}
             self._into.origins["providers"] = self._origin
         self._into.set(BY_NAME["model"], model, self._origin)
 
@@ -245,12 +245,14 @@ class FileLayer:
 
     def table(self, key: str) -> object:
         """What one of TABLES says, its variables filled in. Raises ConfigError."""
-        from sagent.config.tables import READERS, read_aliases
+        from sagent.config.tables import READERS, read_aliases, read_providers
 
         rows = self._file.table((key,), self._file.data.get(key, {}))
         if key == "aliases":
             return read_aliases(self._file, rows)
         tables = {name: self._filled((key, name), self._file.table((key, name), row)) for name, row in rows.items()}
+        if key == "providers":
+            return read_providers(self._file, tables, self._base, self._into.plugged)
         return READERS[key](self._file, tables, self._base)
 
     def _members(self) -> Iterator[tuple[Line, Setting, object]]:

@@ -8,12 +8,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from sagent.config.declared import ALIASES, CORE, RESERVED, TABLES
 from sagent.lib.dataclass import dataclass
@@ -22,6 +22,7 @@ from sagent.plugin import (
     API,
     GROUP,
     KINDS,
+    OURS,
     Choice,
     Command,
     ExportFormat,
@@ -30,20 +31,23 @@ from sagent.plugin import (
     Part,
     PathBase,
     Plugin,
+    ProviderRow,
     Reader,
     Setting,
     SlashCommand,
     Store,
     Suite,
+    placed,
     resolve,
 )
 from sagent.version import __version__
 
-OURS = Path(__file__).parents[1] / "plugins"
+if TYPE_CHECKING:
+    from sagent.providers.rows import Row
+
 INDEX = "plugins.json"
-_FORM = 4  # of the index
+_FORM = 5  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
-_OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 
 
 class Known(NamedTuple):
@@ -110,6 +114,14 @@ class Installed:
         """Yield what plugins add to a place that a plugin offers, with whose it is."""
         yield from ((plugin, extra) for plugin in self.plugins for extra in plugin.extras if extra.to == place)
 
+    @property
+    def rows(self) -> Mapping[str, "Row"]:
+        """The providers of plugins, each row read when it is asked for."""
+        from sagent.providers.rows import DeclaredRows
+
+        declared = ((plugin.name, row) for plugin in self.plugins if plugin != CORE for row in plugin.providers)
+        return DeclaredRows({row.name: (plugin, row) for plugin, row in declared})
+
     def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
         """Yield what may be added to an agent at this moment, with whose it is."""
         yield from ((plugin, part) for plugin in self.plugins for part in plugin.parts if part.moment == moment)
@@ -145,7 +157,8 @@ def _installed(stamps: Sequence[str], place: Path, config_dir: Path, files: Sequ
 
 def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[str]:
     """Yield what changes when plugins do: the times of the files and directories where they are found."""
-    theirs = (*_sites(), *_own(config_dir), config_dir / "plugins", *files) if foreign else ()
+    own = (*_own(config_dir), *files) if foreign else ()
+    theirs = (*_sites(), *own, config_dir / "plugins", *_beside(own)) if foreign else ()
     for path in (*_ours(), *theirs):
         with suppress(OSError):
             yield f"{path} {path.stat().st_mtime_ns}"
@@ -175,6 +188,11 @@ def _own(config_dir: Path) -> Sequence[Path]:
     with suppress(OSError):
         return sorted((config_dir / "plugins").glob("*.py"))
     return ()
+
+
+def _beside(files: Iterable[Path]) -> Sequence[Path]:
+    """Return the data that may lie beside plugins."""
+    return [path for folder in dict.fromkeys(file.parent for file in files) for path in sorted(folder.glob("*.toml"))]
 
 
 def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[tuple[str, str, str]]:
@@ -273,19 +291,28 @@ def _placed(plugin: Plugin, target: str) -> Plugin:
     """Return a plugin whose functions are named with their module: ":run" is in that of the plugin."""
     home = target.rpartition(":")[0]
 
-    def placed(row: object, kind: type[tuple[object, ...]]) -> object:
+    def with_place(row: object, kind: type[tuple[object, ...]]) -> object:
         if isinstance(row, Setting):
             return row._replace(read=_late(row, target))
         if type(row) is not kind:
             return row
-        return cast("Callable[..., object]", kind)(*(_full(each, home) for each in row))
+        whole = cast("Callable[..., object]", kind)(*(placed(each, home) for each in row))
+        return _with_data(whole, plugin.name) if isinstance(whole, ProviderRow) else whole
 
-    rows = {member: tuple(placed(one, kind) for one in getattr(plugin, member)) for member, (_, kind) in KINDS.items()}
+    rows = {
+        member: tuple(with_place(one, kind) for one in getattr(plugin, member)) for member, (_, kind) in KINDS.items()
+    }
     return replace(plugin, **rows)
 
 
-def _full(value: object, home: str) -> object:
-    return f"{home}{value}" if isinstance(value, str) and _OWN.fullmatch(value) else value
+def _with_data(row: ProviderRow, plugin: str) -> ProviderRow:
+    """Return a provider's row with its data as JSON, which is read without a parser of TOML. Raises ConfigError for
+    data that are wrong."""
+    from sagent.providers.rows import declared_data, declared_row
+
+    read = row._replace(data=json.dumps(declared_data(row)))
+    declared_row(read, plugin)
+    return read
 
 
 def _late(setting: Setting, target: str) -> Reader:

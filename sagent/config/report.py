@@ -38,7 +38,8 @@ def _rows(settings: Settings) -> Iterator[Row]:
             value: object = getattr(settings.advisor_rules, rule.member)
             yield Row(rule.name, _text(value), settings.origins[rule.name])
     origin = settings.origins.get("providers", "default")
-    for name, provider in settings.providers.items():
+    described = ((name, provider) for name, provider in settings.providers.items() if not provider.row.plugin)
+    for name, provider in described:
         yield Row(f"providers.{name}.base_url", _text(provider.row.base_url), origin)
         yield Row(f"providers.{name}.family", provider.family, origin)
         yield Row(f"providers.{name}.api_key", _masked(provider.api_key), origin)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sagent.config.advisors import Placed
-from sagent.config.settings import Address, CustomProvider
+from sagent.config.settings import Address, CustomProvider, RowsOf
 from sagent.providers.access import first_set
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, built_in_row
 
 
 def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> str:
@@ -26,14 +26,14 @@ def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -
 
     http://localhost:11434 is how Ollama's address is usually given, and http://localhost:11434/v1 is what answers.
     """
-    row = {**built_in(), **_rows(own)}.get(provider)
+    row = own[provider].row if provider in own else built_in_row(provider)
     path = urlsplit(row.base_url).path if row else ""
     return base_url + path if urlsplit(base_url).path in ("", "/") else base_url
 
 
 def own_address(provider: str, own: Mapping[str, CustomProvider], environ: Mapping[str, str]) -> Address:
     """Where a provider is, and its key, for those who do not share the executor's server."""
-    custom, row = own.get(provider), built_in().get(provider)
+    custom, row = own.get(provider), built_in_row(provider)
     if custom is not None and custom.base_url:
         return Address(custom.base_url, custom.api_key)
     known = row or (custom.row if custom else None)
@@ -72,4 +72,4 @@ def place_executor(provider: str, address: Address, own: Mapping[str, CustomProv
 
 
 def _rows(own: Mapping[str, CustomProvider]) -> Mapping[str, Row]:
-    return {name: each.row for name, each in own.items()}
+    return RowsOf(own)

@@ -1,6 +1,6 @@
 """The settings in force, as one frozen value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -42,6 +42,44 @@ class CustomProvider:
     @property
     def family(self) -> Family:
         return "openai" if self.row.family == "chat" else cast("Family", self.row.family)
+
+
+class RowsOf(Mapping[str, Row]):
+    """The rows of providers, by name. None is read before it is asked for."""
+
+    def __init__(self, providers: Mapping[str, CustomProvider]) -> None:
+        self._providers = providers
+
+    def __getitem__(self, name: str) -> Row:
+        return self._providers[name].row
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._providers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._providers)
+
+    def __len__(self) -> int:
+        return len(self._providers)
+
+
+class PluggedProviders(Mapping[str, CustomProvider]):
+    """The providers of plugins, of which the person has said nothing."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> CustomProvider:
+        return CustomProvider(self._rows[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +135,8 @@ class Settings(DeclaredSettings):
 
     @property
     def rows(self) -> Mapping[str, Row]:
-        """The providers that the person describes, as rows by their names."""
-        return {name: own.row for name, own in self.providers.items()}
+        """The providers that the person or a plugin describes, as rows by their names."""
+        return RowsOf(self.providers)
 
 
 @dataclass(frozen=True, slots=True)

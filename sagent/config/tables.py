@@ -12,7 +12,7 @@ from sagent.config.settings import CustomProvider, McpServer
 from sagent.config.values import decimal, switch, text_of, url
 from sagent.errors import ConfigError
 from sagent.plugin import PathBase, RefusedError, choice
-from sagent.providers.rows import Quirks, Row, built_in, read_rows
+from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, read_rows
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = Mapping[str, Mapping[str, object]]
 
-_ROW = tuple(each.name for each in fields(Row) if each.name not in ("name", "quirks"))
+_ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
 _QUIRKS = tuple(each.name for each in fields(Quirks))
 _KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != "base_url"))
 
 
-def read_providers(file: File, table: Table, _: PathBase) -> Mapping[str, CustomProvider]:
+def read_providers(
+    file: File, table: Table, _: PathBase, plugged: Mapping[str, Row] | None = None
+) -> Mapping[str, CustomProvider]:
     """`[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and line.
 
-    One by the name of a provider of ours is that one, with what is given changed.
+    One by the name of a provider of ours, or of a plugin's that is `plugged`, is that one, with what is given changed.
     """
     found: dict[str, CustomProvider] = {}
     for name, given in table.items():
-        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        if not NAME.fullmatch(name):
             raise file.error(
                 ("providers", name), f"{name!r} is not a valid provider name: use a-z and 0-9, with . _ - in between"
             )
         for key in given:
             if key not in _KEYS:
                 raise file.unknown(("providers", name, key), _KEYS)
-        known = built_in().get(name)
+        known = (plugged or {}).get(name) or built_in_row(name)
         if "base_url" not in given and known is None:
             from sagent.providers.registry import nearest_rows
 
@@ -50,7 +52,7 @@ def read_providers(file: File, table: Table, _: PathBase) -> Mapping[str, Custom
         if known is not None:  # it is that one, with what is given changed
             quirks = {key: getattr(row.quirks, key) for key in members if key in _QUIRKS}
             changed = {key: getattr(row, key) for key in members if key in _ROW}
-            row = replace(known, quirks=replace(known.quirks, **quirks), **changed)
+            row = replace(known, quirks=replace(known.quirks, **quirks), plugin="", **changed)
         key = _text(file, name, "api_key", given.get("api_key", ""))
         if key == IN_KEYRING:
             key = kept_key(name)

@@ -1,14 +1,17 @@
 """Providers by name, and the provider a model's id points to."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
-from sagent.errors import UsageError
+from sagent.errors import SagentError, UsageError
+from sagent.lib.text import one_line
 from sagent.model import Provider
-from sagent.providers.access import check_text, first_set
-from sagent.providers.families.endpoint import Way, read_access
-from sagent.providers.rows import MAKERS, Row, built_in, row_for_url
+from sagent.plugin import resolve
+from sagent.providers.access import Access, check_text, first_set
+from sagent.providers.families.endpoint import Endpoint, Way, read_access
+from sagent.providers.rows import Row, built_in, built_in_row, lacking, model_beginnings, row_for_url
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.transport import Transport
 
@@ -44,48 +47,67 @@ def provider_named(
     """
     check_text("name", name)
     row = row_named(name, rows)
-    if row.name in _OWN_WAYS:
-        return _own_way(row.name, key, base_url, environ, transport, timeouts)
-    access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ, source=source)
-    return _of_family(row)(row, access, transport=transport, timeouts=timeouts)
+    if transport == "sdk" and row.make and row.credentials:
+        raise UsageError(f"{row.name} uses a login, not an SDK: leave --transport out.")
+    kind: type[object] = _class_of(row)
+    if issubclass(kind, Endpoint) and kind.__init__ is Endpoint.__init__:
+        access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ, source=source)
+        return cast("_Own", kind)(row, access, transport=transport, timeouts=timeouts)
+    return _own_way(
+        row, kind, key, {"base_url": base_url, "environ": environ, "transport": transport, "timeouts": timeouts}
+    )
 
 
-_OWN_WAYS = ("llamacpp", "selfhosted", "anthropic-cli", "copilot", "openai-subscription")
-"""Providers that are more than an address and a key."""
+class _Own(Protocol):
+    """A class of providers: made of a row and an access, or one that finds its own way."""
+
+    def __call__(
+        self, row: Row, access: Access, *, transport: Transport | Way | None, timeouts: Timeouts | None
+    ) -> Provider: ...
+
+    from_env: Callable[..., Provider]
+    from_key: Callable[..., Provider]
 
 
-def _own_way(
-    name: str,
-    key: str | None,
-    base_url: str | None,
-    environ: Mapping[str, str] | None,
-    transport: Transport | Way | None,
-    timeouts: Timeouts | None,
-) -> Provider:
-    if transport == "sdk" and name not in ("llamacpp", "selfhosted"):
-        raise UsageError(f"{name} uses a login, not an SDK: leave --transport out.")
-    match name:
-        case "selfhosted":
-            from sagent.providers.local.selfhosted import SelfHosted
+def _class_of(row: Row) -> type[object]:
+    """Return the class of a row's provider. Raises UsageError for one of a plugin that cannot be had."""
+    if not row.make:
+        return _of_family(row)
+    try:
+        kind = resolve(row.make)
+        if not isinstance(kind, type):
+            raise TypeError(f"{row.make} is no class")
+    except Exception as error:
+        raise _broken(row, error) from error
+    return cast("type[object]", kind)
 
-            if key is not None:
-                return SelfHosted.from_key(key, base_url=base_url)
-            return SelfHosted.from_env(base_url=base_url, environ=environ)
-        case "anthropic-cli":
-            from sagent.providers.plans.anthropic_cli import AnthropicCLI
 
-            if key is not None:
-                return AnthropicCLI.from_key(key)
-            return AnthropicCLI.from_env(base_url=base_url, environ=environ, timeouts=timeouts)
-        case "llamacpp":
-            from sagent.providers.local.llamacpp import LlamaCpp as Own
-        case "copilot":
-            from sagent.providers.plans.copilot import Copilot as Own
-        case _:
-            from sagent.providers.plans.openai_subscription import OpenAISubscription as Own
-    if key is not None:
-        return Own.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
-    return Own.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, object]) -> Provider:
+    """Make a provider by its class's from_key or from_env, with as much of what is given as that takes."""
+    from inspect import Parameter, signature
+
+    own = cast("_Own", kind)
+    make = own.from_env if key is None else partial(own.from_key, key)
+    try:
+        parameters = signature(make).parameters
+        whole = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+        if given["base_url"] is not None and not whole and "base_url" not in parameters:
+            raise UsageError(f"{row.name} has an address of its own: leave --base-url out.")
+        taken = {name: value for name, value in given.items() if name in parameters or whole}
+        if key is not None:
+            taken.pop("environ", None)
+        return make(**taken)
+    except SagentError:
+        raise
+    except Exception as error:
+        raise _broken(row, error) from error
+
+
+def _broken(row: Row, error: Exception) -> UsageError:
+    why = one_line(str(error) or type(error).__name__, 300)
+    return UsageError(
+        f"The provider {row.name} of the plugin {row.plugin} cannot be used: {type(error).__name__}: {why}."
+    )
 
 
 def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvider | ChatProvider]":
@@ -106,12 +128,10 @@ def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvid
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
     """A row by name, whatever its case, `_` for `-` too, or by the name of a class of ours (`OpenAISubscription`); None
     where there is none."""
-    wanted = name.strip().lower()
-    if (maker := MAKERS.get(wanted)) and wanted not in (rows or {}):
-        return maker
-    known = {**built_in(), **(rows or {})}
-    if row := known.get(name) or known.get(wanted) or known.get(wanted.replace("_", "-")):
-        return row
+    wanted, own = name.strip().lower(), rows or {}
+    for each in dict.fromkeys((name, wanted, wanted.replace("_", "-"))):
+        if row := own.get(each) or built_in_row(each):
+            return row
     return next((row for row in built_in().values() if row.name.replace("-", "") == wanted), None)
 
 
@@ -119,6 +139,8 @@ def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
     """A row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
     if row := row_called(name, rows):
         return row
+    if ending := lacking(name):
+        raise UsageError(f"The provider {name} is not known{ending}.")
     known = {**built_in(), **(rows or {})}
     from sagent.lib.text import unlike
 
@@ -150,24 +172,27 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
     maker's, because that address must not be sent the maker's key.
     """
     wanted, own = model_id.lower(), rows or {}
-    best = max(
-        (
-            (len(start), row.name)
-            for row in {**built_in(), **own}.values()
-            for start in row.models
-            if wanted.startswith(start.lower())
-            and ("/" in start or "/" not in wanted)
-            and (row.name in own or not ((":" in wanted and ":" not in start) or _is_strange(row, wanted, at)))
-        ),
-        default=None,
+    theirs = [(start, name) for name, row in own.items() for start in row.models]
+    fitting = (
+        (len(start), name)
+        for start, name in (*(each for each in model_beginnings() if each[1] not in own), *theirs)
+        if wanted.startswith(start.lower()) and ("/" in start or "/" not in wanted)
+        if _is_chosen(name, own) or not ((":" in wanted and ":" not in start) or _is_strange(name, own, wanted, at))
     )
+    best = max(fitting, default=None)
     return best[1] if best else None
 
 
-def _is_strange(row: Row, wanted: str, at: str) -> bool:
+def _is_chosen(name: str, rows: Mapping[str, Row]) -> bool:
+    """Return True for a provider that the person has described."""
+    return name in rows and not rows[name].plugin
+
+
+def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> bool:
     """Return True if an address is not the maker's, so that its server may have any open weights. Of makers with an API
     of their own that is so for a few models; at another address, the others are a proxy's that speaks that API."""
-    if not at or (row.family != "chat" and not wanted.startswith(_OPEN_WEIGHTS)):
+    row = (rows.get(name) or built_in_row(name)) if at else None
+    if row is None or (row.family != "chat" and not wanted.startswith(_OPEN_WEIGHTS)):
         return False
     return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row
 

@@ -1,17 +1,19 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
-from sagent.errors import ConfigError
+from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
 from sagent.model import EFFORTS, Effort
+from sagent.plugin import OURS, Plugin, ProviderRow, placed, resolve
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
@@ -31,11 +33,17 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "structured": STRUCTURES,
 }
 """Members that are one of a few words."""
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _OWN_HEADERS = {
     *("authorization", "x-api-key", "x-goog-api-key", "anthropic-version", "content-type", "content-length", "host"),
     *("accept", "accept-encoding", "connection", "transfer-encoding"),
 }
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
+
+DECLARED = ("name", "quirks", "make", "login", "about", "plugin")
+"""Members of a row that its data do not have."""
+_TABLE = re.compile(r"^\[([a-z0-9-]+)\]$", re.MULTILINE)
+_MODELS = re.compile(r"^models = \[.*\]$", re.MULTILINE)
 
 T = TypeVar("T")
 
@@ -108,6 +116,11 @@ class Row:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # sent with every request
     abilities: tuple[Abilities, ...] = ()
     quirks: Quirks = Quirks()
+    credentials: bool = False  # it has a login that is kept elsewhere: --auth credentials may be given
+    make: str = ""  # "module:Class" of one that is more than an address and a key
+    login: str = ""  # "module:function" by which a person logs in
+    about: str = ""  # what that needs
+    plugin: str = ""  # whose row it is, as that plugin gives it
 
     def able(self, model: str) -> Abilities:
         """What is said about a model, under the longest matching prefix of its id; empty if there is none."""
@@ -168,17 +181,140 @@ MAKERS: Mapping[str, Row] = {
 
 
 @cache
-def built_in() -> Mapping[str, Row]:
-    """The makers' rows and those of providers.toml, by name."""
+def _tables() -> Mapping[str, str]:
+    """Return the tables of providers.toml by name, as text: to parse all of them takes 8 ms."""
+    _, *parts = _TABLE.split(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+_MAKE = {
+    "llamacpp": "sagent.providers.local.llamacpp:LlamaCpp",
+    "selfhosted": "sagent.providers.local.selfhosted:SelfHosted",
+    "anthropic-cli": "sagent.providers.plans.anthropic_cli:AnthropicCLI",
+    "copilot": "sagent.providers.plans.copilot:Copilot",
+    "openai-subscription": "sagent.providers.plans.openai_subscription:OpenAISubscription",
+}
+
+
+@cache
+def _core_row(name: str) -> Row | None:
+    """Return one of the core's rows; no other is parsed."""
+    if name in MAKERS or (text := _tables().get(name)) is None:
+        return MAKERS.get(name)
     import tomllib
 
-    with Path(__file__).with_name("providers.toml").open("rb") as file:
-        return {**MAKERS, **read_rows(tomllib.load(file), "providers.toml")}
+    row = replace(_row(name, tomllib.loads(text), f"providers.toml: [{name}]"), make=_MAKE.get(name, ""))
+    if name == "copilot":
+        row = replace(
+            row,
+            login="sagent.providers.plans.copilot_login:log_in_here",
+            about="a GitHub account, in the browser",
+        )
+    return row
 
 
-def built_in_row(name: str) -> Row:
-    """One of them."""
-    return MAKERS.get(name) or built_in()[name]
+@cache
+def _our_rows() -> Mapping[str, Row]:
+    """Return the rows of sagent's own plugins, for programs that have no settings, which know those of all."""
+    rows: dict[str, Row] = {}
+    for file in sorted(OURS.glob("*/providers.toml")):
+        module = f"sagent.plugins.{file.parent.name}"
+        with suppress(Exception):  # which the index of plugins reports
+            plugin = cast("Plugin", resolve(f"{module}:plugin"))
+            for row in plugin.providers:
+                rows[row.name] = declared_row(ProviderRow(*(str(placed(each, module)) for each in row)), plugin.name)
+    return rows
+
+
+@cache
+def built_in() -> Mapping[str, Row]:
+    """Return the makers' rows, those of providers.toml and those of sagent's own plugins, by name."""
+    core = {name: row for name in (*MAKERS, *_tables()) if (row := _core_row(name))}
+    return {**core, **{name: row for name, row in _our_rows().items() if name not in core}}
+
+
+def built_in_row(name: str) -> Row | None:
+    """Return one of them, without looking at others."""
+    return _core_row(name) or _our_rows().get(name)
+
+
+def row_of(name: str) -> Row:
+    """Return the row of a class of ours. Raises UsageError where the plugin that has it is not there."""
+    if row := built_in_row(name):
+        return row
+    raise UsageError(f"There is no provider {name}{lacking(name)}.")
+
+
+@cache
+def model_beginnings() -> Sequence[tuple[str, str]]:
+    """Return the beginnings of models' ids that the core's rows name, each with its provider."""
+    import tomllib
+
+    made = [(start, row.name) for row in MAKERS.values() for start in row.models]
+    for name, text in _tables().items():
+        if found := _MODELS.search(text):
+            made += [(str(start), name) for start in as_array(tomllib.loads(found[0])["models"])]
+    return made
+
+
+PLUGGED: Mapping[str, str] = {}
+"""Providers of sagent's own plugins, and which it is, for messages where that is not there."""
+
+
+def lacking(name: str) -> str:
+    """Return which plugin has a provider, where that is not there, as the end of a sentence."""
+    name = name.strip().lower().replace("_", "-")
+    return f": it is of the plugin {PLUGGED[name]}, which is not there" if name in PLUGGED else ""
+
+
+def declared_data(row: ProviderRow) -> Mapping[str, object]:
+    """Return the data of a provider that a plugin declares. Raises ConfigError."""
+    import json
+
+    if row.data.startswith("{"):
+        return as_object(json.loads(row.data))
+    import tomllib
+
+    try:
+        if not Path(row.data).is_absolute():
+            return tomllib.loads(row.data)
+        read = tomllib.loads(Path(row.data).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"The data of the provider {row.name} cannot be read: {error}.") from error
+    if row.name not in read:
+        raise ConfigError(f"{row.data} has no table [{row.name}].")
+    return as_object(read[row.name])
+
+
+def declared_row(row: ProviderRow, plugin: str) -> Row:
+    """Return the row of a provider that a plugin declares. Raises ConfigError."""
+    if not NAME.fullmatch(row.name):
+        raise ConfigError(f"{row.name!r} is not a valid provider name: use a-z and 0-9, with . _ - in between")
+    read = _row(row.name, declared_data(row), f"the plugin {plugin}: [{row.name}]")
+    return replace(read, make=row.make, login=row.login, about=row.about, plugin=plugin)
+
+
+class DeclaredRows(Mapping[str, Row]):
+    """Rows that plugins declare, by name. Each is read when it is asked for."""
+
+    def __init__(self, declared: Mapping[str, tuple[str, ProviderRow]]) -> None:
+        self._declared = declared
+        self._read: dict[str, Row] = {}
+
+    def __getitem__(self, name: str) -> Row:
+        if name not in self._read:
+            plugin, row = self._declared[name]
+            self._read[name] = declared_row(row, plugin)
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._declared
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
 
 
 def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
@@ -217,7 +353,7 @@ def _place(url: str) -> tuple[str, int | None]:
 
 
 def _row(name: str, table: Mapping[str, object], where: str) -> Row:
-    accepted = [each.name for kind in (Row, Quirks) for each in fields(kind) if each.name not in ("name", "quirks")]
+    accepted = [each.name for kind in (Row, Quirks) for each in fields(kind) if each.name not in DECLARED]
     if unknown := next((member for member in table if member not in accepted), None):
         raise ConfigError(f"{where} {unknown}: unknown; accepted are {', '.join(accepted)}")
 
@@ -246,6 +382,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
+        credentials=take("credentials", False),  # noqa: FBT003 -- a default, like the others
         headers=_headers(take("headers", dict[str, object]()), where),
         abilities=tuple(_abilities(each, where) for each in take("abilities", list[object]())),
         quirks=replace(Quirks(), **quirks, **given),

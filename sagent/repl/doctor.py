@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
     """Check everything, the providers at the same time; `login` is the command that enters a key. Never raises."""
-    network = await asyncio.gather(*(_test(name, own, login) for name, own in _usable(settings)))
+    network = await asyncio.gather(*(_test(name, own, login, settings.rows) for name, own in _usable(settings)))
     return [*await asyncio.to_thread(lambda: list(_look(settings, login))), *filter(None, network)]
 
 
@@ -49,13 +49,14 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
     from sagent.providers.registry import has_key
     from sagent.providers.rows import built_in
 
-    for name, row in built_in().items():
+    plugged = {name: row for name, row in settings.rows.items() if row.plugin}
+    for name, row in {**built_in(), **plugged}.items():
         own = settings.providers.get(name)
         if has_key(row) or (own and own.api_key):
             yield name, own
 
 
-async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding | None:
+async def _test(name: str, own: "CustomProvider | None", login: str, rows: "Mapping[str, Row]") -> Finding | None:
     """Ask a provider for its list of models with the key, which costs nothing; None for one without an address."""
     from sagent.errors import ModelError, UsageError
     from sagent.providers.families.endpoint import Endpoint
@@ -63,7 +64,7 @@ async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding 
 
     base_url = (own.base_url if own else "") or None
     try:
-        provider = provider_named(name, key=(own.api_key if own else "") or None, base_url=base_url)
+        provider = provider_named(name, key=(own.api_key if own else "") or None, base_url=base_url, rows=rows)
     except UsageError as error:
         return Finding("bad", name, f"{error} ({login} {name})")
     if not isinstance(provider, Endpoint) or not provider.access.base_url:
@@ -75,7 +76,7 @@ async def _test(name: str, own: "CustomProvider | None", login: str) -> Finding 
     at = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
     try:
         async with asyncio.timeout(MAX_ANSWER_SECONDS):
-            proved = await prove_key(name, endpoint)
+            proved = await prove_key(name, endpoint, rows)
             took = f"{at} answers in {1000 * (time.monotonic() - started):.0f} ms"
             if not proved:
                 return Finding("poor", name, f"{took}; its list of models needs no key, so the key could not be tested")

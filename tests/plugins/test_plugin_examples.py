@@ -1,5 +1,6 @@
 """The examples of plugins do what they say."""
 
+import hmac
 import json
 import sqlite3
 import subprocess
@@ -105,3 +106,20 @@ def test_an_export_format_is_offered_by_the_command_and_in_the_repl(shell: Shell
     assert json.loads(written.read_text())["messages"][1]["content"] == "Fine."
     shell.run("--continue", "/export cast")
     assert len(list(shell.cwd.glob("*.cast"))) == 1
+
+
+def test_a_provider_by_its_row_and_one_by_its_class(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    shell.environment |= {
+        "ACME_API_KEY": "k" * 8,
+        "ACME_BASE_URL": server.url,
+        "SIGNED_SECRET": "secret",
+        "SIGNED_BASE_URL": server.url,
+    }
+    assert run(shell, "provider", "--model", "acme-large", "hello")[1] == "Fine.\n"
+    assert run(shell, "provider", "--model", "signed/large", "hello")[1] == "Fine.\n"
+    sent = [(request.json["model"], request.headers["authorization"]) for request in server.requests]
+    assert [each[0] for each in sent] == ["acme-large", "large"]
+    assert sent[0][1] == f"Bearer {'k' * 8}"
+    now, _, signature = sent[1][1].removeprefix("Signature ").partition(":")
+    assert signature == hmac.digest(b"secret", now.encode(), "sha256").hex()

@@ -30,12 +30,11 @@ def run_login(argv: Sequence[str]) -> int:
 def log_in(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
     """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
     from sagent.providers.registry import row_named
-    from sagent.repl.commands.model import BY_DEVICE, login
+    from sagent.repl.commands.model import login
 
     settings = load_settings(flags)
-    if provider not in ("", BY_DEVICE, "local"):
-        row_named(provider, settings.rows)
-    if not sys.stdin.isatty() and provider != BY_DEVICE:
+    row = row_named(provider, settings.rows) if provider not in ("", "local") else None
+    if not sys.stdin.isatty() and not (row and row.login):
         raise UsageError("A login needs a terminal to enter the key on, and there is none.")
     context = _LoginContext(settings)
     given = {name: value for name, value in (("provider", provider), ("host", host)) if value}

@@ -59,7 +59,8 @@ def run_models(argv: Sequence[str]) -> int:
     if wanted and (given.base_url or _is_local(row_named(wanted, rows))):
         return _list_served(settings, wanted, given.base_url)
     usual = [name for name, row in built_in().items() if row.default]
-    names = [wanted] if wanted else list(dict.fromkeys((*usual, *rows)))
+    named = [name for name, row in rows.items() if row.default or not row.plugin]
+    names = [wanted] if wanted else list(dict.fromkeys((*usual, *named)))
     return _list(settings, names, "all" if given.all else "named" if wanted else "usual")
 
 

@@ -9,7 +9,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import as_object, as_str
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_text, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
-from sagent.providers.rows import Row, built_in_row, is_own_address, maker_abilities
+from sagent.providers.rows import Row, is_own_address, maker_abilities, row_of
 from sagent.providers.wire.encoding import Dialect, EncodingCache
 from sagent.providers.wire.exchange import Timeouts, Told, fetch, untold
 from sagent.providers.wire.faults import Disrupted, Origin
@@ -83,7 +83,7 @@ class Endpoint:
         `auth` is "key", "bearer" or "credentials" (from_credentials). A server on this machine needs no key. Raises
         UsageError naming the variable that is missing.
         """
-        row = built_in_row(cls.row_name)
+        row = row_of(cls.row_name)
         access = read_access(row, base_url=base_url, auth=auth, environ=environ)
         return cls(row, access, transport=transport, timeouts=timeouts)
 
@@ -98,7 +98,7 @@ class Endpoint:
         timeouts: Timeouts | None = None,
     ) -> Self:
         """With a key. Raises UsageError when it cannot be one, or when there is no address."""
-        row = built_in_row(cls.row_name)
+        row = row_of(cls.row_name)
         access = read_access(row, key=key, base_url=base_url, auth=auth)
         return cls(row, access, transport=transport, timeouts=timeouts)
 

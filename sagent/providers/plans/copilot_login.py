@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from sagent.context.places import directory
@@ -19,7 +20,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 from sagent.lib.regular import MOST, read_regular
 from sagent.providers.access import check_url, loopback
-from sagent.providers.plans.github_device import GITHUB, begin, finish
+from sagent.providers.plans.github_device import GITHUB, begin, finish, host_url
 from sagent.providers.plans.renewal import one_at_a_time
 from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.faults import Origin
@@ -144,6 +145,15 @@ async def standing(login: CopilotLogin, transport: Transport, origin: Origin) ->
     elif quota.get("unlimited") is True:
         words.append("unlimited")
     return ", ".join(filter(None, words))
+
+
+class _Surface(Protocol):
+    def say(self, text: str) -> None: ...
+
+
+async def log_in_here(surface: _Surface, host: str) -> None:
+    """Log in on behalf of `sagent login copilot`: at a company's host, or at GitHub's own."""
+    await log_in(host_url(host or "github.com"), login_file(os.environ), surface.say)
 
 
 async def log_in(host: str, path: Path, say: Callable[[str], None]) -> None:

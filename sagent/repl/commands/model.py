@@ -3,10 +3,10 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.config import load
 from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
@@ -16,6 +16,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.figures import count
 from sagent.model import EFFORTS, Effort
 from sagent.peer import Consult, Switch
+from sagent.plugin import resolve
 from sagent.providers.abilities import reasons, sees
 from sagent.providers.registry import provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
 
-BY_DEVICE = "copilot"
-"""The provider whose login is made in a browser, and not by a key."""
 PATIENCE = 15.0  # seconds for a provider to take a key
 
+_LogIn: TypeAlias = Callable[[CommandContext, str], Awaitable[None]]
 _TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
 _RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 
@@ -40,7 +40,7 @@ _RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 def _models(context: CommandContext) -> dict[str, Sequence[str]]:
     """The models that can be used, each with window, price, and whether it sees and reasons; those of which the first
     two are known come first."""
-    own = {name: one.row for name, one in context.settings.providers.items()}
+    own = context.settings.rows
     lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
     found = [(name, _cells(name, about, own)) for name, colon, about in lines if colon and "/" in name]
     providers = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
@@ -124,7 +124,7 @@ async def provider(context: CommandContext, name: str = "") -> None:
 
     Without a name, choose from a list.
     """
-    rows = {key: own.row for key, own in context.settings.providers.items()}
+    rows = context.settings.rows
     if not name:
         known = await asyncio.to_thread(_providers, context)
         now = context.opened.agent.status().model.partition("/")[0]
@@ -189,12 +189,19 @@ async def ask_advisor(context: CommandContext, text: str = "") -> None:
     context.opened.agent.apply(Consult(question=text))
 
 
-def _key_variables() -> list[tuple[str, str]]:
-    keyed = ((name, row.key) for name, row in built_in().items() if row.default)
-    return [*keyed, (BY_DEVICE, "a GitHub account, in the browser")]
+def _key_variables(context: CommandContext) -> list[tuple[str, str]]:
+    """Return the providers that there is a login for, and what it needs."""
+    rows = {**built_in(), **context.settings.rows}
+    keyed = ((name, row.key) for name, row in rows.items() if row.default and not row.login)
+    return [*keyed, *((name, rows[name].about) for name in _devices(context))]
 
 
-@command(complete=lambda _: _key_variables(), here=True)
+def _devices(context: CommandContext) -> Sequence[str]:
+    """Return the providers whose login is made elsewhere, and not by a key."""
+    return [name for name, row in {**built_in(), **context.settings.rows}.items() if row.login]
+
+
+@command(complete=_key_variables, here=True)
 async def login(context: CommandContext, provider: str = "", host: str = "") -> None:
     """Enter and test a provider's API key, and save it.
 
@@ -202,23 +209,21 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     can read it, and used from now on. For copilot, log in to GitHub in a browser; the host is your company's, as in
     company.ghe.com.
     """
-    if host and provider != BY_DEVICE:
-        raise UsageError(f"Only {BY_DEVICE} has a host to log in to: /login {BY_DEVICE} {host!r}")
+    if host and provider not in (devices := _devices(context)):
+        hint = f": /login {devices[0]} {host!r}" if devices else ""
+        raise UsageError(f"Only {' and '.join(devices) or 'a plugin'} has a host to log in to{hint}")
     if provider == "local":
         _reopen(context, context.settings)
         return
     if not provider:
-        options = [Option(name, name, key) for name, key in _key_variables()]
+        options = [Option(name, name, key) for name, key in _key_variables(context)]
         provider = await context.pick("A key for which provider?", options) or ""
     if not provider:
         return
-    row = row_named(provider, {name: one.row for name, one in context.settings.providers.items()})
-    if row.name == BY_DEVICE:
-        context.require_person("sagent login copilot")
-        from sagent.providers.plans.copilot_login import log_in, login_file
-        from sagent.providers.plans.github_device import host_url
-
-        await log_in(host_url(host or "github.com"), login_file(os.environ), context.say)
+    row = row_named(provider, context.settings.rows)
+    if row.login:
+        context.require_person(f"sagent login {row.name}")
+        await cast("_LogIn", resolve(row.login))(context, host)
         try:
             _ = context.opened  # it finds the login when it needs it
         except UsageError:
