@@ -241,7 +241,7 @@ class SettingsBuilder:
         try:
             return field.read(value, base)
         except RefusedError as error:
-            if isinstance(value, Mapping) and field.name in ("keys", "options", "a2a"):
+            if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."

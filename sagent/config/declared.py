@@ -148,10 +148,6 @@ SETTINGS: tuple[Setting, ...] = (
         "plan", switch, default=False, type="bool", swept=False, uses=("acting",),
         help="change no files: print a plan, or in the REPL propose one",
     ),
-    Setting(  # agents elsewhere, each "name=URL"
-        "a2a", values.agents_of, (), "tuple[str, ...]", "Mapping[str, str] | str | Sequence[str] | None", adds=True,
-        metavar="NAME=URL", each=True, help="use a remote agent as a tool, over the A2A protocol (repeatable)",
-    ),
     Setting(
         "diagnostics", choice("off", "auto", "on"), "auto", 'Literal["auto", "on", "off"]', project="lower",
         metavar="WHEN",
@@ -261,7 +257,6 @@ _COMMANDS = {
     "advice": "show what a session's advisors said, what came of it and what it cost",
     "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
-    "a2a": "accept tasks from other agents over the A2A protocol: a card, JSON-RPC and REST",
     "serve": "serve sessions over HTTP, for programs and the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
     "node": "run sessions from a bus on this machine",
@@ -310,7 +305,6 @@ CORE = Plugin(
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
         Part(f"{_PARTS}.servers:add", ("mcp",)),
-        Part(f"{_PARTS}.remotes:add", ("a2a",)),
         Part(f"{_PARTS}.search:add", ("mcp", "defers tools"), "offered"),
         Part(f"{_PARTS}.hooks:add", ("hooks",), "around"),
         Part(f"{_PARTS}.pins:add", ("mcp",), "around"),

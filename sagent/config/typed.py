@@ -58,7 +58,6 @@ class DeclaredSettings:
     tools: tuple[str, ...] | None = None
     permission_mode: Mode = "edit"
     plan: bool = False
-    a2a: tuple[str, ...] = ()
     diagnostics: Literal["auto", "on", "off"] = "auto"
     sandbox: SandboxMode = "auto"
     allow_domains: tuple[str, ...] = ()
@@ -132,7 +131,6 @@ class Overrides(TypedDict, total=False):
     tools: _Names | None
     permission_mode: Mode | None
     plan: bool | None
-    a2a: Mapping[str, str] | str | Sequence[str] | None
     diagnostics: Literal["auto", "on", "off"] | None
     sandbox: SandboxMode | None
     allow_domains: _Names | None
@@ -162,6 +160,7 @@ class Overrides(TypedDict, total=False):
     notify: Literal["bell", "osc9", "off"] | None
     status_line: str | None
     keys: Mapping[str, str] | str | None
+    a2a: Mapping[str, str] | str | Sequence[str] | None
     editor_link: bool | str | None
     telemetry: bool | None
     executor: str | None
@@ -173,6 +172,7 @@ class Overrides(TypedDict, total=False):
 
 
 OWNERS: Mapping[str, str] = {
+    "a2a": "a2a",
     "editor_link": "editor",
     "telemetry": "telemetry",
 }

@@ -122,23 +122,6 @@ def url(value: object, _: object = None) -> str:
     return text.rstrip("/")
 
 
-def agents_of(value: object, _: object = None) -> tuple[str, ...]:
-    """Agents elsewhere, as a table of names and URLs, as "name=URL" or as a list of those; each as "name=URL"."""
-    import re
-
-    if isinstance(value, Mapping):
-        value = [f"{name}={address}" for name, address in cast("Mapping[object, object]", value).items()]
-    found: list[str] = []
-    for text in [value] if isinstance(value, str) else texts(value, "a2a"):
-        name, equals, address = text.partition("=")
-        if not equals:
-            raise RefusedError("give NAME=URL, as in reviewer=https://host")
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name.strip()):
-            raise RefusedError("give NAME=URL, with a name of at most 32 letters, digits, _ and -")
-        found.append(f"{name.strip()}={url(address)}")
-    return tuple(found)
-
-
 def _efforts() -> tuple[str, ...]:
     from sagent.model import EFFORTS
 

@@ -44,7 +44,7 @@ def test_a_variable_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> 
 
 
 def _variable(setting: Setting) -> str:
-    special = {"keys": "send=ctrl-t", "status_line": "model", "advisors": "openai/gpt-5.5", "a2a": "a=http://b.test"}
+    special = {"keys": "send=ctrl-t", "status_line": "model", "advisors": "openai/gpt-5.5"}
     rules = {"allow": "Bash(ls:*)", "deny": "Bash(ls:*)", "cwd": ".", "add_dirs": ".", "base_url": "http://a.test"}
     known = {**special, **rules, "options": "a=1", "compact_at": "0.5"}
     numeric = setting.type.startswith(("int", "float", "Decimal"))

@@ -228,7 +228,6 @@ api_key = "${KEY}"
     [
         ('modle = "x"', 1, "there is no setting modle. Did you mean model?"),
         ('\n\npermission_mode = "edti"', 3, "give one of plan, ask, edit, full. Did you mean edit?"),
-        ('\na2a = ["reviewer"]', 2, "give NAME=URL, as in reviewer=https://host"),
         ("max_turns = 0", 1, "give a whole number, at least 1"),
         ("max_turns = true", 1, "give a whole number"),
         ("max_turns = 1.5", 1, "give a whole number"),

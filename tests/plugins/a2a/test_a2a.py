@@ -35,11 +35,11 @@ from a2a_served import a2a_served, said, state, text_of, why
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
 
-from sagent.bridges.a2a.records import TaskRecord
-from sagent.bridges.a2a.task import RunningTask
 from sagent.bridges.serve.door import MAX_BODY_BYTES
 from sagent.cli.settings import load_settings
 from sagent.events import TextDelta
+from sagent.plugins.a2a.records import TaskRecord
+from sagent.plugins.a2a.task import RunningTask
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.repl.samples import PNG
@@ -398,7 +398,7 @@ async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_r
 async def test_no_more_sessions_are_open_than_may_be_however_many_come_at_once(
     place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.bridges.a2a.contexts.MOST_OPEN", 2)
+    monkeypatch.setattr("sagent.plugins.a2a.contexts.MOST_OPEN", 2)
     provider += [Turn("fine"), Stall(Turn("slow")), Stall(Turn("slow"))]
     async with a2a_served(place) as [peer]:
         idle = await peer.send(said("hello"))

@@ -18,13 +18,13 @@ from a2a.utils.errors import (
 
 from sagent.agent import Agent
 from sagent.agent.live import LiveSession, Opened, Opening, Wanted, failure_of
-from sagent.bridges.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
-from sagent.bridges.a2a.past import settle_past, show_past
-from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
-from sagent.bridges.a2a.task import RunningTask, decision
 from sagent.errors import SagentError
 from sagent.events import Event, Result
 from sagent.messages import Message as Prompt
+from sagent.plugins.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
+from sagent.plugins.a2a.past import settle_past, show_past
+from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
+from sagent.plugins.a2a.task import RunningTask, decision
 from sagent.session.store import sessions
 from sagent.tools.offload import offload
 

@@ -28,12 +28,12 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a.utils.errors import A2AError
 
-from sagent.bridges.a2a.task import PAUSED
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.lib.text import one_line, printable
 from sagent.lib.tls import system_context
 from sagent.messages import Text
+from sagent.plugins.a2a.task import PAUSED
 from sagent.tool import RunContext, ToolOutput, arguments_schema
 from sagent.tools.web.address import check_secrets
 from sagent.usage import Charge, Usage

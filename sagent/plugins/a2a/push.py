@@ -13,9 +13,9 @@ from a2a.types.a2a_pb2 import StreamResponse, Task, TaskPushNotificationConfig
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToJson
 
-from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
-from sagent.bridges.a2a.task import ENDED
 from sagent.errors import ToolError
+from sagent.plugins.a2a.receiver_files import KeptReceiver, ReceiverFiles
+from sagent.plugins.a2a.task import ENDED
 from sagent.sandbox.hosts import Entry
 from sagent.tools.web.address import parse_address
 from sagent.tools.web.gateway import Gateway, WebRequest

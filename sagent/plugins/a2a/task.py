@@ -17,12 +17,12 @@ from a2a.types.a2a_pb2 import (
 )
 
 from sagent.agent.live import Question, progress_of
-from sagent.bridges.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of
-from sagent.bridges.a2a.past import said_by_agent
-from sagent.bridges.a2a.records import State, TaskRecord
 from sagent.bridges.serve.sessions import show_question
 from sagent.events import Event, ReplyFinished, Result, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import valid_text
+from sagent.plugins.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of
+from sagent.plugins.a2a.past import said_by_agent
+from sagent.plugins.a2a.records import State, TaskRecord
 from sagent.policy.asking import question_text
 
 Update: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from a2a.types.a2a_pb2 import Message, Task, TaskState, TaskStatus
 
-from sagent.bridges.a2a.parts import agent_message, answer_artifact, diff_artifact, struct_of
-from sagent.bridges.a2a.records import RecordFile, State, TaskRecord
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.plugins.a2a.parts import agent_message, answer_artifact, diff_artifact, struct_of
+from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
 from sagent.session.contents import FailedEntry, MessageEntry, ResultEntry
 from sagent.session.entries import Entry
 from sagent.session.log import read_log

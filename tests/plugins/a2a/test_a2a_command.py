@@ -15,8 +15,8 @@ import pytest
 from program import Shell
 
 from sagent.cli import listening
-from sagent.cli.commands.a2a import run_a2a
 from sagent.errors import UsageError
+from sagent.plugins.a2a.command import run_a2a
 from sagent.testing.script import Call, Turn
 
 HEADERS = {"a2a-version": "1.0"}

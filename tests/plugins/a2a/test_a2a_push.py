@@ -28,9 +28,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from sagent.bridges.a2a import push
-from sagent.bridges.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.cli.settings import load_settings
+from sagent.plugins.a2a import push
+from sagent.plugins.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.listening import app_at

@@ -1,10 +1,11 @@
 """The remote agents that an agent may ask, by A2A."""
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sagent.agent import Agent
 from sagent.app.builder import AgentBuilder
+from sagent.plugins.a2a import AGENTS
 from sagent.session.contents import ChargeEntry
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ async def add(builder: AgentBuilder) -> None:
 
         builder.notices.append(f"Remote agents need a package that is not installed: {install_command('a2a')}")
         return
-    from sagent.bridges.a2a.remote import find_agents
+    from sagent.plugins.a2a.remote import find_agents
 
-    found = await builder.stack.enter_async_context(find_agents(builder.settings.a2a, builder.notices))
+    agents = cast("tuple[str, ...]", builder.settings.of(AGENTS))
+    found = await builder.stack.enter_async_context(find_agents(agents, builder.notices))
     builder.tools += found
 
     def bill_to(agent: Agent) -> None:

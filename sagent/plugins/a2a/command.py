@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sagent.agent.live import LiveSession, Opened
-    from sagent.bridges.a2a.card import Described
-    from sagent.bridges.a2a.contexts import Answer
     from sagent.config import Settings
     from sagent.config.teams import TeamFile
     from sagent.events import Result
     from sagent.messages import Message
+    from sagent.plugins.a2a.card import Described
+    from sagent.plugins.a2a.contexts import Answer
 
 TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 
@@ -102,9 +102,9 @@ def _check_push(addresses: Sequence[str]) -> None:
 
 
 async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socket.socket, served: _Served) -> int:
-    from sagent.bridges.a2a.app import make_app, make_caller
-    from sagent.bridges.a2a.card import make_card
     from sagent.bridges.serve.running import serve
+    from sagent.plugins.a2a.app import make_app, make_caller
+    from sagent.plugins.a2a.card import make_card
 
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
     prepare, answer, described = _worker(served, settings)
@@ -127,8 +127,8 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
 
 def _worker(served: _Served, settings: "Settings") -> "tuple[Callable[[Settings], Settings], Answer, Described]":
     """Who answers, one agent or a team: how its sessions are opened, how it is asked, and what the card says."""
-    from sagent.bridges.a2a.card import Described
-    from sagent.bridges.a2a.contexts import answer_alone
+    from sagent.plugins.a2a.card import Described
+    from sagent.plugins.a2a.contexts import answer_alone
 
     if (team := served.team) is None:
         return lambda settings: settings, answer_alone, Described(**served.card)

@@ -23,10 +23,10 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 
-from sagent.bridges.a2a.app import make_app, make_caller
-from sagent.bridges.a2a.card import Described, make_card
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
+from sagent.plugins.a2a.app import make_app, make_caller
+from sagent.plugins.a2a.card import Described, make_card
 from tests.listening import app_at
 
 TOKEN = "token-of-the-caller"

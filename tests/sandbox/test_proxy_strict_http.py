@@ -1,0 +1,16 @@
+"""The proxy of sandboxed commands, with requests that no client of ours would send."""
+
+from sagent.sandbox.proxy import Proxy
+from tests.lib.test_http1 import UNCLEAR
+from tests.strict_http import exchange
+
+
+async def test_proxy_of_commands_refuses_them() -> None:
+    proxy = Proxy()
+    port = await proxy.listen_on_loopback()
+    try:
+        for name in ("both", "folded coding", "bare LF within", "NUL"):
+            data = UNCLEAR[name].replace(b" / ", b" http://example.org/ ")
+            assert (await exchange(port, data)).startswith(b"HTTP/1.1 400 "), name
+    finally:
+        await proxy.aclose()
