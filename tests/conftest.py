@@ -23,9 +23,7 @@ from tests.walls import has_bubblewrap
 
 hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
-pytest.register_assert_rewrite(
-    "sagent.testing.bus_suite", "sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite"
-)
+pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "wire"
 

@@ -33,8 +33,9 @@ T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
 PACKAGES = (  # what most runs import
-    "advisor", "app", "cli", "context", "lib", "mesh", "policy", "providers.families", "sandbox", "tools",
+    "advisor", "app", "cli", "context", "lib", "policy", "providers.families", "sandbox", "tools",
 )  # fmt: skip
+PLUGINS = ("mesh",)  # the same of these, where they are there
 OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
@@ -132,10 +133,11 @@ def _write(fd: int, data: bytes) -> None:
 
 def load() -> None:
     """What most runs import, for all that come."""
-    for package in PACKAGES:
+    plugins = (f"plugins.{name}" for name in PLUGINS if (CHECKOUT / "sagent/plugins" / name).is_dir())
+    for package in (*PACKAGES, *plugins):
         home = importlib.import_module(f"sagent.{package}")
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
-            if "demo_project" not in module.name:
+            if "demo_project" not in module.name and not module.name.endswith("_suite"):
                 importlib.import_module(module.name)
     for name in OTHERS:
         importlib.import_module(name)

@@ -6,11 +6,11 @@ python examples/mesh/discovery.py
 import asyncio
 
 from sagent import Agent
-from sagent.mesh.answering import TriageOnBus, answering, by_agent
-from sagent.mesh.bus import Bus
-from sagent.mesh.buses.local import LocalBus
-from sagent.mesh.cards import Card, Query
-from sagent.mesh.discovery import find, watching
+from sagent.plugins.mesh.answering import TriageOnBus, answering, by_agent
+from sagent.plugins.mesh.bus import Bus
+from sagent.plugins.mesh.buses.local import LocalBus
+from sagent.plugins.mesh.cards import Card, Query
+from sagent.plugins.mesh.discovery import find, watching
 from sagent.testing import ScriptedModel
 
 

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from sagent.events import Event, Notice, SessionOpened, ToolFinished, ToolStarted
-from sagent.mesh.remote import Mesh
+from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sagent import Agent
-from sagent.mesh.bus import Bus, message
-from sagent.mesh.buses.nats import nats_bus
-from sagent.mesh.errors import NobodyThere
-from sagent.mesh.server import ServerOptions, serving
+from sagent.plugins.mesh.bus import Bus, message
+from sagent.plugins.mesh.buses.nats import nats_bus
+from sagent.plugins.mesh.errors import NobodyThere
+from sagent.plugins.mesh.server import ServerOptions, serving
 from sagent.testing import ScriptedModel
 
 

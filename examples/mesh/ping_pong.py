@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sagent.mesh.answering import answering
-from sagent.mesh.bus import Bus, Delivery, message, request
-from sagent.mesh.buses.http import http_bus
-from sagent.mesh.buses.local import LocalBus
-from sagent.mesh.buses.nats import nats_bus
-from sagent.mesh.cards import Card
-from sagent.mesh.server import ServerOptions, serving
+from sagent.plugins.mesh.answering import answering
+from sagent.plugins.mesh.bus import Bus, Delivery, message, request
+from sagent.plugins.mesh.buses.http import http_bus
+from sagent.plugins.mesh.buses.local import LocalBus
+from sagent.plugins.mesh.buses.nats import nats_bus
+from sagent.plugins.mesh.cards import Card
+from sagent.plugins.mesh.server import ServerOptions, serving
 
 
 async def pong(delivery: Delivery) -> object:

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack
 from sagent import Agent, RunContext, tool
 from sagent.events import Finished, ToolFinished
 from sagent.lib.json import json_freeze_object
-from sagent.mesh.answering import AgentAt, answering, by_agent
-from sagent.mesh.bus import Bus
-from sagent.mesh.buses.local import LocalBus
-from sagent.mesh.cards import Card, Query
-from sagent.mesh.discovery import find
 from sagent.messages import Message, ToolCall
+from sagent.plugins.mesh.answering import AgentAt, answering, by_agent
+from sagent.plugins.mesh.bus import Bus
+from sagent.plugins.mesh.buses.local import LocalBus
+from sagent.plugins.mesh.cards import Card, Query
+from sagent.plugins.mesh.discovery import find
 from sagent.testing import ScriptedModel
 from sagent.tool import Tool
 

@@ -14,15 +14,11 @@ from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
     Command,
     ExportFormat,
-    Extra,
-    Flag,
     Part,
     Plugin,
     ProviderRow,
-    Runner,
     Setting,
     SlashCommand,
-    Store,
     Suite,
     choice,
 )
@@ -259,12 +255,6 @@ _COMMANDS = {
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "serve": "serve sessions over HTTP, for programs and the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
-    "node": "run sessions from a bus on this machine",
-    "nodes": "list or drain the nodes of a bus; set up its users and permissions",
-    "attach": "follow a session that runs on a bus, write to it and answer its questions",
-    "bus": "start a bus for agents on several machines, and print its URL",
-    "agents": "list the agents, nodes and sessions on a bus, or watch them come and go",
-    "send": "send a message to an agent on a bus, and print its answer",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
     "doctor": "check keys, providers, programs, the terminal and directories",
@@ -324,35 +314,11 @@ CORE = Plugin(
         ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
         ExportFormat("cast", "a terminal recording for asciinema", "sagent.repl.cast:export_cast"),
     ),
-    flags=(
-        Flag("bus", "run the session on a node of this bus (or SAGENT_BUS)", "URL"),
-        Flag("label", "with --bus: run it on a node with this label", "L"),
-        Flag(
-            "files", "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) "
-            "or none", "HOW", choices=("git", "shared", "none"),
-        ),
-        Flag("detach", "with --bus: print the session's id and do not wait"),
-        Flag(
-            "bus", "the bus behind /v1/bus (or SAGENT_BUS); by default each user has a bus within this server", "URL",
-            of="serve",
-        ),
-    ),
-    runners=(Runner("sagent.cli.remote:run_remote", ("SAGENT_BUS",)),),
-    stores=(
-        Store(
-            "bus", "read the session from this bus (or SAGENT_BUS, where it is not on this machine)",
-            "sagent.cli.kept:fetch", "sagent.cli.kept:rows", "SAGENT_BUS",
-            listing="the sessions of this bus, the latest last",
-            costs="`sagent trace SESSION --bus URL` shows the cost",
-        ),
-    ),
-    extras=(Extra("serve routes", "sagent.mesh.routes:routes"),),
     suites=(
         Suite("model", "a model of a provider", "sagent.testing.model_suite:ModelSuite"),
         Suite("served model", "a model and the server behind it", "sagent.testing.model_suite:ServedModelSuite"),
         Suite("tool", "a tool", "sagent.testing.tool_suite:ToolSuite"),
         Suite("log", "a log of sessions", "sagent.testing.log_suite:LogSuite"),
-        Suite("bus", "a bus between agents", "sagent.testing.bus_suite:BusSuite"),
     ),
 )  # fmt: skip
 """What the core adds: its commands, parts of an agent, settings, providers and more, by the door of every plugin."""

@@ -14,9 +14,9 @@ from sagent.codec import decode_message, encode_message
 from sagent.engine.dispatch import close_calls
 from sagent.events import ToolStarted
 from sagent.lib.json import json_freeze_object
-from sagent.mesh.opencalls import answer_open_calls
 from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
 from sagent.model import Provider
+from sagent.plugins.mesh.opencalls import answer_open_calls
 from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible, families
 from sagent.session.folds import history
 from sagent.testing import ScriptedModel, check_pairing

@@ -14,9 +14,9 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
-from sagent.mesh.barrier import Barrier, KeptModel
 from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
+from sagent.plugins.mesh.barrier import Barrier, KeptModel
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.local.selfhosted import SelfHosted, SelfHostedModel
 from sagent.providers.plans.anthropic_cli import AnthropicCLI

@@ -9,11 +9,11 @@ from sagent.advisor.extension import AdvisorExtension, advise
 from sagent.agent import Agent, Resources
 from sagent.agent.live import Wanted
 from sagent.app import open_agent
-from sagent.cli.commands.node import settings_of
 from sagent.cli.opening import settings_for
 from sagent.config import Settings, load
-from sagent.mesh.hold import Opening
 from sagent.peer import Switch
+from sagent.plugins.mesh.commands.node import settings_of
+from sagent.plugins.mesh.hold import Opening
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Turn
 

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from sagent.mesh.bus import Address, message, request
-from sagent.mesh.buses.nats import nats_bus
-from sagent.mesh.jetstream import connected
-from sagent.mesh.logstream import SessionStream
-from sagent.mesh.mirror import Mirror, take_over
-from sagent.mesh.rebuild import rebuild
-from sagent.mesh.server import ServerOptions, serving
+from sagent.plugins.mesh.bus import Address, message, request
+from sagent.plugins.mesh.bus_suite import answering
+from sagent.plugins.mesh.buses.nats import nats_bus
+from sagent.plugins.mesh.jetstream import connected
+from sagent.plugins.mesh.logstream import SessionStream
+from sagent.plugins.mesh.mirror import Mirror, take_over
+from sagent.plugins.mesh.rebuild import rebuild
+from sagent.plugins.mesh.server import ServerOptions, serving
 from sagent.session.contents import Label
 from sagent.session.store import Session
-from sagent.testing.bus_suite import answering
 from sagent.testing.server import Call, Turn
-from tests.mesh.places import Place, by_results, place
+from tests.plugins.mesh.places import Place, by_results, place
 
 TURNS = 500
 LINE = "x" * 1_000  # of an entry, about what a message has

@@ -15,11 +15,11 @@ from pathlib import Path
 from nats.js.api import PubAck
 
 from sagent.lib.json import wire_bytes
-from sagent.mesh import names
-from sagent.mesh.buses.nats import NatsBus, nats_bus
-from sagent.mesh.cards import Card, Query, encode_card
-from sagent.mesh.discovery import find
-from sagent.mesh.server import ServerOptions, serving
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.buses.nats import NatsBus, nats_bus
+from sagent.plugins.mesh.cards import Card, Query, encode_card
+from sagent.plugins.mesh.discovery import find
+from sagent.plugins.mesh.server import ServerOptions, serving
 from tests.benchmarks.mesh_million import unsynced
 
 NAMESPACES, ROUNDS, IN_FLIGHT = 100, 20, 500

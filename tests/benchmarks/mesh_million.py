@@ -14,13 +14,13 @@ from pathlib import Path
 
 from nats.js.api import PubAck
 
-from sagent.mesh import names
-from sagent.mesh import server as servers
-from sagent.mesh.jetstream import JetStream, connected
-from sagent.mesh.logstream import SessionStream
-from sagent.mesh.mirror import take_over
-from sagent.mesh.records import Records, SessionRecord, encode
-from sagent.mesh.server import Server, ServerOptions, serving
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh import server as servers
+from sagent.plugins.mesh.jetstream import JetStream, connected
+from sagent.plugins.mesh.logstream import SessionStream
+from sagent.plugins.mesh.mirror import take_over
+from sagent.plugins.mesh.records import Records, SessionRecord, encode
+from sagent.plugins.mesh.server import Server, ServerOptions, serving
 
 IN_FLIGHT, LINE = 500, b"x" * 1_500
 STREAMS = (names.LOG, f"KV_{names.SESSIONS}")

@@ -15,13 +15,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sagent.mesh import names
-from sagent.mesh.jetstream import JetStream
-from sagent.mesh.records import Records, Said, SessionRecord, decode
-from sagent.mesh.remote import Mesh, RemotePeer
 from sagent.messages import user
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.jetstream import JetStream
+from sagent.plugins.mesh.records import Records, Said, SessionRecord, decode
+from sagent.plugins.mesh.remote import Mesh, RemotePeer
 from sagent.testing.server import Turn
-from tests.mesh.places import Place, place
+from tests.plugins.mesh.places import Place, place
 
 AT_ONCE, AGAIN = 200, 20  # sessions that are asked for at a time; sessions that are sent another message
 

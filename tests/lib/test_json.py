@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from sagent.lib.json import Json, JsonObject, NotJsonError, as_int, json_dump, json_freeze, json_load, json_thaw
-from sagent.mesh.bus import Frame
-from sagent.mesh.cards import Card
 from sagent.messages import Message, Private, Text, ToolCall, assistant
 from sagent.model import Request, RequestDigest, ToolSpec
+from sagent.plugins.mesh.bus import Frame
+from sagent.plugins.mesh.cards import Card
 from sagent.policy import Allow
 from sagent.tool import ToolOutput
 

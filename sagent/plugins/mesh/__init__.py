@@ -1,0 +1,61 @@
+"""Agents on other machines: a bus between them, their cards, and what it keeps. Needs sagent[mesh]."""
+
+from sagent.plugin import Command, Extra, Flag, Plugin, Runner, Store, Suite
+
+_BUS = "SAGENT_BUS"
+_COMMANDS = "sagent.plugins.mesh.commands"
+plugin = Plugin(
+    "mesh",
+    "agents on several machines: a bus, nodes that run sessions, messages between agents",
+    commands=(
+        Command("node", "run sessions from a bus on this machine", f"{_COMMANDS}.node:run_node"),
+        Command(
+            "nodes",
+            "list or drain the nodes of a bus; set up its users and permissions",
+            f"{_COMMANDS}.nodes:run_nodes",
+        ),
+        Command(
+            "attach",
+            "follow a session that runs on a bus, write to it and answer its questions",
+            f"{_COMMANDS}.attach:run_attach",
+        ),
+        Command("bus", "start a bus for agents on several machines, and print its URL", f"{_COMMANDS}.bus:run_bus"),
+        Command(
+            "agents",
+            "list the agents, nodes and sessions on a bus, or watch them come and go",
+            f"{_COMMANDS}.agents:run_agents",
+        ),
+        Command("send", "send a message to an agent on a bus, and print its answer", f"{_COMMANDS}.send:run_send"),
+    ),
+    flags=(
+        Flag("bus", f"run the session on a node of this bus (or {_BUS})", "URL"),
+        Flag("label", "with --bus: run it on a node with this label", "L"),
+        Flag(
+            "files",
+            "with --bus: how the node gets the files: git (from the repository), shared (a shared directory) or none",
+            "HOW",
+            choices=("git", "shared", "none"),
+        ),
+        Flag("detach", "with --bus: print the session's id and do not wait"),
+        Flag(
+            "bus",
+            f"the bus behind /v1/bus (or {_BUS}); by default each user has a bus within this server",
+            "URL",
+            of="serve",
+        ),
+    ),
+    runners=(Runner(f"{_COMMANDS}.remote:run_remote", (_BUS,)),),
+    stores=(
+        Store(
+            "bus",
+            f"read the session from this bus (or {_BUS}, where it is not on this machine)",
+            f"{_COMMANDS}.kept:fetch",
+            f"{_COMMANDS}.kept:rows",
+            _BUS,
+            listing="the sessions of this bus, the latest last",
+            costs="`sagent trace SESSION --bus URL` shows the cost",
+        ),
+    ),
+    extras=(Extra("serve routes", "sagent.plugins.mesh.routes:routes"),),
+    suites=(Suite("bus", "a bus between agents", "sagent.plugins.mesh.bus_suite:BusSuite"),),
+)

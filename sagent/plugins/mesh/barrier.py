@@ -1,0 +1,100 @@
+"""Nothing happens that the bus does not know to have begun: model calls, and calls of tools that change something, wait
+until what led to them is acknowledged and the session is still ours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sagent.context.streams import closing
+from sagent.lib.json import JsonObject
+from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
+from sagent.plugins.mesh.lease import Lease
+from sagent.plugins.mesh.mirror import Mirror
+from sagent.session.store import Session
+from sagent.tool import Answer, RunContext, Tool
+from sagent.tools.wrapped import WrappedTool
+
+if TYPE_CHECKING:
+    from sagent.plugins.mesh.figures import Judgement
+
+
+class Barrier:
+    """What an agent is opened with on a node: its model and tools as they wait, and `more` tools where it may spawn
+    agents. `keep_files` is awaited after each call that may have changed files, before its result is logged: what the
+    log says was done is in the files that travel."""
+
+    def __init__(
+        self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]], more: Sequence[Tool] = ()
+    ) -> None:
+        self._mirror, self._lease, self.keep_files, self._more = mirror, lease, keep_files, more
+        self.is_lost: Callable[[], bool] = lambda: False  # whether the local log cannot be written any more
+        self.judgement: Judgement | None = None  # set by who opens the agent
+
+    def follow(self, session: Session) -> None:
+        self._mirror.follow(session)
+
+    def model(self, model: Model) -> Model:
+        return model if isinstance(model, KeptModel) else KeptModel(model, self)
+
+    def tools(self, tools: Sequence[Tool]) -> list[Tool]:
+        more = self._more if any(tool.name == "AgentSpawn" for tool in tools) else ()
+        return [KeptTool(tool, self) for tool in (*tools, *more)]
+
+    async def passed(self, begun: RunContext | None = None) -> None:
+        """Return when it may happen; never where the session is lost: the wait is cancelled with its agent. `begun` is
+        the call that is then made, for the bus to know."""
+        if self.is_lost():  # what happens from here on would be in no log: the session is another node's
+            self._mirror.fence()
+        if begun is not None:
+            self._mirror.begin(begun.agent, begun.call_id)
+        if self._lease.holds:
+            await self._mirror.settled()
+        if not self._lease.holds:
+            await asyncio.Event().wait()
+
+
+class KeptModel:
+    """A model, each call of which waits."""
+
+    def __init__(self, model: Model, barrier: Barrier) -> None:
+        self._model, self._barrier = model, barrier
+        self.provider, self.id = model.provider, model.id
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._model.limits
+
+    def max_input_tokens(self, request: Request) -> int:
+        return self._model.max_input_tokens(request)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        return await self._model.count_tokens(request) if isinstance(self._model, Counting) else None
+
+    def structures(self, request: Request) -> bool:
+        return isinstance(self._model, Structuring) and self._model.structures(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        await self._barrier.passed()
+        async with closing(self._model.stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._model, name)
+
+
+class KeptTool(WrappedTool):
+    """A tool as it is; a call of it that may change something waits, and the files are kept after it."""
+
+    def __init__(self, tool: Tool, barrier: Barrier) -> None:
+        super().__init__(tool)
+        self._barrier = barrier
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
+        if run.effect is not None and run.effect.kind in ("none", "read"):
+            return await self.tool(arguments, run)
+        await self._barrier.passed(run)
+        try:
+            return await self.tool(arguments, run)
+        finally:
+            await self._barrier.keep_files()

@@ -1,0 +1,314 @@
+"""A bus between agents: messages to addresses, answers, streams of frames, and cards, wherever the agents run.
+
+What every bus promises (`sagent.plugins.mesh.bus_suite` is this list as tests):
+
+- Messages to one address are delivered in the order in which `send` returned, one at a time: the next comes when the
+  one before was acknowledged. What is not acknowledged is delivered again, to whoever receives at that address then.
+- A message with the id of one that was delivered is not delivered twice. (Whoever keeps a log keeps the id in it: an
+  acknowledgement may be lost together with the receiver.)
+- Answers arrive in order and each once, also where the connection was lost in between.
+- Nothing is delivered after its deadline, and a message that was to be kept for a time is either delivered or its
+  sender learns that nobody was there, never both.
+- An inbox is bounded: when it is full, senders wait.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field, fields
+from typing import Literal, Protocol, TypeAlias
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import GivenJson, Json, JsonObject, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.cards import Card, Change, Query, check_name
+from sagent.plugins.mesh.errors import Cancelled, DeadlineExceeded, Failed, NobodyThere, TooLarge, WrongVersion
+
+MAX_BODY = 32 << 20
+"""Bytes of a message's body as JSON."""
+
+FrameKind: TypeAlias = Literal["frame", "restart", "reply", "failed"]
+_KINDS: dict[str, FrameKind] = {"frame": "frame", "reply": "reply", "failed": "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Who is meant: the dotted name of an inbox, and an agent in the tree that reads it ("" for its root)."""
+
+    name: str
+    path: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> "Address":
+        """From "team.review" or "team.review/root/child". Raises UsageError."""
+        name, _, path = text.partition("/")
+        return cls(check_name(name), path)
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.path}" if self.path else self.name
+
+
+def new_id() -> str:
+    """An id that no other message has."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message. `deadline` is when its answer is of no more use, `kept_until` when it is given up if nobody has taken
+    it (UTC, seconds since the epoch); `answers_to` is where whoever asked listens, set by the bus."""
+
+    to: Address
+    body: GivenJson
+    kind: str = "message"
+    id: str = field(default_factory=new_id)
+    sender: str = ""
+    deadline: float | None = None
+    kept_until: float | None = None
+    answers_to: str = ""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its deadline is over."""
+        return self.deadline is not None and time.time() > self.deadline
+
+
+def message(
+    to: Address | str, body: object, *, kind: str = "message", sender: str = "", keep: float | None = None
+) -> Envelope:
+    """A message with a body of JSON, given up if nobody has taken it within `keep` seconds. Raises UsageError."""
+    until = None if keep is None else time.time() + keep
+    address = Address.of(to) if isinstance(to, str) else to
+    return Envelope(address, json_freeze(body), kind, sender=sender, kept_until=until)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A part of an answer: a frame of a stream, or its end, which is the reply or a failure (`kind` and `message`).
+
+    "restart" says that what came so far comes anew: whoever answered is gone, and another has begun (`attempt`).
+    """
+
+    kind: FrameKind
+    body: GivenJson
+    number: int = 1
+    attempt: int = 1
+
+    @property
+    def is_last(self) -> bool:
+        return self.kind in ("reply", "failed")
+
+
+class Delivery(Protocol):
+    """A message that is ours to handle."""
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+    @property
+    def sequence(self) -> int:
+        """Its place in the inbox: later messages have higher ones."""
+        ...
+
+    @property
+    def deliveries(self) -> int:
+        """How often it has been delivered, this time included."""
+        ...
+
+    async def ack(self) -> None:
+        """It is kept elsewhere, or was handled: it is not delivered again, and the next one may come."""
+        ...
+
+    async def emit(self, frame: object) -> None:
+        """Send a frame of a streamed answer, which is JSON; returns when the bus has it."""
+        ...
+
+    async def reply(self, body: object) -> None:
+        """Send the answer, which is JSON and ends the stream, and acknowledge the message."""
+        ...
+
+    async def fail(self, message: str, kind: str = "failed") -> None:
+        """Answer that it could not be done, and acknowledge: a sentence, and the kind of error. No traceback."""
+        ...
+
+    async def cancelled(self) -> None:
+        """Return when whoever asked does not want the answer any more."""
+        ...
+
+
+class Sent(Protocol):
+    """A message that the bus has."""
+
+    @property
+    def id(self) -> str: ...
+
+    async def taken(self) -> None:
+        """Return when somebody has taken it. Raises NobodyThere when `kept_until` is over: then nobody ever will.
+
+        Raises UsageError for a message that is kept without an end.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """The way to other agents."""
+
+    async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> Sent:
+        """Put a message into an inbox; returns when the bus has it on its disk, or what it has in place of one.
+
+        Raises TooLarge, Full when there was no room for `timeout` seconds, Unavailable.
+        """
+        ...
+
+    def asking(
+        self, envelope: Envelope, *, timeout: float = 600.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[Frame]]:
+        """Send a message and read its answer: frames, of which the last is the reply or a failure.
+
+        Leaving the block before that cancels what was asked. The iterator raises DeadlineExceeded when there is no end
+        of the answer within `timeout` seconds, NobodyThere where the message was not even taken, Unavailable.
+        """
+        ...
+
+    def receiving(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
+        """The messages to an address, as long as the block lasts. What was not acknowledged then is delivered again."""
+        ...
+
+    async def put_card(self, card: Card) -> None:
+        """Show a card for `names.CARD_TTL` seconds."""
+        ...
+
+    async def remove_card(self, address: str) -> None: ...
+
+    async def cards(self, *queries: Query) -> list[Card]:
+        """Those that are shown now and that one of the queries means; without queries all."""
+        ...
+
+    def watching_cards(self) -> AbstractAsyncContextManager[AsyncIterator[Change | None]]:
+        """The cards there are, then None, then each change. A card may come again unchanged."""
+        ...
+
+
+async def request(bus: Bus, envelope: Envelope, *, timeout: float = 600.0) -> Json:
+    """Send a message and return the body of its reply; frames of a stream are left out.
+
+    Raises Failed with what the other side says, Cancelled, and what `Bus.asking` raises.
+    """
+    async with bus.asking(envelope, timeout=timeout) as frames:
+        async for frame in frames:
+            if frame.is_last:
+                return answer_of(frame, envelope)
+    raise DeadlineExceeded(f"{envelope.to} did not answer.")
+
+
+def answer_of(frame: Frame, envelope: Envelope) -> Json:
+    """The body of a reply. Raises the error that another last frame stands for."""
+    if frame.kind == "reply":
+        return frame.body
+    members = as_object(frame.body)
+    message, kind = as_str(members.get("message"), "It failed."), as_str(members.get("kind"), "failed")
+    for error in (DeadlineExceeded, NobodyThere, WrongVersion, Cancelled, TooLarge):
+        if kind == error.kind:
+            raise error(message)
+    raise Failed(f"{envelope.to}: {message}", kind)
+
+
+def failure(message: str, kind: str) -> Json:
+    """The body of a frame that says what failed."""
+    return JsonObject({"kind": kind, "message": message})
+
+
+def encode(envelope: Envelope, parcel: str = "") -> bytes:
+    """As JSON; with a `parcel` the body is kept under that name."""
+    members: dict[str, object] = {each.name: getattr(envelope, each.name) for each in fields(envelope)}
+    members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": parcel}
+    members["body"] = None if parcel else envelope.body
+    return wire_bytes({name: value for name, value in members.items() if value not in ("", None) or name == "body"})
+
+
+def encode_body(envelope: Envelope) -> bytes:
+    """The body alone. Raises TooLarge."""
+    data = wire_bytes(envelope.body)
+    if len(data) > MAX_BODY:
+        raise TooLarge(f"A message to {envelope.to} has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
+    return data
+
+
+def decode(data: bytes) -> tuple[Envelope, str]:
+    """An envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for what is none."""
+    members = as_object(json_load(data))
+    return envelope_of(members), as_str(members.get("parcel"))
+
+
+def envelope_of(members: object) -> Envelope:
+    """An envelope from its JSON object. Raises WrongVersion, ValueError."""
+    found = as_object(members)
+    if (version := as_int(found.get("version"))) != names.VERSION:
+        raise WrongVersion(f"A message is of version {version}; this sagent knows {names.VERSION}.")
+    if not (own := as_str(found.get("id"))):
+        raise ValueError("a message without an id")
+    try:
+        to = Address.of(as_str(found.get("to")))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return Envelope(
+        to,
+        json_freeze(found.get("body")),
+        as_str(found.get("kind"), "message"),
+        own,
+        as_str(found.get("sender")),
+        _time(found, "deadline"),
+        _time(found, "kept_until"),
+        as_str(found.get("answers_to")),
+    )
+
+
+def _time(members: Mapping[str, object], name: str) -> float | None:
+    match members.get(name):
+        case None:
+            return None
+        case int() | float() as value if not isinstance(value, bool) and abs(value) < 1e11:
+            return float(value)
+        case _:
+            raise ValueError(f"{name} is not a time in seconds since 1970")
+
+
+def frame_kind(text: str) -> FrameKind | None:
+    """A kind of frame by its name."""
+    return "restart" if text == "restart" else _KINDS.get(text)
+
+
+def encode_frame(frame: Frame, parcel: str = "") -> bytes:
+    """As JSON; with a `parcel` the body is kept under that name."""
+    members: dict[str, object] = {"version": names.VERSION, "kind": frame.kind}
+    members |= {"number": frame.number, "attempt": frame.attempt}
+    return wire_bytes(members | ({"parcel": parcel} if parcel else {"body": frame.body}))
+
+
+def decode_frame(data: bytes) -> tuple[Frame, str]:
+    """A frame, and the name of the parcel with its body. What cannot be read is a failure that says so."""
+    members = as_object(json_load(data))
+    place = as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)
+    if as_int(members.get("version")) != names.VERSION:
+        text = f"The answer is of version {members.get('version')}; this sagent knows {names.VERSION}."
+        return Frame("failed", failure(text, WrongVersion.kind), *place), ""
+    if (kind := _KINDS.get(as_str(members.get("kind")))) is not None:
+        return Frame(kind, json_freeze(members.get("body")), *place), as_str(members.get("parcel"))
+    return Frame("failed", failure(f"An answer of the unknown kind {members.get('kind')!r}.", "failed"), *place), ""
+
+
+def nobody(envelope: Envelope) -> NobodyThere:
+    """The error of a message that nobody has taken."""
+    return NobodyThere(f"No agent receives at {envelope.to}, so the message was dropped. To list agents: sagent agents")
+
+
+def late(envelope: Envelope) -> DeadlineExceeded:
+    """The error of an answer that has not come in time."""
+    return DeadlineExceeded(f"{envelope.to} has not answered in time; it has been asked to stop.")
+
+
+def body_object(body: Json) -> JsonObject:
+    """A body as an object: a text is its `text`."""
+    return body if isinstance(body, JsonObject) else JsonObject({"text": body})

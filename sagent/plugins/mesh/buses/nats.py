@@ -1,0 +1,396 @@
+"""A bus over NATS JetStream: messages and answers are kept by the server until they are done with."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+
+from sagent.errors import UsageError
+from sagent.lib.json import as_object, as_str, json_load, wire_bytes
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.answers import Answer, AnsweredDelivery
+from sagent.plugins.mesh.buckets import Entry
+from sagent.plugins.mesh.bus import (
+    Delivery,
+    Envelope,
+    Frame,
+    decode,
+    decode_frame,
+    encode,
+    encode_body,
+    encode_frame,
+    failure,
+    late,
+    new_id,
+    nobody,
+)
+from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
+from sagent.plugins.mesh.connection import PATIENCE, Request
+from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
+from sagent.plugins.mesh.jetstream import JetStream, connected
+from sagent.plugins.mesh.parcels import Parcels
+from sagent.plugins.mesh.streams import Intake, Taken
+
+ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
+REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
+_CANCELLING = 3.0  # seconds in which the bus is to hear that an answer is not wanted any more
+_MARGIN = 60.0  # seconds that the server keeps a message beyond its time: that is decided by its sender
+_TAKEN, _GIVEN_UP = b"taken", b"given up"
+
+
+@asynccontextmanager
+async def nats_bus(url: str) -> AsyncGenerator["NatsBus"]:
+    """Connect to a bus. Raises UsageError, Refused, Unavailable."""
+    async with connected(url) as jetstream:
+        await jetstream.ensure()
+        async with serving_answers(jetstream) as bus:
+            yield bus
+
+
+@asynccontextmanager
+async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
+    """A bus over a connection that there is, whose streams exist."""
+    bus = NatsBus(jetstream, await _measure_clock(jetstream))
+    async with jetstream.listening(names.reply_subject(bus.client)) as replies:
+        task = asyncio.create_task(bus.take_replies(replies))
+        jetstream.on_reconnect.add(bus.doubt)
+        try:
+            yield bus
+        finally:
+            jetstream.on_reconnect.discard(bus.doubt)
+            task.cancel()
+
+
+class NatsBus:
+    """A bus over JetStream. Made by `nats_bus`. The times of what is sent are its server's, whose clock is `ahead` of
+    this machine's by so many seconds: no two machines need to agree."""
+
+    def __init__(self, jetstream: JetStream, ahead: float) -> None:
+        self.jetstream, self.client, self._ahead = jetstream, f"{jetstream.user}.{new_id()}", ahead
+        self._asked: dict[str, _Asked] = {}
+        self.parcels, self.fates = Parcels(jetstream), jetstream.bucket(names.FATES)
+        self._cards = jetstream.bucket(names.CARDS)
+
+    async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
+        parcel = await self.parcels.put(encode_body(envelope))
+        data, subject = encode(_shifted(envelope, self._ahead), parcel), names.inbox_subject(envelope.to.name)
+        times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
+        ttl = min(times) - time.time() + _MARGIN if times else None
+        end, pause = time.monotonic() + timeout, 0.05
+        while True:
+            left = max(0.1, end - time.monotonic())
+            try:
+                sequence = await self.jetstream.append(subject, data, id=envelope.id, ttl=ttl, timeout=left)
+            except Full:
+                if time.monotonic() + pause > end:
+                    raise Full(f"The inbox of {envelope.to} is full; its receiver does not keep up.") from None
+                await asyncio.sleep(pause)
+                pause = min(1.0, 2 * pause)
+            else:
+                return _Sent(self, replace(envelope, body=None), sequence)  # it may be kept for long
+
+    @asynccontextmanager
+    async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
+        until = time.monotonic() + timeout
+        asked = replace(envelope, answers_to=self.client, deadline=time.time() + timeout)
+        answer = self._asked[envelope.id] = _Asked(names.reply_subject(self.client, envelope.to.name, envelope.id))
+        try:
+            sent = await self.send(asked, timeout=timeout)
+            try:
+                yield self._frames(answer, sent, until)
+            finally:
+                if not answer.ended:
+                    await self._cancel(sent)
+        finally:
+            del self._asked[envelope.id]
+
+    async def _frames(self, asked: "_Asked", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
+        while True:
+            while (frame := asked.answer.take()) is not None:
+                asked.ended = frame.is_last
+                yield await self._opened(frame, asked.parcels.pop((frame.attempt, frame.number), ""))
+                if asked.ended:
+                    return
+            if asked.answer.is_incomplete:
+                await self._read_again(asked)
+                continue
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await asked.news.wait()
+                asked.news.clear()
+            except TimeoutError:
+                name = names.token(sent.envelope.to.name)
+                if await self.jetstream.delivered(names.INBOX, name) < sent.sequence:
+                    raise nobody(sent.envelope) from None
+                raise late(sent.envelope) from None
+
+    async def _read_again(self, asked: "_Asked") -> None:
+        asked.answer.is_incomplete = False
+        with suppress(Unavailable):  # it is read again after the next reconnect
+            async for message in self.jetstream.read(names.REPLIES, asked.subject):
+                asked.put(message.data)
+
+    async def _opened(self, frame: Frame, parcel: str) -> Frame:
+        """The frame with the body that was too large for it."""
+        try:
+            return replace(frame, body=json_load(await self.parcels.get(parcel))) if parcel else frame
+        except (ValueError, Failed) as error:
+            raise Unavailable(f"An answer cannot be read: {error}") from None
+
+    async def _cancel(self, sent: "_Sent") -> None:
+        with suppress(MeshError, TimeoutError):  # whoever answers stops at the deadline then
+            async with asyncio.timeout(_CANCELLING):
+                await self.decide(sent.envelope, _GIVEN_UP)  # whoever would get it later looks
+            await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
+
+    async def take_replies(self, replies: AsyncIterator[Request]) -> None:
+        """Pass frames on to those who have asked."""
+        async for reply in replies:
+            subject = reply.message.subject
+            asked = self._asked.get(subject.rpartition(".")[2])
+            if asked is not None and asked.subject == subject:  # else it is in the name of another address
+                asked.put(reply.message.data)
+
+    def doubt(self) -> None:
+        """Have every answer read again: frames may have been lost with the connection."""
+        for asked in self._asked.values():
+            asked.answer.is_incomplete = True
+            asked.news.set()
+
+    @asynccontextmanager
+    async def receiving(self, name: str) -> AsyncGenerator[AsyncIterator[Delivery]]:
+        subject, working = names.inbox_subject(name), _Working(name)
+        async with (
+            self.jetstream.listening(names.cancel_subject(name)) as cancels,
+            self.jetstream.taking(names.INBOX, subject, name, ack_wait=ACK_WAIT) as intake,
+        ):
+            tasks = [asyncio.create_task(working.take_cancels(cancels)), asyncio.create_task(working.keep())]
+            try:
+                yield self._deliveries(intake, working)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await working.give_back()
+
+    async def _deliveries(self, intake: Intake, working: "_Working") -> AsyncIterator[Delivery]:
+        while True:
+            if (taken := await intake.next()) is None:
+                continue
+            try:
+                delivery = await self._received(taken, working)
+            except Unavailable:
+                await taken.again()
+                continue
+            if delivery is not None:
+                working.begin(delivery)
+                yield delivery
+
+    async def _received(self, taken: Taken, working: "_Working") -> "_Delivery | None":
+        """What is to be handled of a message; None where nothing is. Raises Unavailable."""
+        try:
+            envelope, parcel = decode(taken.message.data)
+            envelope = _shifted(envelope, -self._ahead)
+            if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
+                await taken.ack()
+                return None
+            if parcel:
+                envelope = replace(envelope, body=json_load(await self.parcels.get(parcel)))
+        except (ValueError, WrongVersion, Failed) as error:
+            await self._refuse(working.name, taken, error)
+            return None
+        delivery = _Delivery(self, working, taken, envelope, parcel)
+        if envelope.is_late:
+            await delivery.fail(str(late(envelope)), DeadlineExceeded.kind)
+            return None
+        return delivery
+
+    async def _is_ours(self, name: str, envelope: Envelope, deliveries: int) -> bool:
+        """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
+        if deliveries > 1 and envelope.answers_to:
+            subject = names.reply_subject(envelope.answers_to, name, envelope.id)
+            last = await self.jetstream.last(names.REPLIES, subject, direct=True)
+            if last is not None and decode_frame(last.data)[0].is_last:
+                return False  # whoever has answered was stopped before it could acknowledge
+        if envelope.kept_until is None:
+            fate = await self.fates.get(names.token(envelope.id)) if envelope.answers_to else None
+            return fate is None or fate.value != _GIVEN_UP
+        fate = _GIVEN_UP if time.time() > envelope.kept_until else _TAKEN
+        return await self.decide(envelope, fate) == _TAKEN
+
+    async def decide(self, envelope: Envelope, fate: bytes) -> bytes:
+        """What becomes of a message that is kept for a time, once for all: the first who says so decides."""
+        key = names.token(envelope.id)
+        try:
+            await self.fates.create(key, fate)
+        except Fenced:
+            found = await self.fates.get(key)
+            return found.value or fate if found is not None else fate
+        return fate
+
+    async def _refuse(self, name: str, taken: Taken, error: Exception) -> None:
+        """Answer a message that cannot be read, where it says to whom."""
+        with suppress(ValueError):
+            members = as_object(json_load(taken.message.data))
+            client, own = as_str(members.get("answers_to")), as_str(members.get("id"))
+            if client and own:
+                kind = error.kind if isinstance(error, MeshError) else MeshError.kind
+                frame = Frame("failed", failure(str(error), kind), attempt=taken.deliveries)
+                await self.answer(names.reply_subject(client, name, own), own, frame)
+        await taken.ack()
+
+    async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
+        """Send a frame to whoever has asked, and waits `until` then (UTC, seconds); returns when the bus has it."""
+        seconds = max(PATIENCE, until - time.time()) if until is not None else PATIENCE
+        parcel = await self.parcels.put(wire_bytes(frame.body))
+        mark = f"{request}.{frame.attempt}.{frame.number}"
+        await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark, timeout=seconds)
+
+    async def put_card(self, card: Card) -> None:
+        await self._cards.put(card.address, wire_bytes(encode_card(card)))
+
+    async def remove_card(self, address: str) -> None:
+        await self._cards.delete(address)
+
+    async def cards(self, *queries: Query) -> list[Card]:
+        if not (wanted := patterns(queries)) and queries:
+            return []
+        found = [_change(entry).card for entry in await self._cards.entries(*wanted)]
+        return meant(queries, (card for card in found if card is not None))
+
+    @asynccontextmanager
+    async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
+        async with self._cards.watching() as entries:
+
+            async def changes() -> AsyncIterator[Change | None]:
+                async for entry in entries:
+                    yield None if entry is None else _change(entry)
+
+            yield changes()
+
+
+async def _measure_clock(jetstream: JetStream) -> float:
+    """By how many seconds the server's clock is ahead of this machine's. Raises Unavailable."""
+    said = as_object(json_load(await jetstream.request(f"$JS.API.STREAM.INFO.{names.INBOX}", b"")))
+    return datetime.fromisoformat(as_str(said["ts"])).timestamp() - time.time() if "ts" in said else 0.0
+
+
+def _shifted(envelope: Envelope, seconds: float) -> Envelope:
+    """A message whose times are by another clock."""
+    deadline, until = (when and when + seconds for when in (envelope.deadline, envelope.kept_until))
+    return replace(envelope, deadline=deadline, kept_until=until)
+
+
+def _change(entry: Entry) -> Change:
+    """A card of a version that is not known, or that is none, is not shown."""
+    try:
+        return Change(entry.key, None if entry.value is None else decode_card(json_load(entry.value)))
+    except (ValueError, WrongVersion):
+        return Change(entry.key)
+
+
+class _Asked:
+    """An answer that is waited for, on a subject."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.answer, self.news, self.ended = Answer(), asyncio.Event(), False
+        self.parcels: dict[tuple[int, int], str] = {}
+
+    def put(self, data: bytes) -> None:
+        try:
+            frame, parcel = decode_frame(data)
+        except ValueError:
+            return
+        if parcel:
+            self.parcels[frame.attempt, frame.number] = parcel
+        self.answer.put(frame)
+        self.news.set()
+
+
+class _Sent:
+    def __init__(self, bus: NatsBus, envelope: Envelope, sequence: int) -> None:
+        self._bus, self.envelope, self.sequence = bus, envelope, sequence
+
+    @property
+    def id(self) -> str:
+        return self.envelope.id
+
+    async def taken(self) -> None:
+        if (until := self.envelope.kept_until) is None:
+            raise UsageError("The message has no kept_until: set it to learn whether the message was received.")
+        watching = self._bus.fates.watching(names.token(self.envelope.id))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - time.time())), watching as fates:
+                async for fate in fates:
+                    if fate is not None:
+                        break
+        if await self._bus.decide(self.envelope, _GIVEN_UP) != _TAKEN:
+            raise nobody(self.envelope)
+
+
+class _Working:
+    """What one receiver has been given: the message at work, and those whose answers are not sent yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done: OrderedDict[str, None] = OrderedDict()
+        self._now: _Delivery | None = None
+        self._open: OrderedDict[str, _Delivery] = OrderedDict()
+
+    def begin(self, delivery: "_Delivery") -> None:
+        self._now = delivery
+        if delivery.envelope.answers_to:
+            self._open[delivery.envelope.id] = delivery
+            while len(self._open) > REMEMBERED:
+                self._open.popitem(last=False)
+
+    def acknowledged(self, delivery: "_Delivery") -> None:
+        self.done[delivery.envelope.id] = None
+        while len(self.done) > REMEMBERED:
+            self.done.popitem(last=False)
+        if self._now is delivery:
+            self._now = None
+
+    def answered(self, delivery: "_Delivery") -> None:
+        self._open.pop(delivery.envelope.id, None)
+
+    async def take_cancels(self, cancels: AsyncIterator[Request]) -> None:
+        async for cancel in cancels:
+            if (delivery := self._open.pop(cancel.message.data.decode("ascii", "replace"), None)) is not None:
+                delivery.cancel.set()
+
+    async def keep(self) -> None:
+        """Say that the message at work is worked on."""
+        while True:
+            await asyncio.sleep(ACK_WAIT / 3)
+            if (delivery := self._now) is not None:
+                await delivery.taken.working()
+
+    async def give_back(self) -> None:
+        """Have the message that was not acknowledged delivered again at once."""
+        if self._now is not None:
+            await self._now.taken.again()
+
+
+class _Delivery(AnsweredDelivery):
+    def __init__(self, bus: NatsBus, working: _Working, taken: Taken, envelope: Envelope, parcel: str) -> None:
+        super().__init__(envelope, taken.message.sequence, taken.deliveries, asyncio.Event())
+        self._bus, self._working, self.taken, self._parcel = bus, working, taken, parcel
+        self._is_acknowledged = False
+
+    async def ack(self) -> None:
+        if self._is_acknowledged:
+            return
+        self._is_acknowledged = True
+        self._working.acknowledged(self)
+        await self.taken.ack()  # where that is lost it comes again, and is known to be done
+        await self._bus.parcels.drop(self._parcel)
+
+    async def put(self, frame: Frame) -> None:
+        subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)
+        await self._bus.answer(subject, self.envelope.id, frame, until=self.envelope.deadline)
+        if frame.is_last:
+            self._working.answered(self)

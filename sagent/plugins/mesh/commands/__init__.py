@@ -1,0 +1,1 @@
+"""Subcommands about a bus, and runs on one."""

@@ -1,0 +1,94 @@
+"""The REPL on a session that runs on a bus."""
+
+import asyncio
+import shlex
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.plugins.mesh.commands.remote_files import bring_files
+from sagent.repl.opening import Elsewhere, Opened
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from sagent.config import Settings
+    from sagent.plugins.mesh.control import Question
+    from sagent.plugins.mesh.remote import Mesh
+    from sagent.providers.wire.exchange import Told
+    from sagent.repl.opening import Asker, Listener, Opening
+    from sagent.tools.ask import Answerer
+
+
+async def run_attached(url: str, session: str, *, watch: bool) -> int:
+    """Talk to a session until the person leaves; the exit code. With `watch` they answer no questions. Raises
+    SessionNotFound, UsageError and MeshError."""
+    from sagent.plugins.mesh.errors import MeshError
+    from sagent.plugins.mesh.records import Records
+    from sagent.plugins.mesh.remote import Mesh
+    from sagent.repl.front import run_repl
+
+    async with Mesh.connect(url) as mesh:
+        record = await Records(mesh.bus).find(session)
+        again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
+        code = await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
+        if mesh.bus.is_up:  # else nobody is kept waiting: that it is away was said
+            with suppress(MeshError):
+                await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
+        return code
+
+
+def _load() -> "Settings":
+    """How the person wants their terminal. What concerns a session is its node's."""
+    from sagent.cli.settings import load_settings
+
+    settings = load_settings({})
+    return replace(settings, hooks=(), mcp={}, advisors=(), wish=None, session=None, fork=None, continue_session=False)
+
+
+def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening":
+    @asynccontextmanager
+    async def opening(
+        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
+    ) -> "AsyncGenerator[Opened]":
+        del settings
+        from sagent.plugins.mesh.attached import RemoteAgent, RemotePolicy
+
+        texts = _Texts(ask)
+        reply, answering = (None, None) if watch else (texts.reply, answer)
+        async with (
+            mesh.agent(session, reply, answering) as peer,
+            RemoteAgent.followed(mesh.bus, peer, listener) as agent,
+        ):
+            policy = RemotePolicy(agent)
+
+            def begin(changed: "Callable[[], None]") -> None:
+                agent.begin(changed)
+                peer.on_waiting = told
+                texts.begun.set()
+
+            elsewhere = Elsewhere(lambda: agent.where, begin, again, texts.read, lambda: policy.modes)
+            yield Opened(agent, policy, elsewhere=elsewhere)
+
+    return opening
+
+
+class _Texts:
+    """Puts calls to the person, and has the files that they would change, as they are where the session works. Before
+    the session has `begun` on their screen, a call would be shown as one of this machine, with its files and rules."""
+
+    def __init__(self, ask: "Asker") -> None:
+        self.begun = asyncio.Event()
+        self._ask = ask
+        self._texts: dict[str, str] = {}
+
+    async def reply(self, question: "Question") -> str | None:
+        if question.call is None:
+            return f"The call is too large to be shown over a bus, so {question.tool} was not allowed."
+        self._texts.update(question.texts)
+        await self.begun.wait()
+        return await self._ask(question.call, question.ask)
+
+    def read(self, path: str) -> str | None:
+        return self._texts.get(path)

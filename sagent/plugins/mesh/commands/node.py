@@ -1,0 +1,129 @@
+"""`sagent node`: this process takes sessions from a bus and works on them."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.opening import standing
+from sagent.cli.render import report
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.lib.json import as_array
+from sagent.lib.names import path_of
+from sagent.lib.signals import on_first_signal
+from sagent.plugins.mesh.commands.kept import BUS, bus_url
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from sagent.agent import Agent, Asker
+    from sagent.config import Settings
+    from sagent.events import Event
+    from sagent.plugins.mesh.barrier import Barrier
+    from sagent.plugins.mesh.control import Answer
+    from sagent.plugins.mesh.hold import NodeOptions, OpenAgent, Opening
+    from sagent.policy.permissions import PermissionPolicy
+    from sagent.tools.ask import Answerer, Question
+
+DESCRIPTION = """Run sessions from a bus, with this machine's keys and under this node's policy. SIGTERM drains the
+node: its sessions move to other nodes after the model call in progress. A second signal ends it at once."""
+
+
+def run_node(argv: Sequence[str]) -> int:
+    """Work until drained; 0 then. Raises UsageError and MeshError."""
+    import argparse
+
+    parser = Parser("node", DESCRIPTION, argument_default=argparse.SUPPRESS)
+    parser.add_argument("--bus", metavar="URL", help=f"the bus, as `sagent bus` prints it (or {BUS})")
+    parser.add_argument("--name", metavar="N", help="the node's name (default: the host name and a number)")
+    parser.add_argument("--slots", metavar="N", type=int, help="run at most N sessions at a time (8)")
+    label = "also take sessions for this label (repeatable)"
+    parser.add_argument("--label", metavar="L", action="append", help=label)
+    parser.add_argument("--dir", metavar="DIR", help="the directory for sessions and their files")
+    shared = "a directory at the same path on all nodes, where sessions may work (repeatable)"
+    parser.add_argument("--shared", metavar="DIR", action="append", help=shared)
+    parser.add_config()
+    add_agent_flags(parser)
+    flags = vars(parser.parse_args(argv))
+    own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir", "shared")}
+    settings = load_settings(flags)  # what is wrong with them is said at once, and not to the first client
+    return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
+
+
+def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
+    from sagent.plugins.mesh.hold import NodeOptions
+    from sagent.plugins.mesh.records import check_label
+
+    host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
+    name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
+    slots = 8 if slots is None else slots
+    if not isinstance(slots, int) or not 0 < slots <= 10_000:
+        raise UsageError(f"--slots {slots}: give a number from 1 to 10000.")
+    texts = [str(label) for label in as_array(own["label"])]
+    for text in (name, *texts):
+        check_label(text)
+    # outside of the state directory, which is private: agents are to work in what lies there
+    place = path_of(str(own["dir"])).absolute() if own["dir"] else settings.state_dir.with_name("sagent-nodes") / name
+    shared = tuple(path_of(str(each)).absolute() for each in as_array(own["shared"]))
+    return NodeOptions(name, slots, tuple(texts), place, shared)
+
+
+async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> int:
+    from sagent.plugins.mesh.jetstream import connected
+    from sagent.plugins.mesh.node import Node
+
+    async with connected(url, name=f"sagent node {options.name}") as bus:
+        for text in await bus.ensure():
+            report(text)
+        node = Node(bus, options, open_agent, report)
+        on_first_signal(lambda _: node.drain())
+        await node.run(lambda: report(f"node {options.name} takes work"))
+    return 0
+
+
+def opener(flags: Mapping[str, object]) -> "OpenAgent":
+    """What opens agents as the flags say, within what a session may choose: never above the budget of the flags."""
+
+    def opened(
+        opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
+    ) -> "AbstractAsyncContextManager[Agent]":
+        from sagent.app import open_agent, policy_of
+        from sagent.plugins.mesh.figures import Judgement
+
+        settings = settings_of(flags, opening)
+        policy = policy_of(settings, (opening.session.parent,))
+        only_looks = settings.permission_mode == "plan" and not settings.plan  # whatever anybody elsewhere says
+        answerer = None if only_looks else _answerer(answer, policy)
+        freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
+        barrier.judgement = Judgement(policy, freest)
+        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier, told=opening.told)
+
+    return opened
+
+
+def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
+    """Has those who are attached answer; a plan that they accept ends plan mode."""
+    from sagent.tools.plan import Settled
+
+    async def answered(question: "Question") -> str | None:
+        said = await answer(question)
+        if not isinstance(said, Settled):
+            return said
+        policy.mode = said.mode or policy.mode
+        return said.answer()
+
+    return answered
+
+
+def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
+    """The settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
+    given = {**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)}
+    chosen = standing(load_settings(given))
+    own = load_settings(flags).max_budget_usd
+    caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
+    diagnostics = "off" if chosen.diagnostics == "auto" else chosen.diagnostics  # as without a terminal
+    return replace(chosen, max_budget_usd=min(caps, default=None), diagnostics=diagnostics)

@@ -1,0 +1,44 @@
+"""The files of a session on a bus: how they go there, and come back."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.render import report
+from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from sagent.plugins.mesh.jetstream import JetStream
+    from sagent.plugins.mesh.records import FilesKind, SessionRecord
+
+
+async def offer_files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
+    """How files travel, and what they are. Raises UsageError."""
+    from sagent.plugins.mesh import names
+    from sagent.plugins.mesh.workspace import offer
+
+    if wanted == "shared":
+        return "shared", str(cwd)
+    if wanted == "none" or (wanted is None and not (cwd / ".git").exists()):
+        return "none", ""
+    return "git", await offer(bus.store(names.BLOBS), cwd)
+
+
+async def bring_files(bus: "JetStream", record: "SessionRecord", cwd: Path, *, quiet: bool = False) -> None:
+    """Have what a session made of the files of this repository in it, and say where: nothing here is changed by that.
+    Raises Unavailable."""
+    from sagent.plugins.mesh import names
+    from sagent.plugins.mesh.workspace import fetch_changes
+
+    if record.files != "git" or record.now in ("", record.base):
+        return
+    try:
+        reference = await fetch_changes(bus.store(names.BLOBS), record.now, cwd, record.id)
+    except UsageError as error:  # the result stays what it is
+        report(f"its files could not be fetched: {error}")
+        return
+    if quiet:
+        return
+    if reference:
+        report(f"its files are {reference}: git diff {reference}")
+    else:
+        report(f"its files belong to another repository; to get them, run there: sagent attach {record.id}")

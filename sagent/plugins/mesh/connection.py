@@ -1,0 +1,422 @@
+"""A connection to NATS: what is sent and stored by it, and what its errors mean, in types of our own.
+
+Connections reconnect for ever. While one is down nothing is queued up to be sent later, for a write that arrives late
+could be of somebody who has lost a lease since: calls wait for the connection, at most `timeout` seconds, and raise
+Unavailable. docs.nats.io describes the headers and errors of JetStream (its ADRs 8, 10, 20 and 43).
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.errors import Fenced, Full, Missing, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.js.api import ConsumerConfig
+    from nats.js.client import JetStreamContext
+
+T = TypeVar("T")
+
+PATIENCE = 10.0  # seconds a call waits for the bus by default
+INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
+_STARTING = 0.9  # seconds in which a server may begin to listen
+_WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
+_NO_PEERS, _NO_STREAM = 10005, 10059
+_FULL_DISK = (
+    "The bus's disk is full, and nothing is stored. Free some space in its directory (the `--dir` of `sagent bus`); "
+    "it then continues by itself."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What was read. `sequence` is its place in the stream, 0 of what is not kept; `at` when it was stored (UTC, s)."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
+    sequence: int = 0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message whose sender waits for an answer, or not."""
+
+    message: Message
+    respond: Callable[[bytes], Awaitable[None]]
+
+
+def options_of(url: str) -> tuple[list[str], dict[str, object]]:
+    """The addresses of its servers, and what a connection needs, from a bus's URL. Raises UsageError."""
+    parts = urlsplit(url)
+    known = dict(parse_qsl(parts.query))
+    each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
+    if parts.scheme not in ("nats", "tls", "ws", "wss") or not all(_is_place(address) for address in each):
+        raise UsageError(f"{url.partition('?')[0]} is not the URL of a bus: give nats://HOST:PORT or tls://HOST:PORT.")
+    if unknown := set(known) - {"key", "credentials", "ca", "cert", "cert_key"}:
+        raise UsageError(
+            f"{min(unknown)} is not an option in the URL of a bus: the options are key, credentials, "
+            "ca, cert and cert_key."
+        )
+    for name, path in known.items():
+        if not Path(path).is_file():
+            raise UsageError(f"{name}={path} in the URL of a bus: no such file.")
+    options: dict[str, object] = {}
+    if "key" in known:
+        options["nkeys_seed"] = known["key"]
+    if "credentials" in known:
+        options["user_credentials"] = known["credentials"]
+    if parts.scheme in ("tls", "wss") or known.keys() & {"ca", "cert"}:
+        context = ssl.create_default_context(cafile=known.get("ca"))
+        if "cert" in known:
+            context.load_cert_chain(known["cert"], known.get("cert_key"))
+        options["tls"] = context
+    return [address.geturl() for address in each], options
+
+
+def _is_place(address: SplitResult) -> bool:
+    try:
+        return bool(address.hostname) and (address.port is None or address.port > 0)
+    except ValueError:
+        return False
+
+
+def user_of(options: Mapping[str, object]) -> str:
+    from sagent.plugins.mesh.security import public_key
+
+    path = options.get("nkeys_seed")
+    try:
+        return public_key(Path(path).read_text().strip()) if isinstance(path, str) else names.ANYBODY
+    except ValueError as error:
+        raise UsageError(f"{path} is not the key of a user: {error}") from None
+
+
+class Connection:
+    """A connection to the bus."""
+
+    def __init__(self, client: "Client", user: str) -> None:
+        self._client = client
+        self.context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
+        self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
+        self._refusals: set[asyncio.Future[str]] = set()
+        self.user = user
+        """The user's public key, or "_" for one that is known by something else."""
+        self.on_reconnect: set[Callable[[], None]] = set()
+        """Called when the connection is there again; what was published in between and is not kept was missed."""
+        self.problem: Exception | None = None
+        """The last one of the connection."""
+
+    async def connect(self, addresses: list[str], name: str, options: Mapping[str, object]) -> None:
+        """Tries until it is cancelled. Raises what cannot get better: a refusal, or nobody who listens."""
+        await self._client.connect(
+            addresses,
+            name=name,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_lost,
+            reconnected_cb=self._on_found,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            ping_interval=5,
+            pending_size=0,
+            inbox_prefix=names.private_inbox(self.user),
+            **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
+        )
+        self._is_open = True
+        self._link.set()
+
+    async def _on_lost(self) -> None:
+        self._link.clear()
+
+    async def _on_found(self) -> None:
+        self._link.set()
+        for call in [*self.on_reconnect]:
+            call()
+
+    async def _on_error(self, error: Exception) -> None:
+        self.problem = error
+        if "permissions violation" in str(error).lower():
+            for refusal in self._refusals:
+                if not refusal.done():
+                    refusal.set_result(str(error))
+        nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _STARTING
+        if not self._is_open and (nobody or isinstance(error, ssl.SSLError | Refused) or "uthorization" in str(error)):
+            raise error  # it would be tried again for ever
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the bus can be reached now, as far as is known."""
+        return self._link.is_set()
+
+    async def up(self) -> None:
+        """Return when the bus can be reached."""
+        await self._link.wait()
+
+    async def aclose(self) -> None:
+        """Of a connection that is lost there is nothing to end, though nats-py may wait for it, or say that it was
+        cancelled."""
+        closing = asyncio.ensure_future(self._client.close())
+        if not (await asyncio.wait([closing], timeout=1.0))[0]:
+            closing.cancel()
+            await asyncio.wait([closing])
+        if not closing.cancelled():
+            closing.exception()
+        _abort(self._client)
+
+    # What is not kept
+
+    async def publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout: float = PATIENCE
+    ) -> None:
+        """Send to whoever listens now. Raises Unavailable, TooLarge."""
+        await self.call(lambda: self._client.publish(subject, data, headers=dict(headers or {})), timeout)
+
+    async def request(self, subject: str, data: bytes, *, timeout: float = PATIENCE) -> bytes:
+        """The answer of one who listens. Raises NobodyThere where nobody does, Unavailable without an answer."""
+        from nats.errors import NoRespondersError
+
+        try:
+            answer = await self.call(lambda: self._client.request(subject, data, timeout), timeout, tries=1)
+        except NoRespondersError:
+            raise NobodyThere(f"Nobody answers at {subject}.") from None
+        return answer.data
+
+    @asynccontextmanager
+    async def listening(self, subject: str) -> AsyncGenerator[AsyncIterator[Request]]:
+        """Requests and messages on a subject, from now on."""
+        subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
+        found = await self.call(lambda: subscribe(subject), PATIENCE)
+        await self.call(self._flush, PATIENCE)  # what the server refuses of it is known by then
+
+        async def requests() -> AsyncIterator[Request]:
+            async for message in found.messages:
+                yield Request(_read(message), message.respond if message.reply else _no_answer)
+
+        try:
+            yield requests()
+        finally:
+            with suppress(Exception):  # the connection may be lost: so is the subscription then
+                await found.unsubscribe()
+
+    async def _flush(self) -> None:
+        """Return when the server has read what was sent. It goes on without us where we are cancelled: nats-py ends its
+        reader when the answer to a flush arrives that nobody waits for."""
+        flushing = asyncio.ensure_future(self._client.flush(3_600))
+        flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(flushing)
+
+    # Streams
+
+    async def append(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str = "",  # noqa: A002 -- what it is called everywhere
+        expected: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        ttl: float | None = None,
+        timeout: float = PATIENCE,
+    ) -> int:
+        """Store a message, and return its sequence when the bus has acknowledged it. Tried again until `timeout`.
+
+        One with an `id` is stored once. `expected` is the sequence of the last message on the subject, 0 for none:
+        raises Fenced where there is another by now, Full where the subject has no room, Unavailable, TooLarge.
+        """
+        from nats.js.errors import APIError
+
+        all_headers = dict(headers or {})
+        if id:
+            all_headers["Nats-Msg-Id"] = id
+        if expected is not None:
+            all_headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        seconds = None if ttl is None else max(1.0, ttl)
+        try:
+            stored = await self.call(
+                lambda: self.context.publish(subject, data, headers=dict(all_headers), msg_ttl=seconds), timeout
+            )
+        except APIError as error:
+            if error.err_code in _WRONG_SEQUENCE:
+                return await self._own_or_fenced(subject, id)  # the answer to an earlier try may be lost
+            if error.err_code == _TOO_MANY:
+                raise Full(f"{subject} has no room: {INBOX_LIMIT} messages wait there.") from None
+            raise refusal(error) from error
+        return stored.seq
+
+    async def _own_or_fenced(self, subject: str, id: str) -> int:  # noqa: A002 -- as above
+        """Where the last message is the one we wrote and had no answer for, all is well."""
+        last = await self.last(names.stream_of(subject), subject)
+        if last is not None and id and last.headers.get("Nats-Msg-Id") == id:
+            return last.sequence
+        raise Fenced(f"Somebody else has written to {subject}.")
+
+    async def last(self, stream: str, subject: str, *, direct: bool = False) -> Message | None:
+        """The last message on a subject, as the leader of the stream has it; or `direct`, as some replica does, by a
+        request that a user may be allowed for single subjects."""
+        from nats.js.errors import NotFoundError
+
+        try:
+            found = await self.call(lambda: self.context.get_last_msg(stream, subject, direct=direct), PATIENCE)
+        except NotFoundError:
+            return None
+        headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
+        return Message(subject, found.data or b"", headers, found.seq or 0)
+
+    async def delivered(self, stream: str, name: str) -> int:
+        """The sequence of the last message that was given to those who take under a name; 0 where nobody does."""
+        from nats.js.errors import NotFoundError
+
+        try:
+            found = await self.call(lambda: self.context.consumer_info(stream, name), PATIENCE)
+        except NotFoundError:
+            return 0
+        return found.delivered.stream_seq if found.delivered else 0
+
+    async def pull(
+        self, stream: str, subject: str, durable: str | None, config: "ConsumerConfig"
+    ) -> "JetStreamContext.PullSubscription":
+        """A consumer, made where it is missing. Raises Unavailable, Refused."""
+        from nats.js.errors import APIError
+
+        try:
+            return await self.call(lambda: self.context.pull_subscribe(subject, durable, stream, config), PATIENCE)
+        except APIError as error:
+            raise refusal(error) from error
+
+    async def is_there(self, pull: "JetStreamContext.PullSubscription") -> bool:
+        """Whether a consumer still exists, once the bus can be reached."""
+        from nats.js.errors import APIError
+
+        try:
+            await self.call(pull.consumer_info, PATIENCE)
+        except (APIError, Unavailable):
+            return False
+        return True
+
+    async def call(self, call: Callable[[], Awaitable[T]], timeout: float, *, tries: int = 1_000) -> T:
+        """Make a call once the bus can be reached, and again where it was lost in between. Errors of JetStream pass."""
+        from nats import errors
+        from nats.js.errors import APIError
+
+        end = time.monotonic() + timeout
+        lost = f"The bus does not answer within {timeout:g} s."
+        while True:
+            try:
+                async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, end - time.monotonic())):
+                    await self._link.wait()
+                    return await self.unless_refused(call)
+            except errors.MaxPayloadError:
+                limit = self._client.max_payload
+                raise TooLarge(f"A message is larger than the {limit:,} bytes that the bus takes.") from None
+            except (errors.ConnectionClosedError, errors.AuthorizationError) as error:
+                raise Unavailable(f"The connection to the bus is closed: {error}.") from error
+            except (TimeoutError, errors.Error, ConnectionError) as error:
+                if isinstance(error, APIError) and error.err_code == _NO_ROOM:
+                    raise NoRoom(_FULL_DISK) from error
+                if _is_an_answer(error):
+                    raise
+                tries -= 1
+                if not tries or time.monotonic() >= end:
+                    reason = f" It says: {error}." if isinstance(error, APIError) else ""
+                    raise Unavailable(lost + reason) from error
+                await asyncio.sleep(0.05)
+
+    async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call returns. Raises Refused when the server says meanwhile that something is not allowed: for that
+        it sends no other answer, nor does it say to which call."""
+        refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._refusals.add(refusal)
+        task = asyncio.ensure_future(call())
+        try:
+            await asyncio.wait([task, refusal], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Refused(f"The bus does not allow this user to do that: {refusal.result()}")
+            return task.result()
+        finally:
+            self._refusals.discard(refusal)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # or its loss would be reported, though nobody waits for it any more
+
+
+def _is_an_answer(error: Exception) -> bool:
+    """Whether the bus has said that, so that asking again is of no use."""
+    from nats.errors import NoRespondersError
+    from nats.js.errors import APIError, ServiceUnavailableError
+
+    if isinstance(error, ServiceUnavailableError) and error.err_code != _TOO_MANY:  # while it starts
+        return False
+    if isinstance(error, APIError) and error.err_code == _NO_PEERS:  # while the servers of a cluster find each other
+        return False
+    return isinstance(error, APIError | NoRespondersError)
+
+
+def refusal(error: Exception) -> Refused:
+    if getattr(error, "err_code", None) == _NO_STREAM:
+        return Missing("The bus does not have its streams any more: its data was lost. A node makes new ones.")
+    return Refused(f"The bus refused this: {getattr(error, 'description', '') or error}.")
+
+
+def new_client() -> "Client":
+    from nats.aio.client import Client
+
+    class Abrupt(Client):
+        """nats-py waits until a connection is closed before it makes another: until what was written to it has left, or
+        for a farewell of TLS. From a server that cannot be reached any more neither comes. And it goes on in the clear
+        where TLS is wanted, and the first line, which anybody on the way may have written, says that there is none."""
+
+        async def _attempt_reconnect(self) -> None:
+            _abort(self)
+            await super()._attempt_reconnect()
+
+        async def _process_info(
+            self,
+            info: dict[str, object],
+            initial_connection: bool = False,  # noqa: FBT001, FBT002 -- as nats-py has it
+        ) -> None:
+            wanted = self.options.get("tls") and self._current_server and self._current_server.uri.scheme != "wss"
+            if initial_connection and wanted and not info.get("tls_required"):
+                raise Refused("The bus does not use TLS, which its URL asks for: nothing was sent.")
+            await super()._process_info(info, initial_connection)
+
+        def _connect_command(self) -> bytes:
+            transport = _transport(self)
+            if transport is not None and transport.get_extra_info("sslcontext"):
+                protocol = transport.get_protocol()
+                if isinstance(protocol, asyncio.StreamReaderProtocol):
+                    vars(protocol)["_over_ssl"] = True  # it does not know of the change, and would warn of each end
+            return super()._connect_command()
+
+    return Abrupt()
+
+
+def _abort(client: "Client") -> None:
+    """End a connection without a word."""
+    if transport := _transport(client):
+        with suppress(AttributeError):  # of Python 3.11.2 over TLS, once it is lost
+            transport.abort()
+
+
+def _transport(client: "Client") -> asyncio.WriteTransport | None:
+    writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 -- it has no other name
+    return writer.transport if isinstance(writer, asyncio.StreamWriter) else None
+
+
+async def _no_answer(_: bytes) -> None:
+    """Whoever sent it does not wait."""
+
+
+def _read(message: "Msg") -> Message:
+    return Message(message.subject, message.data, dict(message.headers or {}))

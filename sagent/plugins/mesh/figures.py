@@ -1,0 +1,49 @@
+"""What followers of a session see in addition to its events: its agents, their cost, the node's policy."""
+
+from decimal import Decimal
+from typing import cast
+
+from sagent.agent import Agent
+from sagent.lib.dataclass import dataclass
+from sagent.peer import Status
+from sagent.plugins.mesh.records import adapter
+from sagent.policy.permissions import MODES, Mode, PermissionPolicy
+from sagent.usage import Cost
+
+FIGURES = "figures"
+"""The kind of their line among the events."""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """The policy of a session on a node, and the freest mode that whoever is attached may choose: the node's own."""
+
+    policy: PermissionPolicy
+    freest: Mode
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        return MODES[: MODES.index(self.freest) + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """As of now: the living agents, root first; and the modes that may be chosen. `node` is where it works."""
+
+    node: str
+    agents: tuple[Status, ...]
+    cost: Cost
+    cap: Decimal | None = None
+    mode: str = ""
+    modes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, agent: Agent, node: str, judgement: Judgement | None) -> "Figures":
+        agents = tuple(each.status() for each in agent.tree.living)
+        mode, modes = (judgement.policy.mode, judgement.modes) if judgement else ("", ())
+        return cls(node, agents, agent.cost(), agent.ledger.cap, mode, modes)
+
+
+def read_figures(found: object) -> Figures:
+    """Raises ValueError."""
+    return cast("Figures", adapter(Figures).validate_python(found))

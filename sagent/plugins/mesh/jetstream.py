@@ -1,0 +1,91 @@
+"""The bus of the mesh. nats-py is imported here and in the modules that this is built on, and in no other."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.errors import UsageError
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.buckets import Bucket, Store
+from sagent.plugins.mesh.connection import PATIENCE, new_client, options_of, refusal, user_of
+from sagent.plugins.mesh.errors import Refused, Unavailable
+from sagent.plugins.mesh.layout import every_stream
+from sagent.plugins.mesh.streams import Streams
+
+if TYPE_CHECKING:
+    from nats.js.api import StreamConfig
+
+_OLDEST = (2, 11)  # the first server with a time to live for each message
+_UNSYNCED = (
+    "The bus is not one that `sagent bus` has started: what it acknowledges is on its disk only where its "
+    "configuration says `sync_interval: always` for jetstream, or where its streams have several replicas."
+)
+
+
+class JetStream(Streams):
+    """A connection to the bus. Open it with `connected`."""
+
+    def bucket(self, name: str) -> Bucket:
+        return Bucket(self, name)
+
+    def store(self, name: str) -> Store:
+        return Store(self, name)
+
+    async def ensure(self) -> list[str]:
+        """Make the streams and buckets that are missing. Returns what its user should be warned of. Raises Refused."""
+        version = self._client.connected_server_version
+        if (version.major, version.minor) < _OLDEST:
+            raise Refused(f"The bus runs nats-server {version.major}.{version.minor}; sagent needs 2.11 or later.")
+        server = self._client._server_info  # noqa: SLF001 -- nats-py shows it nowhere else
+        copies = names.REPLICAS if server.get("cluster") == names.CLUSTER else 1
+        for config in every_stream():
+            await self._ensure(replace(config, num_replicas=copies))
+        if str(server.get("server_name", "")).startswith(names.SYNCED):
+            return []
+        return [_UNSYNCED]
+
+    async def _ensure(self, config: "StreamConfig") -> None:
+        from nats.js.errors import APIError, NotFoundError
+
+        try:
+            await self.call(lambda: self.context.stream_info(str(config.name)), PATIENCE)
+        except NotFoundError:
+            try:
+                add = self.context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
+                await self.call(lambda: add(config), 6 * PATIENCE)  # servers of a new cluster find each other first
+            except APIError as error:
+                raise refusal(error) from error
+            except Refused:
+                text = (
+                    "This bus has no streams yet, and this user may not make them: connect a node first (sagent node)."
+                )
+                raise Refused(text) from None
+
+
+@asynccontextmanager
+async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE) -> AsyncGenerator[JetStream]:
+    """Connect to a bus, and disconnect with the block. Raises UsageError, Refused, and Unavailable after `timeout`."""
+    try:
+        from nats.errors import Error
+    except ImportError:
+        from sagent.lib.installed import install_command
+
+        raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
+    addresses, options = options_of(url)
+    bus = JetStream(new_client(), user_of(options))
+    where = ", ".join(address.rpartition("@")[2] for address in addresses)
+    try:
+        try:
+            async with asyncio.timeout(timeout):
+                await bus.connect(addresses, name, options)
+        except (TimeoutError, ConnectionRefusedError) as error:
+            said = str(bus.problem or error) or "no answer"
+            raise Unavailable(f"There is no bus at {where}: {said}. To start one: sagent bus") from None
+        except (Error, ssl.SSLError) as error:
+            raise Refused(f"The bus at {where} does not admit this user: {error}") from None
+        yield bus
+    finally:
+        await bus.aclose()

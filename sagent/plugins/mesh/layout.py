@@ -1,0 +1,83 @@
+"""The streams and buckets of a bus, as they are made."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.connection import INBOX_LIMIT
+
+if TYPE_CHECKING:
+    from nats.js.api import StreamConfig
+
+PARCELS_KEPT = 7 * 86_400.0  # seconds
+REPLIES_KEPT = 3_600.0  # seconds
+
+
+def every_stream() -> "list[StreamConfig]":
+    """The streams, and the buckets as the streams they are (ADR-8 and ADR-20 say how those are laid out)."""
+    from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
+
+    inbox = StreamConfig(
+        name=names.INBOX,
+        subjects=["sagent.inbox.>"],
+        retention=RetentionPolicy.WORK_QUEUE,
+        discard=DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+        max_msgs_per_subject=INBOX_LIMIT,
+        allow_msg_ttl=True,
+    )
+    return [
+        StreamConfig(name=names.LOG, subjects=["sagent.log.>"], allow_direct=True, deny_delete=True),
+        inbox,
+        StreamConfig(name=names.WORK, subjects=["sagent.work.>"], retention=RetentionPolicy.WORK_QUEUE),
+        StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLIES_KEPT, allow_direct=True),
+        _bucket(names.LEASES, names.LEASE_TTL),
+        _bucket(names.CARDS, names.CARD_TTL),
+        _bucket(names.SESSIONS),
+        _once(names.FATES, PARCELS_KEPT),
+        _objects(names.BLOBS),
+        _objects(names.PARCELS, PARCELS_KEPT),
+    ]
+
+
+def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
+    """Where keys expire, the server leaves a marker, so that who watches sees it."""
+    from nats.js.api import DiscardPolicy, StreamConfig
+
+    return StreamConfig(
+        name=f"KV_{name}",
+        subjects=[f"$KV.{name}.>"],
+        max_msgs_per_subject=1,
+        max_age=ttl,
+        duplicate_window=min(ttl or 120.0, 120.0),
+        discard=DiscardPolicy.NEW,
+        allow_rollup_hdrs=True,
+        allow_direct=True,
+        allow_msg_ttl=True,
+        subject_delete_marker_ttl=None if ttl is None else max(1.0, 2 * min(ttl, 30.0)),
+        deny_delete=True,
+    )
+
+
+def _once(name: str, ttl: float) -> "StreamConfig":
+    """A bucket of which nobody may change a key that is there."""
+    return replace(
+        _bucket(name, ttl),
+        discard_new_per_subject=True,
+        allow_rollup_hdrs=False,
+        allow_msg_ttl=False,
+        subject_delete_marker_ttl=None,
+    )
+
+
+def _objects(name: str, ttl: float | None = None) -> "StreamConfig":
+    from nats.js.api import DiscardPolicy, StreamConfig
+
+    return StreamConfig(
+        name=f"OBJ_{name}",
+        subjects=[f"$O.{name}.C.>", f"$O.{name}.M.>"],
+        max_age=ttl,
+        discard=DiscardPolicy.NEW,
+        allow_rollup_hdrs=True,
+        allow_direct=True,
+    )

@@ -1,0 +1,88 @@
+"""Who works on a session, or has a name: a key that expires unless it is renewed. One holder at a time, by the bus's
+word."""
+
+import asyncio
+import time
+from typing import Self
+
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.errors import Fenced, Unavailable
+from sagent.plugins.mesh.jetstream import JetStream
+
+RENEW = 1.0  # seconds between renewals
+HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key lives for LEASE_TTL, which is longer
+
+_RELEASE = 1.0  # seconds in which a lease is given up
+
+
+def clock() -> float:
+    """Seconds, those included in which the machine slept: a lease expires meanwhile."""
+    which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(which)
+
+
+class Lease:
+    """Held from `take` until it is released, or could not be renewed for HOLD seconds: `holds` says so at any moment,
+    also to a process that was stopped and wakes later. `revision` is different for each holder."""
+
+    def __init__(self, bus: JetStream, what: str, holder: bytes, revision: int, since: float) -> None:
+        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(what), holder
+        self.revision = self._last = revision
+        self._renewed = since
+        self.problem: Unavailable | None = None
+        """Why it could not be renewed last."""
+
+    @classmethod
+    async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
+        """Become the holder; None where there is one. Raises Unavailable."""
+        since, value = clock(), holder.encode()
+        try:
+            revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD)
+        except Fenced:
+            return None
+        return cls(bus, what, value, revision, since)
+
+    @classmethod
+    async def claim(cls, bus: JetStream, what: str, holder: str) -> Self | str:
+        """Become the holder, once the lease of one that is gone has expired; or else who holds it. Raises
+        Unavailable."""
+        bucket, seen = bus.bucket(names.LEASES), 0
+        while (lease := await cls.take(bus, what, holder)) is None:
+            entry = await bucket.get(names.token(what))
+            if entry is not None and seen and entry.revision != seen:  # somebody renews it
+                return (entry.value or b"").decode("utf-8", "replace")
+            seen = seen if entry is None else entry.revision
+            await asyncio.sleep(RENEW)
+        return lease
+
+    @property
+    def holds(self) -> bool:
+        """Once this is false it stays so: whoever has seen that does nothing any more."""
+        if clock() - self._renewed >= HOLD:
+            self._renewed = -HOLD
+        return self._renewed > 0
+
+    async def keep(self) -> None:
+        """Renew the lease; returns when it is lost."""
+        while self.holds:
+            await asyncio.sleep(RENEW)
+            since = clock()
+            if not self.holds:
+                return
+            left = HOLD - (since - self._renewed)
+            try:
+                self._last = await self._bucket.update(self._key, self._holder, self._last, timeout=left)
+                self._renewed = since if self.holds else self._renewed
+                self.problem = None
+            except Fenced:
+                self._renewed = -HOLD
+            except Unavailable as error:
+                self.problem = error
+
+    async def release(self) -> None:
+        """Let others have it at once. Where that cannot be said it expires by itself."""
+        self._renewed = -HOLD
+        try:
+            await self._bucket.delete(self._key, self._last, timeout=_RELEASE)
+        except (Fenced, Unavailable):
+            return

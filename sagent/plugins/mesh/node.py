@@ -1,0 +1,213 @@
+"""A node: one process with room for some sessions. It takes work from a queue, and holds what it takes by a lease."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from sagent.events import Notice
+from sagent.lib.json import JsonObject, json_freeze_object, wire_bytes
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.broadcast import Broadcast
+from sagent.plugins.mesh.cards import Card, encode_card
+from sagent.plugins.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
+from sagent.plugins.mesh.hold import Hold, NodeOptions, OpenAgent
+from sagent.plugins.mesh.jetstream import JetStream
+from sagent.plugins.mesh.lease import Lease
+from sagent.plugins.mesh.streams import Taken
+from sagent.plugins.mesh.tasks import end, kept_up
+
+ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
+_ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
+_SHORT = 0.3  # seconds of one where other labels wait for the same slot
+_SIGN = 1.0  # seconds between two signs of life
+_GONE = 3.0  # seconds without an answer of the bus, after which a node that is drained ends all the same
+_LATER = 2.0  # seconds until work is looked at again that somebody else is at
+_MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
+
+
+class Node:
+    """Works until it is drained or cancelled. `open_agent` opens the agent of a session; `warn` is told what goes wrong
+    here, which is nobody else's affair."""
+
+    def __init__(
+        self, bus: JetStream, options: NodeOptions, open_agent: OpenAgent, warn: Callable[[str], None]
+    ) -> None:
+        self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
+        self._slots = asyncio.Semaphore(options.slots)
+        self._holds: dict[str, Hold] = {}
+        self._stopped = set[str]()  # sessions that stand still while the bus has no room
+        self._draining = asyncio.Event()
+        self._changed = asyncio.Event()  # its card is another
+        self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
+
+    async def run(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Take work, and return when the node is drained: what it held is then with others. `begun` is called once it
+        has its name. Raises Refused, also where another node has the name, Unavailable."""
+        self._lease = await self._named()
+        begun()
+        naming = asyncio.create_task(self._keep_name())
+        background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
+        taking, cut_off = asyncio.create_task(self._take_all()), asyncio.create_task(self._cut_off())
+        try:
+            await asyncio.wait([taking, cut_off], return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                taking.result()
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        finally:
+            await end(*background, taking, cut_off)
+            if naming.done():
+                naming.result()
+            await end(naming)
+            with suppress(MeshError):
+                await self._cards.delete(self._key, timeout=_SIGN)
+            await self._lease.release()
+
+    async def _named(self) -> Lease:
+        """The node's name, for itself alone. Raises Refused where another node has it."""
+        name = self.options.name
+        found = await Lease.claim(self._bus, self._key, f"process {os.getpid()} on {os.uname().nodename}")
+        if isinstance(found, str):
+            raise Refused(f"A node {name} is on this bus already: {found}. Give this one another --name.")
+        return found
+
+    async def _keep_name(self) -> None:
+        """Renew it until another node has the name, as after this one was cut off: then this one leaves."""
+        while True:
+            await self._lease.keep()
+            try:
+                self._lease = await self._named()
+            except Refused:
+                self.drain()
+                raise
+            except Unavailable:
+                await asyncio.sleep(_SIGN)
+
+    async def _take_all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for label in ("", *self.options.labels):
+                group.create_task(self._take(label, group))
+
+    async def _cut_off(self) -> None:
+        """Return when the node is to leave, and no bus is there to give anything back to."""
+        await self._draining.wait()
+        with suppress(MeshError, TimeoutError):
+            while True:
+                async with asyncio.timeout(_GONE):
+                    await self._cards.get(self._key)
+                await asyncio.sleep(_SIGN)
+        self._warn("the bus cannot be reached: the sessions of this node are left to other nodes")
+
+    def drain(self) -> None:
+        """Take no more, and let go of each session between two model calls."""
+        self._draining.set()
+        self._changed.set()
+        for hold in self._holds.values():
+            hold.move()
+
+    async def _take(self, label: str, group: asyncio.TaskGroup) -> None:
+        subject, name = names.work_subject(label), f"work-{label}"
+        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_WAIT, most=_MANY) as intake:
+            while not self._draining.is_set():
+                await self._slots.acquire()
+                round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND
+                try:
+                    taken = None if self._draining.is_set() else await intake.next(round_)
+                except Missing:
+                    taken, _ = None, await self._bus.ensure()
+                if taken is None:
+                    self._slots.release()
+                else:
+                    group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
+
+    async def _work(self, taken: Taken) -> None:
+        """See to one session, unless somebody does."""
+        session = taken.message.data.decode("utf-8", "replace")
+        if self._draining.is_set():
+            await taken.again()
+            return
+        if not names.NAME.fullmatch(session):  # nothing that is asked for names a place on this machine
+            await taken.ack()
+            return
+        signs = asyncio.create_task(_give_signs(taken))
+        done, lease = False, None
+        try:
+            if session not in self._holds:  # it has lost the lease, and is about to end
+                lease = await Lease.take(self._bus, session, self.options.name)
+            if lease is not None:
+                done = await self._hold(session, lease)
+        except NoRoom as error:
+            await self._say_full(session, error)
+        except MeshError as error:
+            self._warn(f"session {session} is left to other nodes: {error}")
+        except OSError as error:
+            self._warn(f"session {session} cannot be saved here: {error.strerror or error} ({error.filename or ''})")
+        except Exception as error:  # a defect that one session meets is not the end of the others
+            self._warn(f"session {session}: {type(error).__name__}: {error}")
+            done = True
+        else:
+            self._stopped.discard(session)
+        finally:
+            await end(signs)
+        await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
+
+    async def _say_full(self, session: str, error: NoRoom) -> None:
+        """Say why a session stands still, once, to whoever follows it and here: nobody else can store that."""
+        if session not in self._stopped:
+            self._stopped.add(session)
+            text = f"session {session} is stopped. {error}"
+            self._warn(text)
+            broadcast = Broadcast(self._bus, session)
+            broadcast.hear(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))
+            await broadcast.flush()
+
+    async def _hold(self, session: str, lease: Lease) -> bool:
+        hold = self._holds[session] = Hold(self._bus, self.options, session, lease)
+        self._changed.set()
+        if self._draining.is_set():
+            hold.move()
+        try:
+            return await hold.work(self._open)
+        finally:
+            del self._holds[session]
+            self._changed.set()
+            await lease.release()
+
+    async def _announce(self) -> None:
+        while True:
+            self._changed.clear()
+            with suppress(MeshError):
+                await self._cards.put(self._key, wire_bytes(self._card()))
+            await asyncio.sleep(_SIGN)  # however many sessions come and go
+            with suppress(TimeoutError):
+                async with asyncio.timeout(names.CARD_TTL / 3 - _SIGN):
+                    await self._changed.wait()
+
+    def _card(self) -> JsonObject:
+        details = {
+            "name": self.options.name,
+            "host": os.uname().nodename,
+            "pid": os.getpid(),
+            "slots": self.options.slots,
+            "labels": list(self.options.labels),
+            "sessions": sorted(self._holds),
+            "draining": self._draining.is_set(),
+        }
+        load = 1.0 if self._draining.is_set() else len(self._holds) / self.options.slots
+        card = Card(self._key, "", "node", labels=self.options.labels, load=load, details=json_freeze_object(details))
+        return encode_card(card)
+
+    async def _listen(self) -> None:
+        async with self._bus.listening(names.control_subject(f"node-{self.options.name}")) as requests:
+            async for request in requests:
+                if request.message.data == b"drain":
+                    self.drain()
+                with suppress(MeshError):
+                    await request.respond(wire_bytes(self._card()))
+
+
+async def _give_signs(taken: Taken) -> None:
+    while True:
+        await asyncio.sleep(_SIGN)
+        await taken.working()

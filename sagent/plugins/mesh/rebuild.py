@@ -1,0 +1,118 @@
+"""A session's directory, made from its log on the bus. Every line is verified; what is not right is refused."""
+
+import asyncio
+import time
+from dataclasses import field
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+
+from sagent.errors import SessionCorrupt
+from sagent.lib.dataclass import dataclass
+from sagent.plugins.mesh.mirror import BEGUN, BLOBS, FILES, HOLDER, MARKS, TAKEN, LogStream, Piece, mark_of
+from sagent.session.blobs import BlobDirectory
+from sagent.session.log import make_directory, read_contents
+from sagent.session.names import log_file
+from sagent.session.store import log_files
+
+_LAGGING = 0.1  # seconds until a replica is looked at again
+_KEPT = 3  # directories of a session that were set aside
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What a log on the bus says besides its entries: which messages of the inbox are in it, the session's files, and
+    the calls that have `begun`, which is known where each holder has `marked` them. `lines` is how many entries there
+    are."""
+
+    lines: int = 0
+    taken: set[int] = field(default_factory=set[int])
+    files: str = ""
+    begun: set[str] = field(default_factory=set[str])
+    marked: bool = True
+
+    def may_have_run(self, agent: str, call: str) -> bool:
+        """Whether a call without a result may have been carried out, in part or whole, if it changes something."""
+        return not self.marked or mark_of(agent, call) in self.begun
+
+
+async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt:
+    """Make a session's directory, empty where there is no entry; one that is there already is set aside, for nobody
+    knows what it lacks. `until` is the number of a message that is there: a replica that lags is read until it has got
+    that one. Raises SessionCorrupt, Unavailable and OSError."""
+    await asyncio.to_thread(set_aside, directory)
+    copy = LogCopy(stream, directory)
+    try:
+        while await copy.read() < until:  # noqa: ASYNC110 -- nobody tells when a replica has it
+            await asyncio.sleep(_LAGGING)
+    finally:
+        copy.close()
+    for file in log_files(directory) if copy.found.lines else ():
+        await asyncio.to_thread(read_contents, file)
+    return copy.found
+
+
+class LogCopy:
+    """A new session directory that is given what a log on the bus has. `found` is what that says besides."""
+
+    def __init__(self, stream: LogStream, directory: Path) -> None:
+        make_directory(directory)
+        self.directory, self.found = directory, Rebuilt()
+        self.blobs = BlobDirectory(directory / "blobs")
+        self._stream, self._last = stream, 0
+        self._logs: dict[str, IO[bytes]] = {}
+
+    async def read(self) -> int:
+        """Take what is new; the number of the last message. Raises SessionCorrupt, Unavailable and OSError."""
+        async for piece in self._stream.read(self._last):
+            for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
+                if self.blobs.put(await self._stream.get_blob(name)).name != name:
+                    raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
+            await self._add(piece)
+            self._last = piece.sequence
+        for log in self._logs.values():
+            log.flush()
+        return self._last
+
+    async def _add(self, piece: Piece) -> None:
+        found = self.found
+        for text in BytesIO(piece.body):
+            agent, _, line = text.partition(b"\t")
+            if line.startswith(b"@"):
+                line = await self._stream.get_blob(line[1:-1].decode("ascii", "replace"))
+            name = agent.decode("ascii", "replace")
+            if name not in self._logs:
+                self._logs[name] = _open(self.directory, name)
+            self._logs[name].write(line)
+            found.lines += 1
+        found.taken |= {int(text) for text in piece.headers.get(TAKEN, "").split(",") if text.isdecimal()}
+        found.files = piece.headers.get(FILES, found.files)
+        found.begun |= set(piece.headers.get(BEGUN, "").split(","))
+        found.marked = found.marked and (HOLDER not in piece.headers or MARKS in piece.headers)
+
+    def close(self) -> None:
+        for file in self._logs.values():
+            file.close()
+
+
+def _open(directory: Path, agent: str) -> IO[bytes]:
+    try:
+        path = log_file(directory, agent)
+    except ValueError as error:
+        raise SessionCorrupt(f"a log on the bus cannot be read: {error}") from error
+    make_directory(path.parent)
+    path.touch(0o600)
+    return path.open("ab")
+
+
+def set_aside(directory: Path) -> None:
+    """Give a session's directory another name, and delete the oldest that were set aside before. Raises OSError."""
+    import shutil
+
+    if directory.exists():
+        if not any(path.stat().st_size for path in directory.rglob("*.jsonl")):
+            shutil.rmtree(directory)
+        else:
+            directory.rename(directory.with_name(f"{directory.name}.stale-{time.time_ns():020}"))
+    for old in sorted(directory.parent.glob(f"{directory.name}.stale-*"))[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)

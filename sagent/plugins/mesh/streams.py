@@ -1,0 +1,196 @@
+"""Streams of a bus: messages read in order, and messages to be worked on."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import TYPE_CHECKING
+
+from sagent.lib.dataclass import dataclass
+from sagent.plugins.mesh import names
+from sagent.plugins.mesh.connection import PATIENCE, Connection, Message
+from sagent.plugins.mesh.errors import Unavailable
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.js.client import JetStreamContext
+
+_ROUND = 5.0  # seconds of one request for messages; it is repeated
+_BATCH = 8  # messages of one request: each may have 8 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that is ours to work on, for `ack_wait` seconds from each `working`; then it is delivered again."""
+
+    message: Message
+    deliveries: int
+    _of: "Msg"
+
+    async def ack(self) -> bool:
+        """It is done with. False where the bus did not confirm that: it will be delivered again."""
+        return await self._confirmed(lambda: self._of.ack_sync(PATIENCE / 2))
+
+    async def working(self) -> None:
+        """It is not done with: start the time anew. Says nothing where the bus cannot be reached."""
+        await self._confirmed(self._of.in_progress)
+
+    async def again(self, delay: float = 0.0) -> None:
+        """Have it delivered again, after a delay in seconds."""
+        await self._confirmed(lambda: self._of.nak(delay))
+
+    async def _confirmed(self, call: Callable[[], Awaitable[object]]) -> bool:
+        from nats.errors import Error
+
+        try:
+            await call()
+        except (Error, TimeoutError):
+            return False
+        return True
+
+
+def _stored(message: "Msg") -> Message:
+    at = message.metadata
+    return Message(
+        message.subject, message.data, dict(message.headers or {}), at.sequence.stream, at.timestamp.timestamp()
+    )
+
+
+class _Consumer:
+    """What the bus keeps of somebody who reads a stream."""
+
+    _pull: "JetStreamContext.PullSubscription | None" = None
+
+    async def aclose(self) -> None:
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            with suppress(Exception):
+                await pull.unsubscribe()
+
+
+class Reader(_Consumer):
+    """Messages of a stream in order, each once, over reconnects and restarts of the bus."""
+
+    def __init__(
+        self, bus: Connection, stream: str, subjects: Sequence[str], after: int, *, latest: bool, idle: float
+    ) -> None:
+        self._bus, self._stream, self._subjects = bus, stream, subjects
+        self._latest, self._idle = latest, idle
+        self._after = after
+        self._place = 0  # in the consumer's own count, which has no gaps
+
+    async def __aiter__(self) -> AsyncGenerator[Message]:
+        while True:
+            for message in await self._next():
+                yield _stored(message)
+
+    async def until_end(self) -> AsyncGenerator[tuple[Message, int]]:
+        """Each message, and how many follow it by now. Ends where there is none."""
+        left = await self._left()
+        while left:
+            found = await self._next()
+            for message in found:
+                left = message.metadata.num_pending
+                yield _stored(message), left
+            if not found:  # those that were left may have expired
+                left = await self._left()
+
+    async def _left(self) -> int:
+        await self._opened()
+        assert self._pull is not None
+        return (await self._bus.call(self._pull.consumer_info, PATIENCE)).num_pending or 0
+
+    async def _next(self) -> "list[Msg]":
+        """Some messages; the consumer is made anew where it is gone, or where one of its messages is missing."""
+        from nats.errors import Error
+
+        await self._opened()
+        assert self._pull is not None
+        try:
+            pull = self._pull
+            found = await self._bus.unless_refused(lambda: pull.fetch(_BATCH, _ROUND))
+        except (TimeoutError, Error):
+            found = list["Msg"]()
+            if not await self._bus.is_there(self._pull):
+                await self.aclose()
+        taken = list["Msg"]()
+        for message in found:
+            at = message.metadata.sequence
+            if at.consumer != self._place + 1:
+                await self.aclose()
+                break
+            self._place, self._after = at.consumer, int(at.stream)
+            taken.append(message)
+        return taken
+
+    async def _opened(self) -> None:
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        if self._pull is not None:
+            return
+        config = ConsumerConfig(
+            ack_policy=AckPolicy.NONE,
+            deliver_policy=DeliverPolicy.LAST_PER_SUBJECT if self._latest else DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=None if self._latest else self._after + 1,
+            inactive_threshold=self._idle,
+            mem_storage=True,
+            filter_subjects=[*self._subjects] if len(self._subjects) > 1 else None,
+        )
+        self._pull, self._place = await self._bus.pull(self._stream, self._subjects[0], None, config), 0
+
+
+class Intake(_Consumer):
+    """Messages to be worked on: each is ours until it is acknowledged, or for `ack_wait` seconds without a sign."""
+
+    def __init__(
+        self, bus: Connection, stream: str, subject: str, name: str, ack_wait: float, most: int, idle: float
+    ) -> None:
+        self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
+        self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
+
+    async def next(self, timeout: float = _ROUND) -> Taken | None:
+        """The next message; None where none has come in time, or the bus was away. Raises Refused."""
+        from nats.errors import Error
+        from nats.js.api import ConsumerConfig
+
+        if self._pull is None:
+            config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._most, inactive_threshold=self._idle)
+            try:
+                self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
+            except Unavailable:
+                await self._bus.up()
+                return None
+        try:
+            pull = self._pull
+            found = await self._bus.unless_refused(lambda: pull.fetch(1, timeout))
+        except (TimeoutError, Error):
+            if not self._bus.is_up or not await self._bus.is_there(self._pull):
+                await self.aclose()
+                await self._bus.up()
+            return None
+        return Taken(_stored(found[0]), found[0].metadata.num_delivered, found[0])
+
+
+class Streams(Connection):
+    """A connection by which streams are read."""
+
+    async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
+        """What is stored on a subject (wildcards allowed) after a sequence, in order, up to its present end."""
+        async with self.following(stream, subject, after=after, idle=_ROUND) as messages:
+            async for message, left in messages.until_end():
+                yield message
+                if not left:
+                    return
+
+    def following(
+        self, stream: str, *subjects: str, after: int = 0, latest: bool = False, idle: float = 6 * _ROUND
+    ) -> AbstractAsyncContextManager[Reader]:
+        """What is stored on subjects after a sequence, in order, and what comes. No two subjects may overlap. With
+        `latest` only the last of each subject at first, and after a lost connection the last of each once more. The bus
+        forgets a reader that has asked for nothing for `idle` seconds."""
+        return aclosing(Reader(self, stream, subjects, after, latest=latest, idle=idle))
+
+    def taking(
+        self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1, idle: float = 3_600.0
+    ) -> AbstractAsyncContextManager[Intake]:
+        """Messages to be worked on and acknowledged, at most so many at a time over all who take under this name. The
+        bus forgets that there was such a name when nobody has taken under it for `idle` seconds."""
+        return aclosing(Intake(self, stream, subject, names.token(name), ack_wait, most, idle))

@@ -1,0 +1,27 @@
+"""Tasks that run next to the work of a session or a node: failures are reported, and each is ended properly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sagent.plugins.mesh.errors import MeshError
+
+_AGAIN = 1.0  # seconds until a task is cancelled once more, or begun again
+
+
+async def end(*tasks: "asyncio.Task[object]") -> None:
+    """Cancel tasks, and return when they have ended. A cancellation can be lost (bugs.python.org/issue37658), so it is
+    said again."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_AGAIN)
+
+
+async def kept_up(work: Callable[[], Awaitable[None]]) -> None:
+    """Do what listens or announces until it is cancelled: again where the bus was away too long."""
+    while True:
+        try:
+            return await work()
+        except MeshError:
+            await asyncio.sleep(_AGAIN)

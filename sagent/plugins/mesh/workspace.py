@@ -1,0 +1,233 @@
+"""A session's files between machines: by git, in a directory that all nodes share, or none at all.
+
+By git, what travels is the repository's history, and after each call that changed something a commit of all files that
+git does not ignore, as a bundle of what the earlier ones lack (git-bundle(1)). The index, stashes and other branches
+stay behind.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sagent.errors import UsageError
+from sagent.lib.git import git_call
+from sagent.lib.json import as_object, as_str, json_load
+from sagent.plugins.mesh.buckets import Store
+from sagent.plugins.mesh.records import FilesKind
+from sagent.sandbox.scratch import temporary
+from sagent.session.log import make_directory
+
+_LINKS = 20  # bundles that one may build on; then one is made that needs the first alone
+_LOOKED_AT = 50  # commits of a history that are looked for on the bus
+_WHO = {
+    **{f"GIT_{role}_NAME": "sagent" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_EMAIL": "sagent@localhost" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
+}
+"""The same files after the same commit are the same commit, whoever says so and when."""
+
+
+class Snapshot(NamedTuple):
+    """Files as a commit: it is the one that is checked out (`head`), or follows it."""
+
+    commit: str
+    head: str
+    branch: str
+    name: str = ""
+    bundle: bytes = b""
+
+
+class Files:
+    """The files of one session on a node, in a directory of its own or, where they are shared, where they lie: in one
+    of those that the node shares."""
+
+    def __init__(self, store: Store, kind: FilesKind, directory: Path, shared: Sequence[Path] = ()) -> None:
+        self._store, self._kind, self._directory, self._shared = store, kind, directory, shared
+        self._chain: list[tuple[str, str]] = []  # the names of what the files now build on, each with its commit
+        self._lock = asyncio.Lock()
+
+    async def restore(self, name: str) -> Path:
+        """Have the files as they were when they had this name, "" for none. The directory to work in. Raises UsageError
+        and Unavailable."""
+        if self._kind == "shared":
+            wanted = Path(name).resolve()
+            if not wanted.is_dir() or not any(wanted.is_relative_to(place.resolve()) for place in self._shared):
+                raise UsageError(f"{name} is not a directory that this node shares (sagent node --shared DIR).")
+            return wanted
+        if self._kind == "git":
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        make_directory(self._directory)
+        if self._kind == "git" and name:
+            bundles = await _fetch(self._store, name)
+            await asyncio.to_thread(_check_out, self._directory, bundles)
+            self._chain = [(each.name, each.commit) for each in bundles]
+        return self._directory
+
+    async def keep(self) -> str:
+        """Put the files into the store as they are now; their name, "" where they do not travel. Raises Unavailable."""
+        if self._kind != "git" or not self._chain:
+            return ""
+        async with self._lock:
+            made = await asyncio.to_thread(_snapshot, self._directory)
+            if made is not None and made.commit != self._chain[-1][1]:
+                chain = self._chain if len(self._chain) < _LINKS else self._chain[:1]
+                name = f"git.{self._directory.name}.{made.commit}"
+                await _put(self._store, self._directory, name, made, chain)
+                self._chain = [*chain, (name, made.commit)]
+            return self._chain[-1][0]
+
+
+async def offer(store: Store, directory: Path) -> str:
+    """Put a repository into the store: its history, if that is not there, and what no commit has. The name of its files
+    as they are now. Raises UsageError and Unavailable."""
+    known = await asyncio.to_thread(_history, directory)
+    head, chain = known[0], list[tuple[str, str]]()
+    for commit in known:
+        if await store.has(f"git.{commit}"):
+            chain = [(f"git.{commit}", commit)]
+            break
+    if chain[:1] != [(f"git.{head}", head)]:
+        branch = await asyncio.to_thread(_branch, directory)
+        await _put(store, directory, f"git.{head}", Snapshot(head, head, branch), chain)
+    made = await asyncio.to_thread(_snapshot, directory)
+    if made is None or await asyncio.to_thread(_same_tree, directory, made.commit, head):
+        return f"git.{head}"
+    if not await store.has(name := f"git.{made.commit}"):
+        await _put(store, directory, name, made, [(f"git.{head}", head)])
+    return name
+
+
+async def fetch_changes(store: Store, name: str, directory: Path, session: str) -> str:
+    """Have a session's files as a reference in the repository that they are of; the reference, "" where that is
+    another. Raises UsageError, Unavailable."""
+    bundles = await _fetch(store, name)
+    reference = f"refs/sagent/{session}"
+
+    def take() -> bool:
+        if not _git(directory, "cat-file", "-t", bundles[0].commit, worst=255):
+            return False
+        _unbundle(directory, bundles)
+        _git(directory, "update-ref", reference, bundles[-1].commit)
+        return True
+
+    return reference if await asyncio.to_thread(take) else ""
+
+
+async def _put(store: Store, directory: Path, name: str, made: Snapshot, chain: list[tuple[str, str]]) -> None:
+    bundle = await asyncio.to_thread(_bundle, directory, made.commit, [commit for _, commit in chain])
+    after = chain[-1][0] if chain else ""
+    said = {"commit": made.commit, "head": made.head, "branch": made.branch, "after": after}
+    await store.put(name, json.dumps(said).encode() + b"\n" + bundle)
+
+
+async def _fetch(store: Store, name: str) -> list[Snapshot]:
+    """The bundles that a state of the files is made of, the first one first."""
+    found: list[Snapshot] = []
+    while name:
+        if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
+            raise UsageError(f"The session's files are no longer on the bus: {name}.")
+        line, _, bundle = data.partition(b"\n")
+        try:
+            said = as_object(json_load(line))
+        except ValueError as error:
+            raise UsageError(f"The session's files on the bus cannot be read: {name}: {error}.") from error
+        commit, head, branch = (as_str(said.get(key)) for key in ("commit", "head", "branch"))
+        found.append(Snapshot(commit, head, branch, name, bundle))
+        name = as_str(said.get("after"))
+    return found[::-1]
+
+
+def _history(directory: Path) -> list[str]:
+    """The last commits, the latest first."""
+    root = _git(directory, "rev-parse", "--show-toplevel")
+    if Path(root).resolve() != directory.resolve():
+        raise UsageError(f"{directory} is inside the repository {root}: start in {root}, so that all of it is sent.")
+    try:
+        return _git(directory, "rev-list", "--first-parent", f"-n{_LOOKED_AT}", "HEAD").split()
+    except UsageError:
+        raise UsageError(f"{directory} has no commit yet. Make one, or send no files: --files none.") from None
+
+
+def _branch(directory: Path) -> str:
+    try:
+        return _git(directory, "symbolic-ref", "-q", "--short", "HEAD")
+    except UsageError:
+        return ""
+
+
+def _same_tree(directory: Path, one: str, other: str) -> bool:
+    return _git(directory, "rev-parse", f"{one}^{{tree}}") == _git(directory, "rev-parse", f"{other}^{{tree}}")
+
+
+def _snapshot(directory: Path) -> Snapshot | None:
+    """A commit of all files that are not ignored, after what is checked out, and the branch; None where there is no
+    repository any more."""
+    if not (directory / ".git").exists():
+        return None
+    with temporary() as aside:
+        index = aside / "index"
+        own = Path(_git(directory, "rev-parse", "--absolute-git-dir")) / "index"
+        if own.exists():
+            shutil.copy2(own, index)  # so that only what has changed is read; by its time git knows what may have
+        listed = _git(directory, "ls-files", "--stage", "-z").split("\0")
+        links = (line.partition("\t")[2] for line in listed if line.startswith("160000 "))
+        # Git would look into submodules, by another git.
+        words = ("-A", "--ignore-errors", "--", ".", *(f":(exclude,literal){path}" for path in links))
+        _git(directory, "add", *words, more={"GIT_INDEX_FILE": str(index)}, worst=1)
+        tree = _git(directory, "write-tree", more={"GIT_INDEX_FILE": str(index)})
+    head = _git(directory, "rev-parse", "-q", "--verify", "HEAD", worst=255)
+    parent = ("-p", head) if head else ()
+    commit = _git(directory, "commit-tree", tree, *parent, "-m", "files", more=_WHO)
+    return Snapshot(commit, head, _branch(directory))
+
+
+def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
+    with temporary() as aside:
+        file = aside / "bundle"
+        name = f"refs/sagent/{aside.parent.name}"  # git bundles references alone; others may do the same at the moment
+        _git(directory, "update-ref", name, commit)
+        try:
+            _git(directory, "bundle", "create", "-q", str(file), name, *(f"^{each}" for each in known))
+        finally:
+            _git(directory, "update-ref", "-d", name)
+        return file.read_bytes()
+
+
+def _unbundle(directory: Path, bundles: list[Snapshot]) -> None:
+    with temporary() as aside:
+        file = aside / "bundle"
+        for each in bundles:
+            if not _git(directory, "cat-file", "-t", each.commit, worst=255):
+                file.write_bytes(each.bundle)
+                _git(directory, "bundle", "unbundle", str(file))
+
+
+def _check_out(directory: Path, bundles: list[Snapshot]) -> None:
+    _git(directory, "init", "-q")
+    _unbundle(directory, bundles)
+    last = bundles[-1]
+    head = last.head or last.commit
+    _git(directory, "checkout", "-q", *(("-B", last.branch) if last.branch else ("--detach",)), head)
+    _git(directory, "read-tree", "-u", "--reset", last.commit)
+    _git(directory, "read-tree", head)
+    _git(directory, "update-index", "-q", "--refresh", worst=255)
+
+
+def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None, worst: int = 0) -> str:
+    """What git says. Raises UsageError where it fails: by an exit code beyond the `worst` one that may be."""
+    if (call := git_call(directory, *arguments)) is None:
+        raise UsageError(
+            f"The repository {directory} names filters or other files in its configuration, so its files cannot be "
+            "sent by git. Use --files shared or none."
+        )
+    done = subprocess.run(
+        call.argv, env={**call.environment, **(more or {})}, capture_output=True, check=False, stdin=subprocess.DEVNULL
+    )
+    if done.returncode > worst:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]
+        raise UsageError(f"git {arguments[0]} has failed in {directory}: {said[-1]}")
+    return done.stdout.decode("utf-8", "replace").strip()

@@ -1,0 +1,53 @@
+"""A message is given to an agent once, though the node that had it dies before it could acknowledge it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sagent.plugins.mesh.commands.node import opener
+from sagent.plugins.mesh.hold import NodeOptions
+from sagent.plugins.mesh.node import Node
+from sagent.plugins.mesh.remote import Mesh
+from sagent.plugins.mesh.streams import Taken
+from sagent.testing.server import Turn
+from tests.depth import slow
+from tests.plugins.mesh.places import MODEL, Place, by_results, place
+
+
+def node(here: Place, name: str) -> Node:
+    """A node in this process."""
+    options = NodeOptions(name, 2, (), here.directory / name)
+    flags = {"model": MODEL, "permission_mode": "full", "sandbox": "off"}
+    return Node(here.bus, options, opener(flags), pytest.fail)
+
+
+@slow
+async def test_a_message_whose_acknowledgement_was_lost_is_not_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(40):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        acknowledge = Taken.ack
+
+        async def lost(self: Taken) -> bool:
+            return False
+
+        monkeypatch.setattr(Taken, "ack", lost)
+        first = asyncio.create_task(node(here, "n1").run())
+        async with Mesh(here.bus).spawn("hello") as peer:
+            while not here.server.answered:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            monkeypatch.setattr(Taken, "ack", acknowledge)
+            second = asyncio.create_task(node(here, "n2").run())
+            assert (await peer.wait()).content == "One."
+            peer.send("more")
+            assert (await peer.wait()).content == "Two."
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+        assert len(here.server.requests) == 2

@@ -1,0 +1,36 @@
+"""A trace goes on at the node that works on a session."""
+
+from pathlib import Path
+
+from opentelemetry.sdk.trace import TracerProvider
+
+from sagent.plugins.mesh.trace import carried, under
+from sagent.testing.server import Turn
+from tests.plugins.mesh.places import by_results, place
+from tests.plugins.telemetry.otlp_receiver import collector
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_a_session_is_below_the_span_of_whoever_asks_for_it(tmp_path: Path) -> None:
+    with collector() as collected:
+        async with place(tmp_path, by_results([Turn("Hello.")])) as here:
+            plain = here.environment
+            telemetry = {"SAGENT_TELEMETRY": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url}
+            here.environment = lambda name: plain(name) | (telemetry if name == "n1" else {"TRACEPARENT": PARENT})
+            await here.node("n1")
+            code, _, err = await here.ask("hello")
+            assert code == 0, err
+    run = collected.one("invoke_agent root")
+    assert (run.trace_id.hex(), run.parent_span_id.hex()) == tuple(PARENT.split("-")[1:3])
+    assert len({span.trace_id for span in collected.spans}) == 1
+
+
+def test_the_span_of_a_program_is_carried() -> None:
+    with TracerProvider().get_tracer("theirs").start_as_current_span("request") as span:
+        found = carried()
+    assert f"{span.get_span_context().span_id:016x}" in found["traceparent"]
+    with under(found):
+        assert carried() == found
+    with under({"traceparent": "nonsense"}):
+        assert carried() == {}
