@@ -12,10 +12,8 @@ import pytest
 
 from sagent.config import Settings, load
 from sagent.config.report import show
-from sagent.config.values import agents_of
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
-from sagent.plugin import RefusedError
 from sagent.providers.rows import built_in
 
 ROOT = Path(__file__).parents[2]
@@ -499,12 +497,3 @@ def test_what_an_mcp_server_needs_is_read_with_its_paths_from_the_file(place):
     }.items():
         with pytest.raises(ConfigError, match=said):
             place.load(user=f"[mcp.t]\n{table}")
-
-
-def test_agents_elsewhere_have_a_name_and_a_url() -> None:
-    assert (
-        agents_of({"peer": "https://a.example/"}) == agents_of("peer=https://a.example") == ("peer=https://a.example",)
-    )
-    for wrong in ("https://a.example", "a b=https://a.example", "peer=ftp://a.example", "peer="):
-        with pytest.raises(RefusedError):
-            agents_of(wrong)

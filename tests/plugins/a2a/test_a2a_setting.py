@@ -6,7 +6,8 @@ import pytest
 
 from sagent.config.layers import load
 from sagent.errors import ConfigError
-from sagent.plugins.a2a import AGENTS
+from sagent.plugin import RefusedError
+from sagent.plugins.a2a import AGENTS, agents_of
 
 TWO = ("a=http://a.test", "b=https://b.test/x")
 FORMS = {
@@ -42,3 +43,12 @@ def test_a_wrong_one_is_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load({}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "config.toml")
     assert says in str(caught.value)
+
+
+def test_agents_elsewhere_have_a_name_and_a_url() -> None:
+    assert (
+        agents_of({"peer": "https://a.example/"}) == agents_of("peer=https://a.example") == ("peer=https://a.example",)
+    )
+    for wrong in ("https://a.example", "a b=https://a.example", "peer=ftp://a.example", "peer="):
+        with pytest.raises(RefusedError):
+            agents_of(wrong)
