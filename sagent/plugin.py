@@ -166,6 +166,53 @@ class ProviderRow(NamedTuple):
     about: str = ""
 
 
+class ToolEntry(NamedTuple):
+    """A tool that may be chosen by its name, or by that of one of its `groups`; "default" is the one for no choice.
+
+    `tool` is "module:member": a tool, a class of tools that needs no arguments, or a function that is given an
+    AgentBuilder and returns a tool of this name. Without it nobody can choose the tool: it is offered where it is of
+    use, and rules and hooks may name it.
+    """
+
+    name: str
+    tool: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class Table(NamedTuple):
+    """A table of files of settings, `[NAME]`. `read` is "module:function", which is given a GivenTable (of
+    sagent.config.files) and returns a mapping or a tuple.
+
+    Layers are joined: a later row replaces an earlier one of its name, and the members of a tuple are added. A row's
+    text is what a person sees of it. `project` is "no" where a project's file may not have the table, or "ask" where
+    the person is asked: then its rows are programs. `folder_file` is the file of added folders that may have the table
+    too. `show` is "module:function", which is given what was read and yields the name and the text of each row for
+    `sagent config show`.
+    """
+
+    name: str
+    read: str
+    project: Literal["no", "ask"] = "no"
+    folder_file: str = ""
+    show: str = ""
+
+
+class Finding(NamedTuple):
+    """The state of one thing that was checked."""
+
+    state: Literal["good", "poor", "bad"]
+    what: str
+    detail: str
+
+
+class Check(NamedTuple):
+    """A check of `sagent doctor`. `run` is "module:function": it is given the settings and the command by which a
+    person enters a key, and returns Findings. It may be a coroutine function; any other runs in a thread."""
+
+    name: str
+    run: str
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -284,6 +331,9 @@ class Plugin:
     suites: tuple[Suite, ...] = field(default=(), kw_only=True)
     export_formats: tuple[ExportFormat, ...] = field(default=(), kw_only=True)
     providers: tuple[ProviderRow, ...] = field(default=(), kw_only=True)
+    tools: tuple[ToolEntry, ...] = field(default=(), kw_only=True)
+    tables: tuple[Table, ...] = field(default=(), kw_only=True)
+    checks: tuple[Check, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -300,6 +350,9 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "suites": ("suite", Suite),
     "export_formats": ("export format", ExportFormat),
     "providers": ("provider", ProviderRow),
+    "tools": ("tool", ToolEntry),
+    "tables": ("table", Table),
+    "checks": ("check", Check),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""
@@ -322,11 +375,11 @@ def resolve(name: str) -> object:
     """Return what "module:member" names, or "/a/file.py:member". Raises whatever its module raises, and
     AttributeError."""
     module, _, member = name.rpartition(":")
-    return getattr(_of_file(module) if "/" in module or "\\" in module else import_module(module), member)
+    return getattr(load_file(module) if "/" in module or "\\" in module else import_module(module), member)
 
 
-def _of_file(path: str) -> "ModuleType":
-    """Return the module of a file, imported once."""
+def load_file(path: str) -> "ModuleType":
+    """Return the module of a Python file, imported once. Raises whatever it raises, and ImportError."""
     from hashlib import sha256
     from importlib.util import module_from_spec, spec_from_file_location
 

@@ -9,27 +9,27 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import Admit, ExtensionFactory
 from sagent.app import background
-from sagent.app.builder import AgentBuilder, withheld
+from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
 from sagent.app.surface import Surface
+from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings
 from sagent.config.declared import CORE
 from sagent.config.values import option
 from sagent.context.instructions import gather
-from sagent.context.places import is_any, places
+from sagent.context.places import is_any
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
 from sagent.engine.state import AgentState
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError
 from sagent.events import Event, Failure, Notice
-from sagent.lib.text import nearest, unlike
+from sagent.lib.text import nearest
 from sagent.messages import Message
 from sagent.model import full_name
 from sagent.plugin import Moment, resolve
@@ -80,7 +80,7 @@ async def open_agent(
         stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
-        builder.tools = [*_available(choose_tools(settings, sandbox, answer), builder), *more]
+        builder.tools = [*make_tools(choose_tools(settings), builder), *more]
         await _open_session(builder, keeper, batches, told)
         background.add(builder)
         await _add_parts(builder, "offer")
@@ -270,66 +270,6 @@ def servers_of(settings: Settings) -> "Servers | None":
     return Servers()
 
 
-def choose_tools(
-    settings: Settings, sandbox: Sandbox | None = None, answer: "Answerer | None" = None
-) -> tuple[Tool, ...]:
-    """The tools asked for, by name or group; by default the built-in ones. Raises UsageError with the nearest names."""
-    by_name = {name.lower(): (name,) for name in (*tools.EVERY, "AskUser")} | dict(tools.GROUPS)
-    chosen: dict[str, None] = {}
-    for name in ("default",) if settings.tools is None else settings.tools:
-        if not (known := by_name.get(name.lower(), ())):
-            import difflib
-
-            near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
-            hint = f" Did you mean {', '.join(by_name[near[0]])}?{unlike(name.lower(), near)}" if near else ""
-            raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.EVERY)}.")
-        chosen |= dict.fromkeys(known)
-    online = (*tools.WEB, *tools.PAPERS)
-    web = None if set(chosen).isdisjoint(online) else tools.WebAccess((), settings.state_dir / "web", settings.web)
-    return tuple(_make_tool(name, settings, sandbox, web, answer) for name in chosen)
-
-
-def _available(chosen: Sequence[Tool], builder: AgentBuilder) -> list[Tool]:
-    """Return the tools without those whose packages are not installed, which the notices name."""
-    kept: list[Tool] = []
-    for tool in chosen:
-        extra, command = cast("Callable[[], tuple[str, str]]", getattr(tool, "lacking", lambda: ("", "")))()
-        if extra:
-            origin = builder.settings.origins.get("tools", "--tools")
-            builder.notices.append(
-                f"{tool.name} ({origin}) is left out: it needs the extra {extra}, which is not installed. "
-                f"To install it: {command}"
-            )
-        else:
-            kept.append(tool)
-    return kept
-
-
-def _make_tool(
-    name: str,
-    settings: Settings,
-    sandbox: Sandbox | None,
-    web: "tools.WebAccess | None",
-    answer: "Answerer | None",
-) -> Tool:
-    if name == "AskUser":
-        from sagent.tools.ask import AskUser
-
-        return AskUser(answer)
-    if name in (*tools.WEB, *tools.PAPERS):
-        return getattr(tools, name)(web)
-    if name == "RepoMap":
-        return tools.RepoMap(settings.state_dir / "maps")
-    if name == "AgentSpawn" and any(places("agents", settings.cwd, settings.config_dir)):
-        from sagent.context.agents import find_agents
-
-        return tools.AgentSpawn(find_agents(settings.cwd, settings.config_dir))
-    if name not in ("Bash", "Notebook"):
-        return getattr(tools, name)()
-    runner = tools.Bash if name == "Bash" else tools.Notebook
-    return runner(keep_keys=settings.env_pass, withheld=withheld(settings), sandbox=sandbox)
-
-
 def _limits(settings: Settings) -> RunLimits:
     return RunLimits(
         max_turns=settings.max_turns,
@@ -370,7 +310,7 @@ def _check_definitions(settings: Settings, notices: list[str]) -> None:
     if is_any("agents", cwd, config_dir):
         from sagent.context.agents import find_agents
 
-        every = (*tools.EVERY, "AskUser")
+        every = [tool.name for tool in settings.plugins.tools]
         for kind in find_agents(cwd, config_dir, notices):
             named = (*(kind.tools or ()), *kind.without)
             if strange := [name for name in named if name not in every and not name.startswith("mcp__")]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker, Resources
 from sagent.app.models import Choice
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sagent.bridges.mcp import Servers
     from sagent.tools.ask import Answerer
 
+T = TypeVar("T")
 Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
 """Gives tools with something put around them."""
 
@@ -62,6 +63,7 @@ class AgentBuilder:
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
     """Called with the agent once its history is there, before it says anything to the listener."""
+    shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
 
     def __post_init__(self) -> None:
         self.notices, self.judge = list(self.settings.warnings), self.policy
@@ -103,7 +105,13 @@ class AgentBuilder:
             if setting.name == name:
                 value = self.settings.plugged.get(name, getattr(self.settings, name, setting.default))
                 return value != setting.default
-        return bool(getattr(self.settings, name, None))
+        return bool(self.settings.plugged.get(name) or getattr(self.settings, name, None))
+
+    def once(self, make: "Callable[[AgentBuilder], T]") -> T:
+        """Return what this function makes for the agent. It is called once: several parts and tools share it."""
+        if make not in self.shared:
+            self.shared[make] = make(self)
+        return cast("T", self.shared[make])
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

@@ -267,7 +267,7 @@ def add_agent_flags(parser: Parser, plugins: "Installed | None" = None, *, place
         group = parser.add_argument_group(title)
         for setting in plugins.settings:
             if setting.help and setting.group == title and setting.scope in scopes:
-                add_flag(group, setting)
+                add_flag(group, setting, plugins.help_of(setting))
         if title == WORK:
             text = "use this plugin, a Python file (repeatable)"
             group.add_argument("--plugin", metavar="FILE", action="append", help=text)

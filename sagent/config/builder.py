@@ -1,6 +1,5 @@
 """Settings in the making: what each layer sets, read and kept with where it came from."""
 
-import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.config.advisors import Placed
-from sagent.config.declared import BY_NAME, RULES, TABLES, THRESHOLDS
+from sagent.config.declared import BY_NAME, CORE, RULES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.plugins import Installed, find_plugins
 from sagent.config.settings import Address, CustomProvider, PluggedProviders, Settings, Wanted
@@ -21,18 +20,9 @@ from sagent.lib.text import nearest
 from sagent.plugin import PathBase, RefusedError, Setting
 
 if TYPE_CHECKING:
-    from sagent.hooks.hook import Hook
     from sagent.providers.rows import Row
 
 Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and where it was given
-_OFFERED = ("AskUser", "ExitPlan", "NodeAgent", "SendFile", "ToolSearch", "advisor")
-"""Tools that nobody chooses: they are there where they are of use."""
-_ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
-"""Tools of other programs, which lists of ours and theirs may name."""
-_BEYOND = re.compile("mcp|a2a|__", re.IGNORECASE)  # of tools that only their servers know
-_CALLS = ("PreToolUse", "PostToolUse", "PermissionRequest")
-_MATCHED: Mapping[str, tuple[str, ...]] = {"SessionStart": ("startup", "resume"), "PreCompact": ("manual", "auto")}
-"""What matchers of other events than calls may be about, where that is known beforehand."""
 TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
 
 
@@ -99,7 +89,7 @@ class SettingsBuilder:
         return (repository_root(work) or work) / ".sagent" / NAME
 
     def settings(self) -> Settings:
-        own = self.every.keys() - BY_NAME.keys()
+        own = {*self.every, *self.plugins.tables} - {*BY_NAME, *(table.name for table in CORE.tables)}
         values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
         values |= {"providers": self.rows, **self._advisors()}
         if self.values.get("continue_session") and self.values.get("session"):
@@ -213,29 +203,14 @@ class SettingsBuilder:
         from fnmatch import fnmatchcase
 
         from sagent.policy.rules import BEYOND_THE_SANDBOX
-        from sagent.tools import EVERY
 
-        known = (*EVERY, *BEYOND_THE_SANDBOX)
+        every = [tool.name for tool in self.plugins.tools]
+        known = (*every, *BEYOND_THE_SANDBOX)
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
             if not tool.startswith(("mcp__", "a2a__")) and not any(fnmatchcase(name, tool) for name in known):
-                hint = nearest(tool, known) or f"; the tools are {', '.join(EVERY)}."
+                hint = nearest(tool, known) or f"; the tools are {', '.join(every)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
-
-    def check_matcher(self, hook: "Hook", where: Callable[[], str]) -> None:
-        """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
-        from sagent.hooks.hook import names_of
-        from sagent.tools import EVERY
-
-        known = EVERY if hook.event in _CALLS else _MATCHED.get(hook.event, ())
-        names = [name for each in (*known, *_OFFERED) for name in names_of(each)]
-        parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
-        for part in parts if known else ():
-            one = replace(hook, matcher=part.strip())
-            elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
-            if not (elsewhere or one.is_about(names) or (known is EVERY and _BEYOND.search(part))):
-                hint = nearest(part, known) or f"; give {', '.join(known)}."
-                self.warnings.append(f"{where()}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 
     def read(self, field: Setting, value: object, base: PathBase, where: Callable[[], str]) -> object:
         try:
@@ -244,7 +219,7 @@ class SettingsBuilder:
             if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
-                hint = nearest(field.name, TABLES) or f": {error}."
+                hint = nearest(field.name, self.plugins.tables) or f": {error}."
                 raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None

@@ -12,6 +12,7 @@ from sagent.config import values
 from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
+    Check,
     Command,
     ExportFormat,
     Part,
@@ -20,6 +21,8 @@ from sagent.plugin import (
     Setting,
     SlashCommand,
     Suite,
+    Table,
+    ToolEntry,
     choice,
 )
 
@@ -134,7 +137,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(  # None is the default set
         "tools", values.tools, None, "tuple[str, ...] | None", _NAMES, metavar="A,B", uses=("shared", "acting"),
-        help="only these tools or groups (default, web, papers, code, notebook), or none",
+        help="only these tools, groups ({groups}) or Python files with tools, or none",
     ),
     Setting(
         "permission_mode", values.mode, "edit", "Mode", project="lower", metavar="MODE",
@@ -241,6 +244,9 @@ SETTINGS: tuple[Setting, ...] = (
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 _PARTS, _FORMATS = "sagent.app.parts", "sagent.transcript.formats"
+_TOOLS, _TOOL_MAKERS = "sagent.tools", "sagent.app.makers"
+_TABLES, _CHECKS = "sagent.config.tables", "sagent.repl.doctor"
+_DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
     "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
@@ -320,6 +326,49 @@ CORE = Plugin(
         Suite("tool", "a tool", "sagent.testing.tool_suite:ToolSuite"),
         Suite("log", "a log of sessions", "sagent.testing.log_suite:LogSuite"),
     ),
+    tools=(
+        ToolEntry("Read", f"{_TOOLS}.read:Read", _DEFAULT),
+        ToolEntry("Write", f"{_TOOLS}.write:Write", _DEFAULT),
+        ToolEntry("Edit", f"{_TOOLS}.edit:Edit", _DEFAULT),
+        ToolEntry("Glob", f"{_TOOLS}.glob:Glob", _DEFAULT),
+        ToolEntry("Grep", f"{_TOOLS}.grep:Grep", _DEFAULT),
+        ToolEntry("List", f"{_TOOLS}.list:List", _DEFAULT),
+        ToolEntry("Bash", f"{_TOOL_MAKERS}:bash", _DEFAULT),
+        ToolEntry("AgentSpawn", f"{_TOOL_MAKERS}:agent_spawn", _DEFAULT),
+        ToolEntry("AgentSend", f"{_TOOLS}.agents:AgentSend", _DEFAULT),
+        ToolEntry("AgentSelf", f"{_TOOLS}.agents:AgentSelf", _DEFAULT),
+        ToolEntry("BackgroundTask", f"{_TOOLS}.background:BackgroundTask", _DEFAULT),
+        ToolEntry("TodoWrite", f"{_TOOLS}.todo:TodoWrite"),
+        ToolEntry("AskUser", f"{_TOOL_MAKERS}:ask_user"),
+        ToolEntry("WebSearch", f"{_TOOL_MAKERS}:web_search", ("web",)),
+        ToolEntry("WebFetch", f"{_TOOL_MAKERS}:web_fetch", ("web",)),
+        ToolEntry("PaperSearch", f"{_TOOL_MAKERS}:paper_search", ("papers",)),
+        ToolEntry("PaperDetails", f"{_TOOL_MAKERS}:paper_details", ("papers",)),
+        ToolEntry("PaperAuthor", f"{_TOOL_MAKERS}:paper_author", ("papers",)),
+        ToolEntry("PaperFetch", f"{_TOOL_MAKERS}:paper_fetch", ("papers",)),
+        ToolEntry("Code", f"{_TOOLS}.code.lsp.tool:Code", ("code",)),
+        ToolEntry("RepoMap", f"{_TOOL_MAKERS}:repo_map", ("code",)),
+        ToolEntry("Notebook", f"{_TOOL_MAKERS}:notebook", ("notebook",)),
+        *map(ToolEntry, ("ExitPlan", "NodeAgent", "ToolSearch", "advisor", "find_tools", "call_tool")),
+    ),
+    tables=(
+        Table("providers", f"{_TABLES}:read_providers"),
+        Table("prices", f"{_TABLES}:read_prices"),
+        Table("aliases", f"{_TABLES}:read_aliases"),
+        Table("hooks", "sagent.config.hooks:read_hooks", "ask"),
+        Table("mcp", f"{_TABLES}:read_mcp", folder_file="mcp.toml"),
+        Table("web", f"{_TABLES}:read_web"),
+        Table("language_servers", f"{_TABLES}:read_language_servers", "ask", show=f"{_TABLES}:show_language_servers"),
+    ),
+    checks=(
+        Check("keys", f"{_CHECKS}:check_keys"),
+        Check("programs", f"{_CHECKS}:check_programs"),
+        Check("sandbox", f"{_CHECKS}:check_sandbox"),
+        Check("language servers", f"{_CHECKS}:check_servers"),
+        Check("terminal", f"{_CHECKS}:check_terminal"),
+        Check("directories", f"{_CHECKS}:check_places"),
+        Check("providers", f"{_CHECKS}:check_providers"),
+    ),
 )  # fmt: skip
 """What the core adds: its commands, parts of an agent, settings, providers and more, by the door of every plugin."""
 
@@ -370,8 +419,6 @@ RESERVED = (
     *("logging", "env"),
 )
 """Names of other flags, and of tables of files: no setting of a plugin can have them."""
-
-TABLES = ("providers", "prices", "mcp", "web", "language_servers", "aliases", "hooks")
 
 
 def is_stricter(setting: Setting, new: object, old: object) -> bool:

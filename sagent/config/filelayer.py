@@ -1,26 +1,24 @@
 """A file's layer of settings: the person's own, or a project's, which may only make things stricter."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
-from sagent.config.declared import ALIASES, BY_NAME, RULES, SETTINGS, TABLES, is_stricter
-from sagent.config.files import File, Line, end_sentence, expand, read_file
+from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, SETTINGS, is_stricter
+from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import OWNERS
 from sagent.errors import ConfigError, UsageError
-from sagent.plugin import PathBase, RefusedError, Setting
+from sagent.plugin import PathBase, RefusedError, Setting, Table, resolve
 
 if TYPE_CHECKING:
     from sagent.hooks.hook import Hook
-    from sagent.tools.code.lsp.rows import ServerRow
 
 _NEVER = "a project's file may not set it"
-_VARIABLES = "a project's file may not read the environment"
 _GROUPS: Mapping[str, Mapping[str, Setting]] = {
     **{
         table: {each.key.partition(".")[2]: each for each in SETTINGS if each.key.startswith(f"{table}.")}
@@ -32,7 +30,7 @@ _GROUPS: Mapping[str, Mapping[str, Setting]] = {
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NOT_HERE = "search"
 """A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
-_NAMES = (*ALIASES, *_GROUPS, *TABLES)
+_NAMES = (*ALIASES, *_GROUPS)
 _MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
 
 
@@ -41,11 +39,12 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     from sagent.config.hooks import plugin_hooks
 
     found = plugin_hooks(folder, into.home)
-    servers = read_file(folder / "mcp.toml", folder)
-    if servers is not None:
-        own = cast("Mapping[str, object]", into.values.get("mcp", {}))
-        rows = cast("Mapping[str, object]", FileLayer(into, servers, trusted=True).table("mcp"))
-        into.join("mcp", {**rows, **own}, str(servers.path))
+    for table in into.plugins.tables.values():
+        file = read_file(folder / table.folder_file, folder) if table.folder_file else None
+        if file is not None:
+            own = cast("Mapping[str, object]", into.values.get(table.name, {}))
+            rows = cast("Mapping[str, object]", FileLayer(into, file, trusted=True).read(table))
+            into.join(table.name, {**rows, **own}, str(file.path))
     into.values["hooks"] = (*cast("tuple[Hook, ...]", into.values.get("hooks", ())), *found)
 
 
@@ -78,45 +77,46 @@ class FileLayer:
                 self._into.warnings.append(
                     f"{self._file.where(key)}: {key} has no effect: set searches in [web], see docs/web.md."
                 )
-            if key == "hooks":
-                self._take_hooks(self._file.table((key,), value))
-            elif key == "language_servers" and not self._trusted:
-                self._want_servers(self._file.table((key,), value))
-            elif key in TABLES and not self._trusted:
-                self._ignore((key,), key, _NEVER)
-            elif key in TABLES:
-                self._into.values[key], self._into.origins[key] = self.table(key), self._origin
+            if table := self._into.plugins.tables.get(key):
+                self._take_table(table)
         if self._trusted and not isinstance(self._file.data.get("executor", ""), str):
             self._take_executor()  # last: it may add to the providers
 
-    def _take_hooks(self, value: Mapping[str, object]) -> None:
-        """The person's hooks, or a project's, which are theirs to trust as they are written."""
-        from sagent.config.hooks import read_hooks
-
-        environ = self._into.environ if self._trusted else None
-        found = read_hooks(self._file, value, self._base, environ)
-        if not self._trusted and found:
-            self._into.wanted.append(Wanted("hooks", tuple(hook.wanted for hook in found), self._file.line("hooks")))
-        for hook in found:
-            self._into.check_matcher(hook, partial(self._file.where, "hooks", hook.event))
-        if self._trusted or self._into.trusting:
-            before = cast("tuple[Hook, ...]", self._into.values.get("hooks", ()))
-            self._into.join("hooks", (*before, *found), self._origin)
-
-    def _want_servers(self, value: Mapping[str, object]) -> None:
-        """A project's language servers, which are programs: theirs to trust as they are written."""
-        from sagent.config.tables import read_language_servers
-
-        key = "language_servers"
-        if "${" in repr(value):
-            self._ignore((key,), key, _VARIABLES)
+    def _take_table(self, table: Table) -> None:
+        """Take a table; one of a project, whose rows are programs, only with the person's trust."""
+        name = table.name
+        if not self._trusted and table.project == "no":
+            self._ignore((name,), name, _NEVER)
             return
-        known = cast("Mapping[str, ServerRow]", self._into.values.get(key, {}))
-        tables = {name: self._file.table((key, name), row) for name, row in value.items()}
-        found = read_language_servers(self._file, tables, self._base, known)
-        self._into.wanted.append(Wanted(key, tuple(map(str, found.values())), self._file.line(key)))
-        if self._into.trusting:
-            self._into.join(key, {**known, **found}, self._origin)
+        try:
+            found = self.read(table)
+        except RefusedError as error:
+            self._ignore((name,), name, str(error))
+            return
+        except (Exception, SystemExit) as error:  # what others wrote may do anything
+            if isinstance(error, ConfigError) or table in CORE.tables:
+                raise
+            self._ignore((name,), name, f"its plugin cannot read it: {type(error).__name__}: {error}")
+            return
+        if not self._trusted:
+            rows = found.values() if isinstance(found, Mapping) else found
+            if texts := tuple(getattr(row, "wanted", None) or str(row) for row in rows):
+                self._into.wanted.append(Wanted(name, texts, self._file.line(name)))
+        if self._trusted or self._into.trusting:
+            self._into.join(name, _joined(self._into.values.get(name), found), self._origin)
+
+    def read(self, table: Table) -> Mapping[str, object] | tuple[object, ...]:
+        """Return what the file says in a table. Raises ConfigError, and RefusedError for what a project may not say."""
+        into = self._into
+        values = self._file.table((table.name,), self._file.data.get(table.name, {}))
+        environ = into.environ if self._trusted else None
+        read = cast("Callable[[GivenTable], Mapping[str, object] | tuple[object, ...]]", resolve(table.read))
+        before, names = into.values.get(table.name), [tool.name for tool in into.plugins.tools]
+        return read(
+            GivenTable(
+                table.name, self._file, values, self._base, environ, before, names, into.plugged, into.warnings.append
+            )
+        )
 
     def _take_advisors(self, keys: Line, value: object) -> None:
         items = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -235,7 +235,7 @@ class FileLayer:
         if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
             return _NEVER
         if "${" in repr(value) and field.name != "deny":  # where it may be a part of a name
-            return _VARIABLES
+            return NO_VARIABLES
         if field.project == "lower":
             old = self._into.values.get(field.name, _default(field))
             if not is_stricter(field, self._read_in(keys, field, value), old):
@@ -243,20 +243,8 @@ class FileLayer:
                 return f"a project's file may only {stricter} {old!s}"
         return None
 
-    def table(self, key: str) -> object:
-        """What one of TABLES says, its variables filled in. Raises ConfigError."""
-        from sagent.config.tables import READERS, read_aliases, read_providers
-
-        rows = self._file.table((key,), self._file.data.get(key, {}))
-        if key == "aliases":
-            return read_aliases(self._file, rows)
-        tables = {name: self._filled((key, name), self._file.table((key, name), row)) for name, row in rows.items()}
-        if key == "providers":
-            return read_providers(self._file, tables, self._base, self._into.plugged)
-        return READERS[key](self._file, tables, self._base)
-
     def _members(self) -> Iterator[tuple[Line, Setting, object]]:
-        """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
+        """What a file sets, but for its tables: keys, setting, value. Raises ConfigError for a setting that is none."""
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
                 raise self._file.error((key,), f"{key} belongs in the table [permissions]")
@@ -271,14 +259,18 @@ class FileLayer:
                     yield (key, name), _GROUPS[key][name], item
             elif key in OWNERS:
                 self._ignore((key,), key, f"it is a setting of the plugin {OWNERS[key]}, which is not there")
-            elif key not in (*TABLES, _NOT_HERE):
-                raise self._file.unknown((key,), (*self._into.every, *_NAMES))
+            elif key not in (*self._into.plugins.tables, _NOT_HERE):
+                raise self._file.unknown((key,), (*self._into.every, *_NAMES, *self._into.plugins.tables))
 
     def _expanded(self, keys: Line, value: object) -> object:
-        try:
-            return expand(value, self._into.environ)
-        except ValueError as error:
-            raise self._file.error(keys, f"{'.'.join(keys)}: {error}") from None
+        return self._file.expanded(keys, value, self._into.environ)
+
+
+def _joined(before: object, found: Mapping[str, object] | tuple[object, ...]) -> object:
+    """Return what the layers so far and this one have of a table."""
+    if isinstance(found, Mapping):
+        return {**cast("Mapping[str, object]", before or {}), **found}
+    return (*cast("tuple[object, ...]", before or ()), *found)
 
 
 def _default(field: Setting) -> object:

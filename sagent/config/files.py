@@ -2,18 +2,25 @@
 
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import ConfigError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
+from sagent.plugin import PathBase, RefusedError
+
+if TYPE_CHECKING:
+    from sagent.providers.rows import Row
 
 NAME = "config.toml"
 NAMES = (NAME, "config.yaml", "config.yml")
 """The person's file: the first of these that is there."""
+
+NO_VARIABLES = "a project's file may not read the environment"
 
 _PLACEHOLDERS = frozenset(
     {"in the keyring", "lm-studio", "not-needed", "not needed", "no-key-required", "sk-no-key-required"}
@@ -54,6 +61,13 @@ class File:
             return cast("Mapping[str, object]", value)
         raise self.error(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
 
+    def expanded(self, keys: Line, value: object, environ: Mapping[str, str]) -> object:
+        """Return a key's value with its variables filled in. Raises ConfigError for one that is not set."""
+        try:
+            return expand(value, environ)
+        except ValueError as error:
+            raise self.error(keys, f"{'.'.join(keys)}: {error}") from None
+
     def exposed_key(self) -> str:
         """What to say where others may read this file and a key is written in it, rather than a reference; else ""."""
         mode = self.path.stat().st_mode
@@ -89,6 +103,38 @@ class File:
         ends = list(_statement_ends(self._text))
         place = bisect_left(ends, 1, key=has_keys)
         return self._text.count("\n", 0, ends[place - 1]) + 1 if 0 < place < len(ends) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTable:
+    """A table of a file of settings, for its reader. `base` is what paths in it start from.
+
+    `environ` has the variables that it may name, None in a file of a project, which may name none. `before` is what the
+    layers below have of it, None where that is nothing; `tools` are the names of all tools, `providers` the rows of
+    plugins, and `warn` tells the person something.
+    """
+
+    name: str
+    file: File
+    values: Mapping[str, object]
+    base: PathBase
+    environ: Mapping[str, str] | None
+    before: object
+    tools: Sequence[str]
+    providers: "Mapping[str, Row]"
+    warn: Callable[[str], None]
+
+    def rows(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the tables in it, with their variables filled in. Raises ConfigError for what is no table."""
+        return {
+            name: self._filled((self.name, name), self.file.table((self.name, name), row))
+            for name, row in self.values.items()
+        }
+
+    def _filled(self, keys: Line, row: Mapping[str, object]) -> Mapping[str, object]:
+        if self.environ is None and "${" in repr(row):
+            raise RefusedError(NO_VARIABLES)
+        return {name: self.file.expanded((*keys, name), value, self.environ or {}) for name, value in row.items()}
 
 
 def _statement_ends(text: str) -> Iterator[int]:

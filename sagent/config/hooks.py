@@ -7,22 +7,51 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from sagent.config.files import File, Line, expand
+from sagent.config.files import File, GivenTable, Line, expand
 from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import decimal, url
 from sagent.errors import ConfigError
-from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent
+from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent, names_of
 from sagent.lib.json import as_object
 from sagent.lib.regular import read_regular
+from sagent.lib.text import nearest
 from sagent.plugin import PathBase, RefusedError
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
 _MOST = 64
+_ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
+"""Tools of other programs, which lists of ours and theirs may name."""
+_BEYOND = re.compile("mcp|a2a|__", re.IGNORECASE)  # of tools that only their servers know
+_CALLS = ("PreToolUse", "PostToolUse", "PermissionRequest")
+_MATCHED: Mapping[str, tuple[str, ...]] = {"SessionStart": ("startup", "resume"), "PreCompact": ("manual", "auto")}
+"""What matchers of other events than calls may be about, where that is known beforehand."""
 _LONGEST = 2_000  # characters of a command: the person is shown all of it
 
 
-def read_hooks(
+def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
+    """Read the table of a file, and warn of hooks that are about nothing. Raises ConfigError."""
+    found = hooks_of(given.file, given.values, given.base, given.environ)
+    for hook in found:
+        check_matcher(hook, given)
+    return found
+
+
+def check_matcher(hook: Hook, given: GivenTable) -> None:
+    """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
+    known = given.tools if hook.event in _CALLS else _MATCHED.get(hook.event, ())
+    names = [name for each in known for name in names_of(each)]
+    parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
+    for part in parts if known else ():
+        one = replace(hook, matcher=part.strip())
+        elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
+        if not (elsewhere or one.is_about(names) or (known is given.tools and _BEYOND.search(part))):
+            hint = nearest(part, known) or f"; give {', '.join(known)}."
+            where = given.file.where("hooks", hook.event)
+            given.warn(f"{where}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
+
+
+def hooks_of(
     file: File, table: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
 ) -> tuple[Hook, ...]:
     """The hooks of a settings file: the person's, whose URLs and headers may name variables of `environ`, or without it
@@ -54,7 +83,7 @@ def plugin_hooks(folder: Path, home: Path) -> tuple[Hook, ...]:
         raise ConfigError(f"{path}: not JSON: {error}.") from error
     found = as_object(given)
     file = File(path, "", {}, {})
-    hooks = read_hooks(file, as_object(found.get("hooks", found)), PathBase(folder, home), None)
+    hooks = hooks_of(file, as_object(found.get("hooks", found)), PathBase(folder, home), None)
     return tuple(replace(hook, source="plugin", root=str(folder)) for hook in hooks)
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
-from sagent.config.declared import ALIASES, CORE, RESERVED, TABLES
+from sagent.config.declared import ALIASES, CORE, RESERVED
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line
 from sagent.plugin import (
@@ -23,6 +23,7 @@ from sagent.plugin import (
     GROUP,
     KINDS,
     OURS,
+    Check,
     Choice,
     Command,
     ExportFormat,
@@ -37,6 +38,8 @@ from sagent.plugin import (
     SlashCommand,
     Store,
     Suite,
+    Table,
+    ToolEntry,
     placed,
     resolve,
 )
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 INDEX = "plugins.json"
 _FORM = 5  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
 
 
 class Known(NamedTuple):
@@ -122,6 +126,26 @@ class Installed:
         declared = ((plugin.name, row) for plugin in self.plugins if plugin != CORE for row in plugin.providers)
         return DeclaredRows({row.name: (plugin, row) for plugin, row in declared})
 
+    @property
+    def tools(self) -> Sequence[ToolEntry]:
+        """The tools of all plugins, in the order in which a model sees them."""
+        return [tool for plugin in self.plugins for tool in plugin.tools]
+
+    def help_of(self, setting: Setting) -> str:
+        """Return the help of a setting's flag, with the groups of tools where it names them."""
+        groups = dict.fromkeys(group for tool in self.tools for group in tool.groups)
+        return setting.help.replace("{groups}", ", ".join(groups))
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables of files of settings by their names."""
+        return {table.name: table for plugin in self.plugins for table in plugin.tables}
+
+    @property
+    def checks(self) -> Sequence[tuple[Plugin, Check]]:
+        """The checks of `sagent doctor`, each with whose it is."""
+        return [(plugin, check) for plugin in self.plugins for check in plugin.checks]
+
     def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
         """Yield what may be added to an agent at this moment, with whose it is."""
         yield from ((plugin, part) for plugin in self.plugins for part in plugin.parts if part.moment == moment)
@@ -129,6 +153,10 @@ class Installed:
     def owner(self, command: str) -> Plugin:
         """Return the plugin that a command is of."""
         return next(plugin for plugin in self.plugins if any(each.name == command for each in plugin.commands))
+
+    def provider_of(self, tool: str) -> Plugin:
+        """Return the plugin that a tool is of."""
+        return next(plugin for plugin in self.plugins if any(each.name == tool for each in plugin.tools))
 
 
 def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
@@ -250,12 +278,17 @@ def _check(known: Known) -> None:
 
 
 def _check_names(plugin: Plugin) -> None:
+    """Raise an error for a name that is none, as a command, a key of a file or a provider takes it."""
     for name in (plugin.name, *(command.name for command in plugin.commands)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
-    for setting in plugin.settings:
-        if not _NAME.fullmatch(setting.name) or not setting.name.isidentifier():
-            raise ValueError(f"{setting.name!r} is no name of a setting: use small letters, digits and _")
+    for key in (*plugin.settings, *plugin.tables):
+        if not _NAME.fullmatch(key.name) or not key.name.isidentifier():
+            raise ValueError(f"{key.name!r} is no name of a setting or a table: use small letters, digits and _")
+    for tool in plugin.tools:
+        if not _TOOL_NAME.fullmatch(tool.name) or not all(map(_NAME.fullmatch, tool.groups)):
+            names = ", ".join((tool.name, *tool.groups))
+            raise ValueError(f"{names!r} are no names of a tool and its groups: use letters, digits, - and _")
     for each in (*plugin.flags, *plugin.stores):
         if not _NAME.fullmatch(each.name):
             raise ValueError(f"{each.name!r} is no name of a flag: use small letters, digits and -")
@@ -333,7 +366,7 @@ def _choice(words: tuple[str, ...]) -> Choice:
 
 def _without_doubles(found: Sequence[Known]) -> Installed:
     """Return the plugins without what another one has by the same name, which the notices say."""
-    owners = {("setting", name): CORE.name for name in (*RESERVED, *TABLES, *ALIASES)}
+    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES)}
     notices: list[str] = []
 
     def takes(each: Known, kind: str, *names: str, among: str = "") -> bool:
@@ -383,14 +416,15 @@ def _names(row: tuple[object, ...], known: Known) -> Sequence[str]:
         return [f"{row.of} --{row.name}" if row.of else row.keyword]
     if not isinstance(row, Setting):
         name = getattr(row, "name", None)
-        return [] if name is None else [str(name)]
+        return [] if name is None else [str(name).lower()]  # tools are chosen whatever their case
     names = dict.fromkeys((row.name, row.keyword))
     return [name for name in names if known.plugin != CORE or name not in (*RESERVED, *ALIASES)]
 
 
 def _among(row: tuple[object, ...]) -> str:
-    """Return the kind whose names a thing must not have, "" for its own: flags of runs are read beside settings."""
-    return "setting" if isinstance(row, Flag) and not row.of else ""
+    """Return the kind whose names a thing must not have, "" for its own: flags of runs are read
+    beside settings, and tables beside them in files."""
+    return "setting" if isinstance(row, Table) or (isinstance(row, Flag) and not row.of) else ""
 
 
 def _as_json(known: Known) -> Mapping[str, object]:

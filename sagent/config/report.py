@@ -1,11 +1,12 @@
 """The settings as rows for a screen: name, value, where it comes from."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
 
 from sagent.config.declared import BY_NAME, RULES
 from sagent.config.settings import Settings, Wanted, Wish
+from sagent.plugin import Table, resolve
 
 
 class Row(NamedTuple):
@@ -37,6 +38,19 @@ def _rows(settings: Settings) -> Iterator[Row]:
         if rule.name in settings.origins:
             value: object = getattr(settings.advisor_rules, rule.member)
             yield Row(rule.name, _text(value), settings.origins[rule.name])
+    yield from _provider_rows(settings)
+    yield from hook_rows(settings)
+    for table in settings.plugins.tables.values():
+        yield from _table_rows(settings, table)
+    for name, model in settings.aliases.items():
+        yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
+    for name, prices in settings.prices.items():
+        for key, value in prices.items():
+            yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))
+
+
+def _provider_rows(settings: Settings) -> Iterator[Row]:
+    """Yield the members of each provider that the person describes."""
     origin = settings.origins.get("providers", "default")
     described = ((name, provider) for name, provider in settings.providers.items() if not provider.row.plugin)
     for name, provider in described:
@@ -47,13 +61,6 @@ def _rows(settings: Settings) -> Iterator[Row]:
             if key not in ("base_url", "family", "api_key"):
                 value: object = getattr(provider.row if hasattr(provider.row, key) else provider.row.quirks, key)
                 yield Row(f"providers.{name}.{key}", _text(value), origin)
-    yield from hook_rows(settings)
-    yield from _server_rows(settings)
-    for name, model in settings.aliases.items():
-        yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
-    for name, prices in settings.prices.items():
-        for key, value in prices.items():
-            yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))
 
 
 def hook_rows(settings: Settings) -> Iterator[Row]:
@@ -63,12 +70,15 @@ def hook_rows(settings: Settings) -> Iterator[Row]:
     yield from _waiting(settings, "hooks")
 
 
-def _server_rows(settings: Settings) -> Iterator[Row]:
-    """The language servers that are set, and those of a project that are not."""
-    origin = settings.origins.get("language_servers", "default")
-    for name, server in settings.language_servers.items():
-        yield Row(f"language_servers.{name}", "off" if server.off else " ".join(server.command), origin)
-    yield from _waiting(settings, "language_servers")
+def _table_rows(settings: Settings, table: Table) -> Iterator[Row]:
+    """Yield what a table shows of itself, and the rows of a project that are not in force."""
+    if table.show and table.name in settings.origins:
+        show = cast("Callable[[object], Iterable[tuple[str, str]]]", resolve(table.show))
+        value: object = getattr(settings, table.name, None) or settings.of(table)
+        for name, text in show(value):
+            yield Row(f"{table.name}.{name}", text, settings.origins[table.name])
+    if table.name != "hooks":  # which are shown by themselves too
+        yield from _waiting(settings, table.name)
 
 
 def _waiting(settings: Settings, name: str) -> Iterator[Row]:

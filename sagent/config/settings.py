@@ -9,7 +9,7 @@ from sagent.config.advisors import Address
 from sagent.config.plugins import Installed
 from sagent.config.typed import DeclaredSettings
 from sagent.lib.dataclass import dataclass
-from sagent.plugin import Setting
+from sagent.plugin import Setting, Table
 from sagent.providers.rows import Row
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Settings(DeclaredSettings):
 
     `config_dir` is where the person's AGENTS.md lies, and `user_file` has their settings, or would have; these and what
     follows `prices` are not settings. `project_file` is there where it was read, and `wish` is what it asks for and
-    these are without. `plugged` has what is set of the settings of `plugins`, by name.
+    these are without. `plugged` has what is set of the settings and tables of `plugins`, by name.
     """
 
     config_dir: Path
@@ -127,11 +127,11 @@ class Settings(DeclaredSettings):
     project_file: Path | None = None
     wish: "Wish | None" = field(default=None, repr=False)
     plugins: Installed = field(default=Installed(), repr=False)
-    plugged: Mapping[str, object] = field(default_factory=dict[str, object])
+    plugged: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
-    def of(self, setting: Setting) -> object:
-        """Return the value of a plugin's setting."""
-        return self.plugged.get(setting.name, setting.default)
+    def of(self, declared: Setting | Table) -> object:
+        """Return the value of a plugin's setting, or what files have of its table: {} where that is nothing."""
+        return self.plugged.get(declared.name, declared.default if isinstance(declared, Setting) else {})
 
     @property
     def rows(self) -> Mapping[str, Row]:

@@ -1,12 +1,12 @@
 """The tables of the person's file: providers they describe, prices they know."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from sagent.config.files import File
+from sagent.config.files import File, GivenTable
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
 from sagent.config.values import decimal, switch, text_of, url
@@ -18,22 +18,18 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
     from sagent.tools.code.lsp.rows import ServerRow
 
-Table: TypeAlias = Mapping[str, Mapping[str, object]]
-
 _ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
 _QUIRKS = tuple(each.name for each in fields(Quirks))
 _KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != "base_url"))
 
 
-def read_providers(
-    file: File, table: Table, _: PathBase, plugged: Mapping[str, Row] | None = None
-) -> Mapping[str, CustomProvider]:
+def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
     """`[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and line.
 
     One by the name of a provider of ours, or of a plugin's that is `plugged`, is that one, with what is given changed.
     """
-    found: dict[str, CustomProvider] = {}
-    for name, given in table.items():
+    file, found = given_table.file, dict[str, CustomProvider]()
+    for name, given in given_table.rows().items():
         if not NAME.fullmatch(name):
             raise file.error(
                 ("providers", name), f"{name!r} is not a valid provider name: use a-z and 0-9, with . _ - in between"
@@ -41,7 +37,7 @@ def read_providers(
         for key in given:
             if key not in _KEYS:
                 raise file.unknown(("providers", name, key), _KEYS)
-        known = (plugged or {}).get(name) or built_in_row(name)
+        known = given_table.providers.get(name) or built_in_row(name)
         if "base_url" not in given and known is None:
             from sagent.providers.registry import nearest_rows
 
@@ -65,7 +61,7 @@ def _member(file: File, name: str, key: str, value: object) -> object:
     if key in ("base_url", "family"):
         text = _text(file, name, key, value)
         return "chat" if (key, text) == ("family", "openai") else text
-    value = _plain(value)
+    value = plain(value)
     try:
         read_rows({name: {key: value}}, "")
     except (ConfigError, TypeError) as error:
@@ -74,14 +70,14 @@ def _member(file: File, name: str, key: str, value: object) -> object:
     return value
 
 
-def _plain(value: object) -> object:
-    """A value with its numbers as JSON has them: the file's are kept exactly, for money."""
+def plain(value: object) -> object:
+    """Return a value with its numbers as JSON has them: the file's are kept exactly, for money."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in cast("Mapping[str, object]", value).items()}
+        return {key: plain(item) for key, item in cast("Mapping[str, object]", value).items()}
     if isinstance(value, list):
-        return [_plain(item) for item in cast("list[object]", value)]
+        return [plain(item) for item in cast("list[object]", value)]
     return value
 
 
@@ -96,10 +92,11 @@ def _text(file: File, name: str, key: str, value: object) -> str:
         raise file.error(("providers", name, key), f"{key}{shown} is not accepted: {error}") from None
 
 
-def read_prices(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str, object]]:
+def read_prices(given: GivenTable) -> Mapping[str, Mapping[str, object]]:
     """`[prices."provider/model"]`, USD per million tokens. Raises ConfigError with file and line."""
     from sagent.cost.tariff import read_tariff
 
+    file, table = given.file, given.rows()
     for name, row in table.items():
         if not re.fullmatch(r"[^/\s]+/\S+", name):
             raise file.error(("prices", name), f'{name!r} is not "provider/model"')
@@ -112,8 +109,9 @@ def read_prices(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[s
     return table
 
 
-def read_aliases(file: File, table: Mapping[str, object]) -> Mapping[str, str]:
+def read_aliases(given: GivenTable) -> Mapping[str, str]:
     """`[aliases]`: short names of models, by themselves in lower case. Raises ConfigError with file and line."""
+    file, table = given.file, given.values
     for name, model in table.items():
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
             raise file.error(("aliases", name), f"{name!r} is not a valid alias: use letters, digits, _ . and -")
@@ -136,16 +134,17 @@ _OAUTH = (
 )  # fmt: skip
 
 
-def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer]:
+def read_mcp(given: GivenTable) -> Mapping[str, McpServer]:
     """`[mcp.NAME]`: a `command` with `args`, `env` and `needs`, or a `url` with `headers`; `timeout` of a call and
     `start_timeout` in seconds; `always_load`.
 
     Raises ConfigError with file and line.
     """
-    return {name: _mcp_server(file, name, given, base) for name, given in table.items()}
+    return {name: mcp_server(given.file, name, row, given.base) for name, row in given.rows().items()}
 
 
-def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
+def mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
+    """Read the members of a server. Raises ConfigError."""
     if not re.fullmatch(SERVER_NAME, name):
         raise file.error(("mcp", name), f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -")
     if strangers := [key for key in given if key not in _MCP]:
@@ -227,11 +226,12 @@ def table_of_texts(value: object, what: str) -> Mapping[str, str]:
 _WEB = ("base_url", "api_key", "email", "model")
 
 
-def read_web(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str, str]]:
+def read_web(given_table: GivenTable) -> Mapping[str, Mapping[str, str]]:
     """`[web.NAME]`: a service of searches or papers, by its `base_url`, `api_key` and `email`, or the "reader" of
     pages, by its `model`. Raises ConfigError with file and line."""
     from sagent.tools.web.services import SERVICES
 
+    file, table = given_table.file, given_table.rows()
     for name, given in table.items():
         if name not in SERVICES:
             raise file.unknown(("web", name), tuple(SERVICES))
@@ -245,28 +245,22 @@ def read_web(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str,
     return cast("Mapping[str, Mapping[str, str]]", table)
 
 
-def read_language_servers(
-    file: File, table: Table, _: PathBase, known: "Mapping[str, ServerRow] | None" = None
-) -> "Mapping[str, ServerRow]":
+def read_language_servers(given: GivenTable) -> "Mapping[str, ServerRow]":
     """`[language_servers.NAME]`: members of a row of tools/code/lsp/servers.toml. Raises ConfigError with file and
     line."""
     from sagent.tools.code.lsp.rows import read_rows
 
+    known = cast("Mapping[str, ServerRow] | None", given.before)
     found: dict[str, ServerRow] = {}
-    for name, given in table.items():
+    for name, row in given.rows().items():
         try:
-            plain = {key: _plain(value) for key, value in given.items()}
-            found |= read_rows({name: plain}, known)
+            found |= read_rows({name: {key: plain(value) for key, value in row.items()}}, known)
         except (ConfigError, TypeError) as error:
-            raise file.error(("language_servers", name), f"language_servers.{error}") from None
+            raise given.file.error(("language_servers", name), f"language_servers.{error}") from None
     return found
 
 
-READERS: Mapping[str, Callable[[File, Table, PathBase], object]] = {
-    "providers": read_providers,
-    "prices": read_prices,
-    "mcp": read_mcp,
-    "web": read_web,
-    "language_servers": read_language_servers,
-}
-"""How each table is read."""
+def show_language_servers(value: object) -> Iterator[tuple[str, str]]:
+    """Yield the name and the command of each server that is set."""
+    for name, server in cast("Mapping[str, ServerRow]", value).items():
+        yield name, "off" if server.off else " ".join(server.command)

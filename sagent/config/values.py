@@ -226,8 +226,14 @@ def names_of(value: object, _: object = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name_of(item) for several in each for item in texts(several, "names")))
 
 
-def tools(value: object, _: object = None) -> tuple[str, ...]:
-    names = names_of(value)
+def is_file(tool: str) -> bool:
+    """Return True if what is given for a tool is the path of a Python file: names of tools have no such letters."""
+    return "/" in tool or "\\" in tool or tool.endswith(".py")
+
+
+def tools(value: object, base: PathBase) -> tuple[str, ...]:
+    """Read names of tools, and paths of files with tools."""
+    names = tuple(str(path_of(name, base)) if is_file(name) else name for name in names_of(value))
     if "none" in names and len(names) > 1:
         raise RefusedError("give names of tools, or only none")
     return () if names == ("none",) else names

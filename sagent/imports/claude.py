@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sagent.config.files import File
-from sagent.config.hooks import read_hooks
+from sagent.config.hooks import hooks_of
 from sagent.errors import ConfigError
 from sagent.hooks.hook import EVENTS
 from sagent.imports.plan import Plan
@@ -154,7 +154,7 @@ def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, objec
     try:
         kind = {"type": handler["type"]} if "type" in handler else {}
         target = File(file, "", {})
-        (hook,) = read_hooks(target, {event: [{**kind, **table}]}, PathBase(file.parent, plan.home), None)
+        (hook,) = hooks_of(target, {event: [{**kind, **table}]}, PathBase(file.parent, plan.home), None)
     except ConfigError as error:
         plan.leave_out("hook", name, file, str(error).partition(": ")[2])
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sagent.config.files import File, expand
-from sagent.config.tables import read_mcp
+from sagent.config.tables import mcp_server
 from sagent.errors import ConfigError
 from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
@@ -40,7 +40,7 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
             try:
                 server = _server(table, plan.project, milliseconds=milliseconds, expands=expands)
                 filled = as_object(expand(server, os.environ))
-                read_mcp(File(file, "", {}), {own: filled}, PathBase(file.parent, plan.home))
+                mcp_server(File(file, "", {}), own, filled, PathBase(file.parent, plan.home))
             except (ValueError, ConfigError) as error:
                 why = str(error).partition(": ")[2] if isinstance(error, ConfigError) else str(error)
                 plan.leave_out("mcp", name, file, why)

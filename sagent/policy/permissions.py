@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
 
 _FLAT = frozenset({"Read", "List"})  # tools that show one file, or the names in one directory
-_HIDING = frozenset({"Grep", "Glob", "Code", "RepoMap"})  # tools that ask `Workspace.hidden`
 
 
 class PermissionPolicy(Policy):
@@ -83,7 +82,7 @@ class PermissionPolicy(Policy):
             case "none":
                 return Allow()
             case "read" | "write":
-                hides = call.name in _HIDING and workspace.hidden is not None
+                hides = effect.hides and workspace.hidden is not None
                 return self._paths(call, effect, judge, searches=effect.kind == "read" and not hides)
             case "execute":
                 return self._command(call, effect, judge)

@@ -5,10 +5,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
+
+from sagent.plugin import Check, Finding, resolve
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -21,27 +24,40 @@ _KEY_PAGES = {"openrouter": "/key"}
 """Pages that tell of a key, of providers whose list of models is public."""
 
 
-class Finding(NamedTuple):
-    """The state of one thing that was checked."""
-
-    state: Literal["good", "poor", "bad"]
-    what: str
-    detail: str
-
-
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
-    """Check everything, the providers at the same time; `login` is the command that enters a key. Never raises."""
-    network = await asyncio.gather(*(_test(name, own, login, settings.rows) for name, own in _usable(settings)))
-    return [*await asyncio.to_thread(lambda: list(_look(settings, login))), *filter(None, network)]
+    """Make all checks, at the same time; `login` is the command that enters a key. Never raises."""
+    made = [_make(plugin.name, check, settings, login) for plugin, check in settings.plugins.checks]
+    return [finding for found in await asyncio.gather(*made) for finding in found]
 
 
-def _look(settings: "Settings", login: str) -> Iterator[Finding]:
+async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> Sequence[Finding]:
+    """Make a check; one that fails is a finding too."""
+    try:
+        run = cast("Callable[[Settings, str], object]", resolve(check.run))
+        if iscoroutinefunction(run):
+            return list(cast("Iterable[Finding]", await run(settings, login)))
+        return await asyncio.to_thread(lambda: list(cast("Iterable[Finding]", run(settings, login))))
+    except (Exception, SystemExit) as error:  # what others wrote may do anything
+        return [Finding("bad", check.name, f"the check of {plugin} failed: {type(error).__name__}: {error}")]
+
+
+def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:
+    """Yield the providers that there is a key for."""
     found = [name for name, _ in _usable(settings)]
     yield Finding("good" if found else "bad", "keys", ", ".join(found) or f"none is set: use {login}")
+
+
+def check_programs(_: "Settings", __: str) -> Iterator[Finding]:
+    """Yield the programs that are used where they are installed."""
     for name, use in (("git", "branch, @files"), ("rg", "without it, searches are slower"), ("bash", "the Bash tool")):
         path = shutil.which(name)
         yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
-    yield from (_sandbox(settings), _servers(settings), *_terminal(), *_places(settings))
+
+
+async def check_providers(settings: "Settings", login: str) -> Sequence[Finding]:
+    """Return which providers take their keys, all asked at the same time."""
+    found = await asyncio.gather(*(_test(name, own, login, settings.rows) for name, own in _usable(settings)))
+    return [*filter(None, found)]
 
 
 def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
@@ -130,8 +146,12 @@ async def _is_public(name: str, address: str, rows: "Mapping[str, Row] | None") 
     return True
 
 
+def check_sandbox(settings: "Settings", _: str) -> Sequence[Finding]:
+    """Return what holds commands, tried anew: what was found out earlier may be the trouble."""
+    return [_sandbox(settings)]
+
+
 def _sandbox(settings: "Settings") -> Finding:
-    """What holds commands, tried anew: what was found out earlier may be the trouble."""
     from sagent.sandbox import Sandbox
     from sagent.sandbox.probe import forget
     from sagent.sandbox.report import advice
@@ -147,8 +167,12 @@ def _sandbox(settings: "Settings") -> Finding:
     return Finding("poor" if why else "good", "sandbox", f"commands run in {means.name}{why}")
 
 
+def check_servers(settings: "Settings", _: str) -> Sequence[Finding]:
+    """Return the language servers that there are for the working directory."""
+    return [_servers(settings)]
+
+
 def _servers(settings: "Settings") -> Finding:
-    """The language servers that there are for the working directory."""
     from sagent.tools.code.lsp.rows import every_row, find_program
 
     if settings.diagnostics == "off":
@@ -160,7 +184,8 @@ def _servers(settings: "Settings") -> Finding:
     return Finding("good" if found else "poor", "language servers", detail)
 
 
-def _terminal() -> Iterable[Finding]:
+def check_terminal(_: "Settings", __: str) -> Iterator[Finding]:
+    """Yield the size and the encoding of the terminal."""
     size = shutil.get_terminal_size()
     term = os.environ.get("TERM", "")
     detail = f"{term or 'TERM is not set'}, {size.columns}x{size.lines}"
@@ -169,7 +194,8 @@ def _terminal() -> Iterable[Finding]:
     yield Finding("good" if "utf" in encoding else "poor", "encoding", encoding or "unknown")
 
 
-def _places(settings: "Settings") -> Iterable[Finding]:
+def check_places(settings: "Settings", _: str) -> Iterator[Finding]:
+    """Yield whether directories can be written, and the space that is left."""
     for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
         there = _existing(path)
         good = os.access(there, os.W_OK)

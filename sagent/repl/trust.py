@@ -1,7 +1,7 @@
 """The question whether a project's file may choose the model or have hooks: put once, before a session is opened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -24,7 +24,8 @@ async def settle_trust(
     wish = settings.wish
     if wish is None or wish.refused:
         return settings, ""
-    write(render_wish(wish, width))  # and not as the title, of which a small terminal has no room for all
+    # It is not the title, for which a small terminal has no room.
+    write(render_wish(wish, width, settings.plugins.tables))
     said = await choose("Trust it with that?", _options(settings))
     notice = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):
@@ -35,8 +36,8 @@ async def settle_trust(
     return replace(settings, warnings=left, wish=replace(wish, refused=said == "no")), notice
 
 
-def render_wish(wish: "Wish", width: int) -> list[Line]:
-    """What the folder wants, in full, where that is written, and what it means."""
+def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]:
+    """Show what the folder wants, in full, where that is written, and what it means. Rows of `tables` are programs."""
     from sagent.config.trust import visible
 
     others = [one for one in wish.wanted if one.name != "hooks"]
@@ -49,10 +50,10 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
     for text in hooks:
         lines += wrap([("class:tool", text)], width, (("", "  hook "),))
     names = {one.name for one in wish.wanted}
-    programs = " and ".join(name.replace("_", " ") for name in ("hooks", "language_servers") if name in names)
+    programs = " and ".join(name.replace("_", " ") for name in tables if name in names)
     models = "What is written and read here would be sent to the models it names, and charged to your keys."
     run = f"{programs.capitalize()} are programs that run without asking, in the sandbox where there is one."
-    why = ([models] if names - {"hooks", "language_servers"} else []) + ([run] if programs else [])
+    why = ([models] if names - {*tables} else []) + ([run] if programs else [])
     return lines + wrap([("class:dim", " ".join(why))], width, (("", "  "),))
 
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from sagent.tool import Tool
     from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from sagent.tools.write import Write
 
 __all__ = [
-    "AGENTS",
-    "BUILTIN",
-    "CODE",
-    "EVERY",
-    "GROUPS",
-    "NOTEBOOK",
-    "PAPERS",
-    "WEB",
     "AgentSelf",
     "AgentSend",
     "AgentSpawn",
@@ -66,29 +58,9 @@ __all__ = [
     "tool",
 ]
 
-AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
-"""Names of the tools that concern agents and what they leave running."""
 _CODING = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash")
-BUILTIN = (*_CODING, *AGENTS)
-"""Names of the built-in tools, in the order in which a model sees them."""
-WEB = ("WebSearch", "WebFetch")
-"""Names of the tools for the web, which are off unless they are chosen."""
-PAPERS = ("PaperSearch", "PaperDetails", "PaperAuthor", "PaperFetch")
-"""Names of the tools for scientific papers, which are off as well."""
-CODE = ("Code", "RepoMap")
-"""Names of the tools that ask language servers and read code by its grammar, which are off as well."""
-NOTEBOOK = ("Notebook",)
-"""Names of the tool that runs code in a kernel, which is off as well."""
-EVERY = (*BUILTIN, "TodoWrite", *WEB, *PAPERS, *CODE, *NOTEBOOK)
-GROUPS: "Mapping[str, tuple[str, ...]]" = {
-    "default": BUILTIN,
-    "web": WEB,
-    "papers": PAPERS,
-    "code": CODE,
-    "notebook": NOTEBOOK,
-}
-"""What stands for several names where tools are chosen."""
-_HOMES = {
+_AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
+_MODULES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
@@ -108,7 +80,7 @@ _HOMES = {
 
 def agent_tools() -> "tuple[Tool, ...]":
     """One of each tool that concerns agents: spawn others, write to them, change oneself, manage jobs."""
-    return tuple(map(_make, AGENTS))
+    return tuple(map(_make, _AGENTS))
 
 
 def coding_tools() -> "tuple[Tool, ...]":
@@ -123,4 +95,4 @@ def _make(name: str) -> "Tool":
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, name.lower())}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, name.lower())}"), name)

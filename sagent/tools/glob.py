@@ -39,7 +39,7 @@ class Glob:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import foreseen
 
-        return foreseen("read", _split(arguments, workspace)[0], workspace)
+        return foreseen("read", _split(arguments, workspace)[0], workspace, hides=True)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List the files. Raises ToolError if the directory does not exist."""

@@ -48,7 +48,7 @@ class Grep:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import foreseen
 
-        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
+        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace, hides=True)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Search. Raises ToolError for an invalid pattern, or a place that does not exist."""

@@ -19,9 +19,9 @@ def judged(path: Path, run: RunContext) -> Path:
     return run.effect.real if run.effect is not None and run.effect.real else _real(path, run.workspace)
 
 
-def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace) -> Effect:
-    """What a call does that touches one file, or reads below one directory."""
-    return Effect(kind, (path,), real=_real(path, workspace))
+def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace, *, hides: bool = False) -> Effect:
+    """Return what a call does that touches one file, or reads below one directory; `hides` as Effect has it."""
+    return Effect(kind, (path,), real=_real(path, workspace), hides=hides)
 
 
 def _real(path: Path, workspace: Workspace) -> Path:

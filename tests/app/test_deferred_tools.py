@@ -9,7 +9,6 @@ import pytest
 
 from sagent import tools as built_in
 from sagent.app import open_agent
-from sagent.app.assembly import choose_tools
 from sagent.config import load
 from sagent.engine.prompts import specs_of
 from sagent.events import Denied, Event, ToolFinished, ToolStarted
@@ -21,6 +20,7 @@ from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
 from sagent.tool import Answer, Effect, RunContext, Workspace, arguments_schema
 from sagent.tools.find import FREE, CallTool, FindTools, Index, with_search
+from tests.chosen import entries, made
 
 FAMILIES = {
     "anthropic/claude-sonnet-4-6": "ANTHROPIC",
@@ -29,7 +29,8 @@ FAMILIES = {
     "moonshot/kimi-k2.6": "MOONSHOT",
 }
 MEASURED = [*FAMILIES, "bedrock/us.amazon.nova-pro-v1:0"]  # one of each wire
-EVERYTHING = [*built_in.EVERY, "AskUser"]
+DEFAULT = [entry.name for entry in entries("default")]
+EVERYTHING = [entry.name for entry in entries()]
 
 
 class Deploy:
@@ -123,7 +124,9 @@ async def test_with_some_tools_on_it_is_no_larger(
 async def test_the_default_tools_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size, names = await first_request(model, {}, tmp_path, monkeypatch)
     assert size <= 9_000
-    assert names == [*built_in.BUILTIN], "nothing is sent that finds tools where there are none to find"
+    assert names == [entry.name for entry in entries("default")], (
+        "nothing is sent that finds tools where there are none to find"
+    )
 
 
 @pytest.mark.parametrize("model", MEASURED)
@@ -143,7 +146,7 @@ def test_choices_have_a_type_without_which_gateways_to_gemini_refuse_them(name: 
         inner = [found for value in as_object(schema).values() for found in choices(value)]
         return [*([schema] if isinstance(schema, JsonObject) and "enum" in schema else []), *inner]
 
-    for tool in choose_tools(load({"tools": [name]}, {}, Path.cwd())):
+    for tool in made(name):
         assert all(choice.get("type") == "string" for choice in choices(tool.parameters))
 
 
@@ -290,13 +293,12 @@ async def test_few_bytes_of_tools_are_sent_as_they_are() -> None:
 
 
 def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
-    access = built_in.WebAccess()
-    offered = [*(getattr(built_in, name)(access) for name in (*built_in.WEB, *built_in.PAPERS)), Deploy()]
-    index = Index(offered)
+    searched = [*made("web", "papers"), Deploy()]
+    index = Index(searched)
 
     def found(query: str) -> Sequence[str]:
         names = [tool.name for tool in index.search(query)]
-        assert names == [tool.name for tool in Index(offered).search(query)]
+        assert names == [tool.name for tool in Index(searched).search(query)]
         return names
 
     assert found("search the web")[0] == "WebSearch"

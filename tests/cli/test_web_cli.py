@@ -92,7 +92,7 @@ def test_a_provider_without_a_search_is_named(shell: Shell) -> None:
 
 def test_what_is_off_loads_no_module(shell: Shell) -> None:
     program = (
-        "import sys; from sagent.app.assembly import choose_tools; from sagent.config.layers import load; "
+        "import sys; from sagent.app.toolset import choose_tools; from sagent.config.layers import load; "
         "choose_tools(load()); print([name for name in sys.modules if 'tools.web' in name or 'tools.papers' in name])"
     )
     argv = [sys.executable, "-c", program]

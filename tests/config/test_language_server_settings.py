@@ -66,7 +66,7 @@ def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) ->
     found = settings(project=PROJECT)
     assert found.language_servers == {}
     assert found.wish is not None
-    shown = "\n".join(text for line in render_wish(found.wish, 200) for _, text in line)
+    shown = "\n".join(text for line in render_wish(found.wish, 200, found.plugins.tables) for _, text in line)
     assert "Language servers are programs" in shown and "models" not in shown
     assert any("./server" in text and "--trust-project" in text for text in found.warnings)
     assert any("waits for your trust" in row.origin for row in show(found) if row.name == "language_servers")

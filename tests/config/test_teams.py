@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.config.teams import TeamFile, preset_names, preset_text, read_preset, read_team
 from sagent.errors import ConfigError, UsageError
 from sagent.patterns import Role
-from sagent.tools import BUILTIN
+from tests.chosen import entries
 
 WHOLE = """
 name = "desk"
@@ -198,7 +198,8 @@ def test_the_presets():
 def test_a_preset_is_a_team_and_its_text_makes_the_same_one(name: str, tmp_path: Path):
     team = read_preset(name)
     assert team.name == name and team.description and len(team.roles) >= 3
-    assert all(set(role.tools or BUILTIN) <= set(BUILTIN) for role in team.roles)
+    own = [entry.name for entry in entries("default")]
+    assert all(set(role.tools or own) <= set(own) for role in team.roles)
     (tmp_path / "mine.toml").write_text(preset_text(name))
     assert read_team(tmp_path / "mine.toml") == team
 

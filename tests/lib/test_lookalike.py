@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.app import choose_model
-from sagent.app.assembly import choose_tools
+from sagent.app.toolset import choose_tools
 from sagent.config import load
 from sagent.errors import SagentError
 from sagent.lib.lookalike import canonical, find_canonical, look_alike, reveal

@@ -9,8 +9,9 @@ import pytest
 
 from sagent.config import load
 from sagent.errors import UsageError
+from sagent.plugin import Finding
 from sagent.repl.commands.model import test_key as try_key
-from sagent.repl.doctor import Finding, examine
+from sagent.repl.doctor import examine
 
 LISTED = b'{"data":[{"id":"m"}],"models":[{"name":"models/m"}]}'
 GOOD = "good-key-good-key"

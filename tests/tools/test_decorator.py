@@ -17,6 +17,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_dump, json_thaw
 from sagent.tool import Effect, RunContext, ToolOutput, foresee
 from sagent.tools import FunctionTool, tool
+from tests.chosen import entries
 
 
 def text_of(output):
@@ -161,7 +162,7 @@ def test_tools_load_only_what_is_used_and_stay_small() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("Read\n", 0), done.stderr
     everything = (*tools.coding_tools(), *tools.agent_tools())
-    assert tuple(item.name for item in everything) == tools.BUILTIN
+    assert [item.name for item in everything] == [entry.name for entry in entries("default")]
     described = [
         {"name": item.name, "description": item.description, "input_schema": item.parameters} for item in everything
     ]

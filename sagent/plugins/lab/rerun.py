@@ -34,7 +34,6 @@ from sagent.session.contents import Environment, PromptEntry
 from sagent.session.folds import contents
 from sagent.session.store import Session, delete
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace
-from sagent.tools import EVERY
 
 MISSING = (
     "This call is not in the recording: tools are answered from a recorded session here, and nothing is run. Go on "
@@ -200,7 +199,8 @@ async def _ask(
         own, more = replace(own, tools=(), mcp={}), answers.tools
     else:
         names = [name for name in names if name not in ("find_tools", "call_tool")]  # they come by themselves
-        builtin, more = tuple(name for name in names if name in EVERY), ()
+        known = {tool.name for tool in settings.plugins.tools if tool.tool}
+        builtin, more = tuple(name for name in names if name in known), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)
         strangers = [name for name in names if name not in builtin and not settings.mcp]

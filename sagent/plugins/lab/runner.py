@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from sagent.advisor.advisor import parse_advisor
 from sagent.agent import Agent
 from sagent.agent.tree import Node
-from sagent.app.assembly import choose_tools, open_agent
+from sagent.app.assembly import open_agent
 from sagent.app.models import choose_model
 from sagent.app.parts.advisors import advisors_of
 from sagent.app.team import open_team
+from sagent.app.toolset import choose_tools
 from sagent.config import Settings
 from sagent.config.declared import SETTINGS
 from sagent.config.teams import TeamFile

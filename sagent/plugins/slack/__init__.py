@@ -1,7 +1,7 @@
 """sagent in a chat: a thread is a session. `surface.ChatSurface` is all that a service has to offer for it; Slack's is
 in `socket_mode`. Needs sagent[slack]."""
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import Command, Plugin, ToolEntry
 
 plugin = Plugin(
     "slack",
@@ -13,4 +13,5 @@ plugin = Plugin(
             "sagent.plugins.slack.command:run_slack",
         ),
     ),
+    tools=(ToolEntry("SendFile"),),
 )

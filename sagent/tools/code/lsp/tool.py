@@ -53,7 +53,7 @@ class Code:
         if arguments["action"] == "rename":
             plan = self._plans.get(_key(arguments, workspace))
             return Effect("write", tuple(change.path for change in plan.changes)) if plan else Effect("execute")
-        return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace)
+        return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace, hides=True)
 
     def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
         """Whether a call is a rename without its planned changes: a model could say anything there, and a person would

@@ -48,7 +48,7 @@ class RepoMap:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import foreseen
 
-        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
+        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace, hides=True)
 
     def lacking(self) -> tuple[str, str]:
         """Return the extra that is not installed and the command that installs it, or empty strings."""

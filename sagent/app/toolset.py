@@ -1,0 +1,122 @@
+"""The tools of an agent: those that are asked for, by name, by group or as a Python file, made for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, cast
+
+from sagent.agent.resources import tools_of
+from sagent.config.declared import CORE
+from sagent.config.values import is_file
+from sagent.errors import SagentError, UsageError
+from sagent.lib.text import unlike
+from sagent.plugin import Plugin, ToolEntry, load_file, resolve
+
+if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
+    from sagent.config import Settings
+    from sagent.tool import Tool
+
+
+def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
+    """Return the tools asked for, by default those of the group "default"; one of a file has its path as its name.
+    Raises UsageError with the nearest names."""
+    by_name = _by_name(settings.plugins.tools)
+    chosen: dict[ToolEntry, None] = {}
+    for name in ("default",) if settings.tools is None else settings.tools:
+        if is_file(name):
+            chosen[ToolEntry(name)] = None
+        elif known := by_name.get(name.lower(), ()):
+            chosen |= dict.fromkeys(known)
+        else:
+            raise _unknown(name, by_name)
+    return tuple(chosen)
+
+
+def _by_name(tools: Sequence[ToolEntry]) -> Mapping[str, Sequence[ToolEntry]]:
+    """Return which tools a name stands for, in small letters: one tool, or a group."""
+    found: dict[str, list[ToolEntry]] = {each.name.lower(): [each] for each in tools if each.tool}
+    for group in dict.fromkeys(group for each in tools for group in each.groups):
+        found[group] = [each for each in tools if group in each.groups]
+    return found
+
+
+def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]]) -> UsageError:
+    import difflib
+
+    near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
+    meant = ", ".join(each.name for each in by_name[near[0]]) if near else ""
+    hint = f" Did you mean {meant}?{unlike(name.lower(), near)}" if near else ""
+    names = dict.fromkeys(each.name for entries in by_name.values() for each in entries)
+    return UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(names)}.")
+
+
+def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[Tool]":
+    """Make the tools for an agent. The notices name those that cannot be had here: their packages are not installed,
+    or their plugin fails."""
+    made: dict[str, Tool] = {}
+    for entry in chosen:
+        for tool in _made(entry, builder):
+            if made.setdefault(tool.name, tool) is not tool:
+                raise UsageError(f"--tools: there are two tools called {tool.name}: leave one of them out.")
+    origin = builder.settings.origins.get("tools", "--tools")
+    for tool in [*made.values()]:
+        extra, command = cast("Callable[[], tuple[str, str]]", getattr(tool, "lacking", lambda: ("", "")))()
+        if extra:
+            del made[tool.name]
+            builder.notices.append(
+                f"{tool.name} ({origin}) is left out: it needs the extra {extra}, which is not installed. "
+                f"To install it: {command}"
+            )
+    return [*made.values()]
+
+
+def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
+    """Return the tool of a plugin, or those of a file. Raises UsageError for a file without one."""
+    if not entry.tool:
+        return _of_file(entry.name)
+    plugin = builder.settings.plugins.provider_of(entry.name)
+    try:
+        (tool,) = tools_of([_called(resolve(entry.tool), builder)])
+        if tool.name != entry.name:
+            raise UsageError(f"it is called {tool.name}")
+    except (Exception, SystemExit) as error:  # what others wrote may do anything
+        if plugin.name == CORE.name:
+            raise
+        why = str(error) if isinstance(error, SagentError) else f"{type(error).__name__}: {error}"
+        builder.warn(f"The tool {entry.name} of the plugin {plugin.name} is left out: {why}.")
+        return ()
+    return (tool,)
+
+
+def _called(found: object, builder: "AgentBuilder") -> object:
+    """Return what a function makes for the agent; a class, or a tool, is given as it is."""
+    return found(builder) if isinstance(found, FunctionType) else found
+
+
+def _of_file(path: str) -> "Sequence[Tool]":
+    """Return the tools of a Python file. Raises UsageError for one that cannot be loaded or has none."""
+    try:
+        module = load_file(path)
+    except (Exception, SystemExit) as error:  # what others wrote may do anything
+        raise UsageError(f"--tools: {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    if isinstance(getattr(module, "plugin", None), Plugin):
+        raise UsageError(f"--tools: {path} is a plugin: give --plugin {path}, and choose its tools by their names.")
+    if not (found := _tools_in(module)):
+        raise UsageError(f"--tools: {path} has no tool: write a function with a docstring, or one under @tool.")
+    try:
+        return tools_of(found)
+    except UsageError as error:
+        raise UsageError(f"--tools: {path}: {error}") from error
+
+
+def _tools_in(module: ModuleType) -> Sequence[object]:
+    """Return what a module has of tools that are made and classes of tools; where it has none, its functions."""
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    own = [value for value in public.values() if getattr(value, "__module__", None) == module.__name__]
+    made = [value for value in public.values() if _is_tool(value) and not isinstance(value, type)]
+    classes = [value for value in own if _is_tool(value) and isinstance(value, type)]
+    return [*made, *classes] or [value for value in own if isinstance(value, FunctionType)]
+
+
+def _is_tool(value: object) -> bool:
+    return callable(value) and hasattr(value, "parameters") and hasattr(value, "description")
