@@ -233,7 +233,9 @@ def is_file(tool: str) -> bool:
 
 def tools(value: object, base: PathBase) -> tuple[str, ...]:
     """Read names of tools, and paths of files with tools."""
-    names = tuple(str(path_of(name, base)) if is_file(name) else name for name in names_of(value))
+    each = [value] if isinstance(value, str) else texts(value, "names")
+    given = [text for several in each for text in texts(several, "names")]
+    names = tuple(dict.fromkeys(str(path_of(text, base)) if is_file(text) else name_of(text) for text in given))
     if "none" in names and len(names) > 1:
         raise RefusedError("give names of tools, or only none")
     return () if names == ("none",) else names
