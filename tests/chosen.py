@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sagent.app.assembly import policy_of
 from sagent.app.builder import AgentBuilder
+from sagent.app.surface import Surface
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings, load
 from sagent.plugin import ToolEntry
@@ -21,7 +22,8 @@ def made(*names: str) -> Sequence[Tool]:
 
 def builder_of(settings: Settings) -> AgentBuilder:
     """Return the builder of an agent that nobody watches."""
-    return AgentBuilder(settings, print, AsyncExitStack(), policy_of(settings), Sandbox("off"), None, None, None)
+    policy, sandbox = policy_of(settings), Sandbox("off")
+    return AgentBuilder(settings, print, AsyncExitStack(), policy, sandbox, None, None, None, Surface())
 
 
 def entries(group: str = "") -> Sequence[ToolEntry]:
