@@ -34,7 +34,7 @@ def ask_user(builder: AgentBuilder) -> "AskUser":
     return AskUser(builder.answer)
 
 
-def web_access(builder: AgentBuilder) -> tools.WebAccess:
+def web_access(builder: AgentBuilder) -> "tools.WebAccess":
     """Make what the tools for the web share."""
     return tools.WebAccess((), builder.settings.state_dir / "web", builder.settings.web)
 

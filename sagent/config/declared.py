@@ -349,7 +349,7 @@ CORE = Plugin(
         ToolEntry("Code", f"{_TOOLS}.code.lsp.tool:Code", ("code",)),
         ToolEntry("RepoMap", f"{_TOOL_MAKERS}:repo_map", ("code",)),
         ToolEntry("Notebook", f"{_TOOL_MAKERS}:notebook", ("notebook",)),
-        *map(ToolEntry, ("ExitPlan", "NodeAgent", "ToolSearch", "advisor", "find_tools", "call_tool")),
+        *map(ToolEntry, ("ExitPlan", "ToolSearch", "advisor", "find_tools", "call_tool")),
     ),
     tables=(
         Table("providers", f"{_TABLES}:read_providers"),

@@ -1,6 +1,6 @@
 """Agents on other machines: a bus between them, their cards, and what it keeps. Needs sagent[mesh]."""
 
-from sagent.plugin import Command, Extra, Flag, Plugin, Runner, Store, Suite
+from sagent.plugin import Command, Extra, Flag, Plugin, Runner, Store, Suite, ToolEntry
 
 _BUS = "SAGENT_BUS"
 _COMMANDS = "sagent.plugins.mesh.commands"
@@ -57,5 +57,6 @@ plugin = Plugin(
         ),
     ),
     extras=(Extra("serve routes", "sagent.plugins.mesh.routes:routes"),),
+    tools=(ToolEntry("NodeAgent"),),
     suites=(Suite("bus", "a bus between agents", "sagent.plugins.mesh.bus_suite:BusSuite"),),
 )
