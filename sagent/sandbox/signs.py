@@ -12,6 +12,13 @@ _HELD_BACK = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|Bad system call|"
     r"EROFS|EACCES|EPERM|EBUSY|writable by group"  # the last is git's, for a repository that a group shares
 )
+# What a program says that goes on all the same, and ends as if nothing had been: the end of a line about a file that a
+# box has mounted read-only, or what git says of a submodule, whose `.git` and configuration are.
+_PASSED_OVER = re.compile(
+    r": (?:Device or resource busy|Read-only file system)\r?$|"
+    r"^(?:warning: )?Could not (?:unset core\.worktree setting in submodule|remove submodule work tree) ",
+    re.MULTILINE,
+)
 _REFUSED = re.compile("Operation not permitted|EPERM|writable by group")
 _SET_ID = (
     ". No file or directory gets a set-user-ID or set-group-ID bit, not even one that it has already: where directories"
@@ -24,8 +31,9 @@ _CUT_OFF = re.compile(
 
 
 def was_held_back(shown: str, *, failed: bool) -> bool:
-    """Whether what a program has printed may come from its sandbox; `failed`: it says so itself."""
-    return _CUT_OFF.search(shown) is not None or (failed and _HELD_BACK.search(shown) is not None)
+    """Whether what a program has printed may come from its sandbox; `failed`: it says so itself, by its exit code."""
+    signs = (_CUT_OFF, _HELD_BACK) if failed else (_CUT_OFF, _PASSED_OVER)
+    return any(sign.search(shown) for sign in signs)
 
 
 def within(

@@ -1,11 +1,17 @@
 """What is said of programs that the sandbox may have stopped."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from sagent.lib.json import json_freeze_object
+from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.signs import was_held_back, within
+from sagent.tool import RunContext, ToolOutput, Workspace
+from sagent.tools.bash import Bash
+from tests.tools.conftest import Folder
 
 
 @pytest.mark.parametrize(
@@ -26,3 +32,36 @@ def test_refused_mode_is_explained(tmp_path: Path, said: str) -> None:
 def test_other_failures_say_nothing_of_modes(tmp_path: Path) -> None:
     for said in ("touch: cannot touch '/etc/x': Read-only file system", "curl: (6) Could not resolve host: a", ""):
         assert "chmod" not in within(Profile(), [tmp_path], said=said)
+
+
+def test_success_says_nothing_of_what_a_program_shows() -> None:
+    for said in (
+        "3: if error == 'Read-only file system':",
+        "docs: what is busy (Device or resource busy) is skipped",
+        "",
+    ):
+        assert not was_held_back(said, failed=False)
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.needs("git")
+async def test_submodule_that_git_half_adds_and_removes_is_explained(tmp_path: Path) -> None:
+    """Git goes on where it cannot write its configuration, and exits with 0."""
+    place = tmp_path.resolve()
+    who = "-c user.name=a -c user.email=a@b"
+    line = f"git init --quiet repository && git -C repository {who} commit --quiet --allow-empty -m first"
+    subprocess.run(line, shell=True, cwd=place, check=True)
+    workspace, sandbox = Workspace(place / "repository"), Sandbox(cache=place)
+    tool = Bash(sandbox=sandbox)
+    context = RunContext("root", "call", workspace, Folder(place / "blobs"), lambda text: None)
+    said = list[str]()
+    try:
+        for line in ('-c protocol.file.allow=always submodule add "$PWD" sub', "submodule deinit -f sub"):
+            answer = await tool(json_freeze_object({"command": f"git {line}"}), context)
+            assert isinstance(answer, ToolOutput)
+            assert not answer.is_error, answer.content
+            said.append(str(answer.content))
+    finally:
+        await tool.aclose()
+        await sandbox.aclose()
+    assert ["it ran in a sandbox" in each for each in said] == [True, True], said
