@@ -176,7 +176,8 @@ def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
 
 
 def test_budgets_of_hand_offs_and_what_they_saved(shell: Shell, crew) -> None:
-    long = Turn(text=f"begin{' word' * 2_000} end.", usage=Usage(input=1_000, output=2_002))
+    words = "".join(f" {number:04}" for number in range(2_000))  # one word over and over would be cut while it comes
+    long = Turn(text=f"begin{words} end.", usage=Usage(input=1_000, output=2_002))
     server = shell.serve(failing("one", long))
     file = crew(more="handoff_tokens = 100\nhandoff_bytes = 9000")
     done = team(shell, file, *MODEL, "The task.", "--handoff-bytes", "600", "--output-format", "json")

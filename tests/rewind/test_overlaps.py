@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sagent.messages import ToolCall
@@ -62,6 +62,13 @@ def state_of(cwd: Path) -> Mapping[str, str | None]:
     return {name: (cwd / name).read_text() if (cwd / name).exists() else None for name in NAMES}
 
 
+def seen(cwd: Path, kind: str, *others: str) -> Mapping[str, str | None]:
+    """What a call looks at when it begins and ends: a command at all, one that names its file at that, and either at
+    those that others name."""
+    state = state_of(cwd)
+    return state if kind == "command" else {name: state[name] for name in NAMES if name in (kind, *others)}
+
+
 def change(path: Path, what: str, number: int) -> None:
     if what == "write":
         path.parent.mkdir(exist_ok=True)
@@ -79,14 +86,14 @@ async def overlap(cwd: Path, kinds: Sequence[str], steps: Sequence[Step], back: 
     root, below = Hand(log, Workspace(cwd)), Hand(child, Workspace(cwd))
     checkpoints, running = Checkpoints(looks_around=True), dict[int, Running]()
     points: list[tuple[str, Mapping[str, str | None], Sequence[Mapping[str, str | None]], bool]] = []
-    begun = ended = state_of(cwd)  # when a call did last: what comes and goes in between nobody sees
+    begun = ended = state_of(cwd)  # when a call did last that looked: what comes and goes in between nobody sees
     for number, (what, which, name) in enumerate(steps):
         entry = log.append(Unknown("label", {"number": number})).id
         points.append((entry, state_of(cwd), (begun, ended) if running else (), bool(running)))
         kind = kinds[which]
         if what == "turn" and which in running:
             await running.pop(which).end()
-            ended = state_of(cwd)
+            ended = {**ended, **seen(cwd, kind, *(kinds[each] for each in running))}
             continue
         if which not in running:
             made: ToolCall = call(f"{which}-{number}", "Change")
@@ -94,7 +101,7 @@ async def overlap(cwd: Path, kinds: Sequence[str], steps: Sequence[Step], back: 
             hand = below if which % 2 else root
             running[which] = Running(lambda work, h=hand, m=made, e=effect: checkpoints.around(h, m, e, work))
             await running[which].begun()
-            begun = state_of(cwd)
+            begun = {**begun, **seen(cwd, kind, *(kinds[each] for each in running))}
         change(cwd / (name if kind == "command" else kind), what, number)
     for each in running.values():
         await each.end()
@@ -156,6 +163,12 @@ async def go_back_meanwhile(cwd: Path, kinds: Sequence[str], steps: Sequence[Ste
 
 @settings(max_examples=deep(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kinds=KINDS, steps=STEPS, back=st.integers(0, 13), in_git=st.booleans())
+@example(  # a file of a command, while a call that names another begins and ends
+    kinds=("a", "command", "command", "command"),
+    steps=[("write", 3, "d/c"), ("turn", 0, "a"), ("turn", 0, "a"), ("delete", 3, "d/c")],
+    back=3,
+    in_git=False,
+)
 def test_what_overlapped_comes_back_or_is_said_not_to(
     kinds: Sequence[str], steps: Sequence[Step], back: int, *, in_git: bool
 ) -> None:
