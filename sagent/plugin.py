@@ -213,6 +213,15 @@ class Check(NamedTuple):
     run: str
 
 
+class StatusPart(NamedTuple):
+    """A part of the status line in the REPL. `show` is "module:function": it is given `sagent.repl.view.panel.Figures`
+    each time the line is drawn, so it must be quick, and returns a text; "" is not shown."""
+
+    name: str
+    help: str
+    show: str
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -334,6 +343,7 @@ class Plugin:
     tools: tuple[ToolEntry, ...] = field(default=(), kw_only=True)
     tables: tuple[Table, ...] = field(default=(), kw_only=True)
     checks: tuple[Check, ...] = field(default=(), kw_only=True)
+    status_parts: tuple[StatusPart, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -353,6 +363,7 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "tools": ("tool", ToolEntry),
     "tables": ("table", Table),
     "checks": ("check", Check),
+    "status_parts": ("status part", StatusPart),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

@@ -214,7 +214,7 @@ class SettingsBuilder:
 
     def read(self, field: Setting, value: object, base: PathBase, where: Callable[[], str]) -> object:
         try:
-            return field.read(value, base)
+            return self._known(field, field.read(value, base))
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
@@ -223,6 +223,15 @@ class SettingsBuilder:
                 raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
+
+    def _known(self, field: Setting, value: object) -> object:
+        """Return a value whose names are all known: of what the core and plugins add. Raises RefusedError."""
+        if field.name == "status_line" and not str(value).startswith("!"):
+            known = [part.name for part in self.plugins.status_parts]
+            for word in str(value).split():
+                if word not in known:
+                    raise RefusedError(f"give parts, of {', '.join(known)}, or ! and a command{nearest(word, known)}")
+        return value
 
     def set(self, field: Setting, value: object, origin: str) -> None:
         old = self.values.get(field.name)

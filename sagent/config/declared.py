@@ -20,6 +20,7 @@ from sagent.plugin import (
     ProviderRow,
     Setting,
     SlashCommand,
+    StatusPart,
     Suite,
     Table,
     ToolEntry,
@@ -319,6 +320,19 @@ CORE = Plugin(
         ExportFormat("md", "Markdown", f"{_FORMATS}:export_markdown"),
         ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
         ExportFormat("cast", "a terminal recording for asciinema", "sagent.repl.cast:export_cast"),
+    ),
+    status_parts=tuple(
+        StatusPart(name, text, f"sagent.repl.view.panel:show_{name}")
+        for name, text in (
+            ("model", "the model and its effort"),
+            ("advisor", "the advisors"),
+            ("context", "how full the context is"),
+            ("cost", "what the session has cost"),
+            ("shares", "the cost by role"),
+            ("jobs", "how many jobs are running"),
+            ("mode", "the permission mode, and whether a sandbox holds commands"),
+            ("branch", "the branch that is checked out"),
+        )
     ),
     suites=(
         Suite("model", "a model of a provider", "sagent.testing.model_suite:ModelSuite"),

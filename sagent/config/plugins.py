@@ -36,6 +36,7 @@ from sagent.plugin import (
     Reader,
     Setting,
     SlashCommand,
+    StatusPart,
     Store,
     Suite,
     Table,
@@ -94,6 +95,11 @@ class Installed:
     def export_formats(self) -> Sequence[ExportFormat]:
         """Formats in which sessions are exported."""
         return [one for plugin in self.plugins for one in plugin.export_formats]
+
+    @property
+    def status_parts(self) -> Sequence[StatusPart]:
+        """Parts of the status line, in the order in which they are shown."""
+        return [one for plugin in self.plugins for one in plugin.status_parts]
 
     @property
     def settings(self) -> Sequence[Setting]:

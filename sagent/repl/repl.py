@@ -147,7 +147,7 @@ class Repl(CommandContext):
             self._screen.keys = bind_keys(self._screen, self.input, settings.keys)
         except UsageError as error:
             self._tasks.report(error)
-        self._status.use(settings.status_line, settings.cwd, self._tasks)
+        self._status.use(settings, self._tasks)
         self._around.look_soon()
         notices: list[str] = []
         self.commands = await asyncio.to_thread(all_commands, settings, notices)

@@ -3,22 +3,34 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from sagent.config.plugins import Installed
 from sagent.lib.process import run
+from sagent.plugin import StatusPart, resolve
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import render_picker
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line
-from sagent.repl.view.panel import LEAST_NAME, Around, Figures, Queued, render_panel, render_status, short_advisors
+from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line, printable
+from sagent.repl.view.panel import (
+    LEAST_NAME,
+    Around,
+    Figures,
+    Queued,
+    Segment,
+    render_panel,
+    render_status,
+    short_advisors,
+)
 from sagent.usage import Cost
 
 if TYPE_CHECKING:
+    from sagent.config import Settings
     from sagent.repl.opening import Opened
     from sagent.repl.root import RootAgent
 
@@ -26,6 +38,27 @@ HINT = 2.0  # seconds that a hint is shown
 PATIENCE = 5.0  # seconds for a status line's command
 MOST_BYTES = 4_000  # of its output
 _SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
+
+
+def find_segments(plugins: Installed) -> Mapping[str, Segment]:
+    """Return the parts of the status line by name, those of the core first. Their modules are imported."""
+    return {part.name: _segment(part) for part in plugins.status_parts}
+
+
+def _segment(part: StatusPart) -> Segment:
+    """Return what shows a part. Of a part that cannot be shown the reason is shown instead, and the rest stays."""
+    show: Callable[[Figures], object] | None = None
+
+    def segment(figures: Figures) -> Line:
+        nonlocal show
+        try:
+            show = show or cast("Callable[[Figures], object]", resolve(part.show))
+            said = show(figures)
+        except Exception as error:
+            said = f"({part.name}: {type(error).__name__}: {error})"
+        return cast("Line", said) if isinstance(said, tuple) else (("class:status", one_line(printable(str(said)))),)
+
+    return segment
 
 
 class StatusCommand:
@@ -90,14 +123,17 @@ class StatusDisplay:
         self.figures = Figures(note="starting …")
         self._short: Collection[str] = ()  # agents that wait for money
         self._parts: Sequence[str] = ()
+        self._segments = find_segments(Installed())
         self._command: StatusCommand | None = None
         self.redraw = screen.redraw
         screen.panel, screen.status = self._render_panel, self._render_status
 
-    def use(self, wanted: str, cwd: Path, tasks: Tasks) -> None:
-        """Show what the setting `status_line` says."""
+    def use(self, settings: "Settings", tasks: Tasks) -> None:
+        """Show what the setting `status_line` says, by default the parts of the core and of all plugins."""
+        wanted = settings.status_line
+        self._segments = find_segments(settings.plugins)
         if wanted.startswith("!"):
-            self._command = StatusCommand(wanted[1:].strip(), cwd, tasks, self.redraw)
+            self._command = StatusCommand(wanted[1:].strip(), settings.cwd, tasks, self.redraw)
         self._parts = () if self._command else wanted.split()
 
     def show(self, figures: Figures) -> None:
@@ -182,13 +218,13 @@ class StatusDisplay:
             figures = replace(self.figures, vi=self._screen.vi)
             room = width - line_width(lead)
             if room < LEAST_NAME:
-                return cut_line(lead[:1] or render_status(figures, width), width)
-            mode = render_status(figures, room, ("mode",))
+                return cut_line(lead[:1] or render_status(figures, width, self._segments), width)
+            mode = render_status(figures, room, self._segments, ("mode",))
             left = room - line_width(mode) - 3
             if self._command is not None and self._command.line and left > 0:
                 said = cut(self._command.line, left)
                 return (*lead, ("class:status", said), ("class:dim", " │ "), *mode)
-            return (*lead, *render_status(figures, room, self._parts))
+            return (*lead, *render_status(figures, room, self._segments, self._parts))
         except Exception as error:
             return _defect("the status", error, width)
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CALL, DIFF, EDIT, answer
 
+from sagent.config.plugins import Installed
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -32,6 +33,7 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
+from sagent.repl.status import find_segments
 from sagent.repl.view.blocks import Block, Page, expand, expandable, past_blocks, render_block, separated
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
@@ -397,25 +399,30 @@ def test_messages_that_wait_are_shown() -> None:
     )
 
 
+SEGMENTS = find_segments(Installed())
+
+
 def test_the_status_line_drops_what_matters_least() -> None:
     cost = Cost(
         Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent={"root": Decimal("1.3"), "root/a": Decimal("0.2")}
     )
     figures = Figures("anthropic/sonnet", "high", "opus", 50_000, 200_000, cost, 2, "edit", "main")
-    wide = plain([render_status(figures, 130)])
+    wide = plain([render_status(figures, 130, SEGMENTS)])
     assert wide == (
         "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ executor $1.00 + advisor $0.50, of it agents $0.20 "
         "│ 2 jobs │ edit │ ⎇ main"
     )
-    assert plain([render_status(figures, 75)]) == ("sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit")
+    assert plain([render_status(figures, 75, SEGMENTS)]) == (
+        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit"
+    )
     held = replace(figures, sandboxed=False)
-    assert plain([render_status(held, 40)]) == "sonnet high │ $1.50 │ edit · no sandbox"
+    assert plain([render_status(held, 40, SEGMENTS)]) == "sonnet high │ $1.50 │ edit · no sandbox"
     long = replace(held, model="anthropic/claude-opus-4-5-20251101")
-    assert plain([render_status(long, 40)]) == "claude-opus… │ $1.50 │ edit · no sandbox"
-    assert plain([render_status(long, 30)]) == "claude-op… │ edit · no sandbox"
-    assert plain([render_status(long, 20)]) == "edit · no sandbox"
+    assert plain([render_status(long, 40, SEGMENTS)]) == "claude-opus… │ $1.50 │ edit · no sandbox"
+    assert plain([render_status(long, 30, SEGMENTS)]) == "claude-op… │ edit · no sandbox"
+    assert plain([render_status(long, 20, SEGMENTS)]) == "edit · no sandbox"
     for width in range(1, 120):
-        line = plain([render_status(long, width)])
+        line = plain([render_status(long, width, SEGMENTS)])
         assert len(line) <= width
         assert line.endswith("edit · no sandbox") or "edit · no sandbox" in line or width < 17
 
@@ -423,7 +430,7 @@ def test_the_status_line_drops_what_matters_least() -> None:
 @given(*[st.decimals(0, 3, places=5)] * 3)
 def test_the_parts_of_what_was_spent_add_up_as_they_are_shown(one: Decimal, other: Decimal, third: Decimal) -> None:
     cost = Cost(one + other + third, one, other, third)
-    line = plain([render_status(Figures(cost=cost), 200)])
+    line = plain([render_status(Figures(cost=cost), 200, SEGMENTS)])
     whole, _, shares = line.partition(" │ ")
     assert not shares or sum(map(Decimal, re.findall(r"\$([\d.]+)", shares))) == Decimal(whole.removeprefix("$"))
 
@@ -431,9 +438,9 @@ def test_the_parts_of_what_was_spent_add_up_as_they_are_shown(one: Decimal, othe
 def test_the_status_line_has_the_parts_that_are_named_and_drops_the_last_first() -> None:
     figures = Figures("x/sonnet", cost=Cost(Decimal(2)), mode="edit", branch="main", changed=3, vi="insert")
     parts = ("branch", "mode", "cost")
-    assert plain([render_status(figures, 80, parts)]) == "INSERT │ ⎇ main ±3 │ edit │ $2.00"
-    assert plain([render_status(figures, 30, parts)]) == "INSERT │ ⎇ main ±3 │ edit"
-    assert all(len(plain([render_status(figures, width, parts)])) <= width for width in range(1, 40))
+    assert plain([render_status(figures, 80, SEGMENTS, parts)]) == "INSERT │ ⎇ main ±3 │ edit │ $2.00"
+    assert plain([render_status(figures, 30, SEGMENTS, parts)]) == "INSERT │ ⎇ main ±3 │ edit"
+    assert all(len(plain([render_status(figures, width, SEGMENTS, parts)])) <= width for width in range(1, 40))
 
 
 def test_every_block_fits_into_forty_columns() -> None:

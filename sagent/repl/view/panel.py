@@ -1,8 +1,9 @@
 """What is in progress as lines above the input, and the status line below it. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
+from typing import TypeAlias
 
 from sagent.context.todo import State, Task
 from sagent.events import Retrying
@@ -66,6 +67,10 @@ class Figures:
     note: str = ""  # instead of a model, while there is none
     sandboxed: bool | None = None
     vi: str = ""  # the mode of vi keys
+
+
+Segment: TypeAlias = Callable[[Figures], Line]
+"""A part of the status line; an empty line is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,52 +282,76 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
 # The status line
 
 
-def render_status(figures: Figures, width: int, parts: Sequence[str] = ()) -> Line:
-    """The status line: all `parts`, or those that are named, in their order. What matters least, or is named last, is
-    left out first where there is not room for all, and the model's name cut before what is left."""
-    found = {name: spans for name, spans in _segments(figures) if spans}
-    segments = {name: found[name] for name in ("vi", *parts) if name in found} if parts else found
-    leaving = [name for name in ((*parts[::-1], "vi") if parts else _LEAVING) if name in segments]
-    while segments and (over := sum(map(line_width, segments.values())) + 3 * (len(segments) - 1) - width) > 0:
+def render_status(figures: Figures, width: int, segments: Mapping[str, Segment], parts: Sequence[str] = ()) -> Line:
+    """The status line: all `segments`, or the `parts` that are named, in their order. What matters least, or is named
+    last, is left out first where there is not room for all, and the model's name cut before what is left."""
+    shown = {name: show(figures) for name, show in segments.items() if not parts or name in parts}
+    if figures.vi:
+        shown = {"vi": (("class:mode", figures.vi.upper()),), **shown}
+    found = {name: shown[name] for name in (("vi", *parts) if parts else shown) if shown.get(name)}
+    own = [name for name in found if name not in _LEAVING]
+    leaving = [name for name in ((*parts[::-1], "vi") if parts else (*own[::-1], *_LEAVING)) if name in found]
+    while found and (over := sum(map(line_width, found.values())) + 3 * (len(found) - 1) - width) > 0:
         last = leaving[0]
-        if last in (_MODEL, _COST) and (left := line_width(segments.get(_MODEL, ())) - over) >= LEAST_NAME:
-            segments[_MODEL] = cut_line(segments[_MODEL], left)
-        elif len(segments) == 1:
-            segments[last] = cut_line(segments[last], width)
+        if last in (_MODEL, _COST) and (left := line_width(found.get(_MODEL, ())) - over) >= LEAST_NAME:
+            found[_MODEL] = cut_line(found[_MODEL], left)
+        elif len(found) == 1:
+            found[last] = cut_line(found[last], width)
         else:
-            del segments[last], leaving[:1]
+            del found[last], leaving[:1]
     line: list[Span] = []
-    for number, spans in enumerate(segments.values()):
+    for number, spans in enumerate(found.values()):
         line += [("class:dim", " │ ")] if number else []
         line += spans
     return tuple(line)
 
 
-def _segments(figures: Figures) -> Iterator[tuple[str, Line]]:
-    """The parts by name, in the order they stand in."""
-    if figures.vi:
-        yield "vi", (("class:mode", figures.vi.upper()),)
+def show_model(figures: Figures) -> Line:
+    """Return the model and its effort, or what is said while there is none."""
     if figures.note:
-        yield _MODEL, (("class:status", figures.note),)
-    if figures.model:
-        effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
-        yield _MODEL, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
-    if figures.advisor:
-        yield "advisor", (("class:advice", f"◆ {figures.advisor}"),)
-    if figures.context:
-        yield "context", _context(figures)
-    if figures.cost is not None:
-        yield _COST, (("class:status", cost_line(figures.cost)),)
-        yield "shares", _shares(figures.cost)
-    if figures.jobs:
-        yield "jobs", (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
-    if figures.mode:
-        yield "mode", (("class:mode", figures.mode), *_held(figures))
+        return (("class:status", figures.note),)
+    if not figures.model:
+        return ()
+    effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
+    return (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
+
+
+def show_advisor(figures: Figures) -> Line:
+    """Return the advisors."""
+    return (("class:advice", f"◆ {figures.advisor}"),) if figures.advisor else ()
+
+
+def show_context(figures: Figures) -> Line:
+    """Return how full the context is."""
+    return _context(figures) if figures.context else ()
+
+
+def show_cost(figures: Figures) -> Line:
+    """Return what the session has cost."""
+    return () if figures.cost is None else (("class:status", cost_line(figures.cost)),)
+
+
+def show_shares(figures: Figures) -> Line:
+    """Return the cost by role."""
+    return () if figures.cost is None else _shares(figures.cost)
+
+
+def show_jobs(figures: Figures) -> Line:
+    """Return how many jobs are running."""
+    return (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),) if figures.jobs else ()
+
+
+def show_mode(figures: Figures) -> Line:
+    """Return the permission mode, and whether a sandbox holds commands."""
+    return (("class:mode", figures.mode), *_held(figures)) if figures.mode else ()
+
+
+def show_branch(figures: Figures) -> Line:
+    """Return the branch that is checked out, or where the session runs."""
     if figures.place:
-        yield "branch", (("class:dim", figures.place),)
-    elif figures.branch:
-        changed = f" ±{figures.changed}" if figures.changed else ""
-        yield "branch", (("class:dim", f"⎇ {figures.branch}{changed}"),)
+        return (("class:dim", figures.place),)
+    changed = f" ±{figures.changed}" if figures.changed else ""
+    return (("class:dim", f"⎇ {figures.branch}{changed}"),) if figures.branch else ()
 
 
 def _held(figures: Figures) -> Line:
