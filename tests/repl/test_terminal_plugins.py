@@ -43,9 +43,9 @@ def test_a_part_that_cannot_be_shown_says_why_and_the_others_stay(console: Conso
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
     (folder / "wrong.py").write_text(WRONG)
-    (folder.parent / "config.toml").write_text('status_line = "mode zero odd"\n')
+    (folder.parent / "config.toml").write_text('status_line = "mode cost zero odd"\n')
     console.serve([Turn(text="Fine.")])
     console.start("--sandbox", "off", width=160)
-    console.until("edit · no sandbox │ (zero: ZeroDivisionError: division by zero) │ (odd: AttributeError")
+    console.until("edit · no sandbox │ $0 │ (zero: ZeroDivisionError: division by zero) │ (odd: AttributeError")
     console.type("hello")
     console.until("Fine.")
