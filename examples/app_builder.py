@@ -11,7 +11,7 @@ from pathlib import Path
 from sagent import Agent, Resources, Result, tools
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.patterns import loop_until
+from sagent.plugins.teams import loop_until
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
 

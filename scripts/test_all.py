@@ -18,8 +18,8 @@ LEAST = (3, 11)
 LEFT_OUT = (
     "advisor",
     "cost",
-    "patterns",
     "plugins/lab",
+    "plugins/teams",
     "policy",
     "providers",
     "repl",

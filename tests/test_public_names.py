@@ -25,7 +25,7 @@ MODULES = (
     "sagent.plugins.mesh.errors",
     "sagent.messages",
     "sagent.model",
-    "sagent.patterns",
+    "sagent.plugins.teams",
     "sagent.peer",
     "sagent.policy",
     "sagent.policy.permissions",

@@ -7,11 +7,11 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from sagent import Agent
-from sagent.patterns import parallel, sequential, triage
 from sagent.plugins.mesh.answering import AgentAt, answering, by_agent
 from sagent.plugins.mesh.bus import Bus
 from sagent.plugins.mesh.buses.local import LocalBus
 from sagent.plugins.mesh.cards import Card
+from sagent.plugins.teams import parallel, sequential, triage
 from sagent.testing import ScriptedModel
 
 THERE = {

@@ -16,7 +16,7 @@ from sagent.cost.prices import PriceBook
 from sagent.events import Result
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
-from sagent.patterns import loop_until
+from sagent.plugins.teams import loop_until
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
 

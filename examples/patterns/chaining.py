@@ -8,7 +8,7 @@ import asyncio
 from sagent.agent import Agent
 from sagent.events import Failure, Result
 from sagent.messages import Message
-from sagent.patterns import sequential
+from sagent.plugins.teams import sequential
 from sagent.testing import ScriptedModel
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.errors import ModelError
 from sagent.events import Result
-from sagent.patterns import parallel
+from sagent.plugins.teams import parallel
 from sagent.testing import Line, ScriptedModel
 
 

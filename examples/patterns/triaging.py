@@ -8,7 +8,7 @@ import asyncio
 from sagent.agent import Agent
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
-from sagent.patterns import handoff, triage
+from sagent.plugins.teams import handoff, triage
 from sagent.testing import ScriptedModel
 
 

@@ -250,7 +250,6 @@ _TABLES, _CHECKS = "sagent.config.tables", "sagent.repl.doctor"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
-    "team": "have a team of roles work on one task, each handing its results to the next: presets, or your own file",
     "models": "list known models: window, limits, price",
     "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
     "verify": "check that a session, or an exported bundle, has not been changed",

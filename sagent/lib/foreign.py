@@ -14,7 +14,7 @@ _KEPT = (
 _TOOLS = "tools=[...], functions with a docstring, or those of servers by sagent.bridges.mcp.open_servers"
 _RUN = "await agent.run(...), or agent.run_sync(...)"
 _STREAM = "async for event in agent.stream(...)"
-_AS_TOOL = 'tools=[expert.as_tool("expert", "what it is asked for")], or sagent.patterns'
+_AS_TOOL = 'tools=[expert.as_tool("expert", "what it is asked for")], or a pattern of agents: docs/agents.md'
 _MESSAGES = "agent.messages"
 
 
@@ -93,7 +93,6 @@ HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` 
     "sagent.policy": "Policy Allow Deny Ask AllowAll",
     "sagent.policy.permissions": "PermissionPolicy",
     "sagent.peer": "SpawnRequest Switch Inject Compact Stop",
-    "sagent.patterns": "sequential parallel triage handoff loop_until Team Role",
     "sagent.cost.ledger": "Ledger",
     "sagent.session.log": "FileLog MemoryLog",
     "sagent.config": "Settings McpServer",

@@ -17,8 +17,8 @@ from sagent.events import Event, Finished
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
-from sagent.patterns import Runnable, handoff, loop_until, parallel, sequential
 from sagent.peer import Action
+from sagent.plugins.teams import Runnable, handoff, loop_until, parallel, sequential
 from sagent.policy import Ask, Deny, Verdict
 from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog

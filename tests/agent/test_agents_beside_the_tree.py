@@ -13,8 +13,8 @@ from sagent.events import Event, Notice
 from sagent.lib.callers import caller, working_for
 from sagent.lib.json import EMPTY
 from sagent.messages import ToolCall
-from sagent.patterns import parallel
 from sagent.peer import SpawnRequest
+from sagent.plugins.teams import parallel
 from sagent.testing.scripted import ScriptedModel
 from sagent.tool import RunContext
 from sagent.tools import tool

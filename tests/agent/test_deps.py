@@ -17,8 +17,8 @@ from sagent.errors import UsageError
 from sagent.lib import pace
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
-from sagent.patterns import Role, Team, parallel, sequential
 from sagent.peer import SpawnRequest
+from sagent.plugins.teams import Role, Team, parallel, sequential
 from sagent.policy import Allow, Deny, Policy, Verdict
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel

@@ -12,8 +12,8 @@ from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import SessionBusy, SessionNotFound, UsageError
-from sagent.patterns import Role, Team
 from sagent.peer import SpawnRequest
+from sagent.plugins.teams import Role, Team
 from sagent.session.log import MemoryLog
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel

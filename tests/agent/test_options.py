@@ -11,12 +11,12 @@ from sagent.agent import Agent, Resources
 from sagent.app.assembly import open_agent
 from sagent.config import load
 from sagent.config.settings import Settings
-from sagent.config.teams import read_team
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, UsageError
-from sagent.patterns import Role, Team
 from sagent.peer import SpawnRequest, Switch
+from sagent.plugins.teams import Role, Team
+from sagent.plugins.teams.files import read_team
 from sagent.providers.registry import provider_named
 from sagent.session.contents import Opened
 from sagent.session.store import Session

@@ -31,8 +31,8 @@ from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Received
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, assistant
-from sagent.patterns import handoff, loop_until, parallel, sequential, triage
 from sagent.peer import Action, SpawnRequest
+from sagent.plugins.teams import handoff, loop_until, parallel, sequential, triage
 from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.providers import Anthropic, provider_named
@@ -426,7 +426,7 @@ from sagent.events import (
 from sagent.lib.json import Json, JsonObject, json_freeze
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.model import Delta, Model, ModelInfo, ModelLimits, Provider, Reply, Request
-from sagent.patterns import Role, Team, loop_until, parallel, sequential
+from sagent.plugins.teams import Role, Team, loop_until, parallel, sequential
 from sagent.peer import Action, Inject, SpawnRequest, Stop, Switch
 from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.policy.permissions import PermissionPolicy

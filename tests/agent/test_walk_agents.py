@@ -14,8 +14,8 @@ from sagent.events import Event, ToolProgress
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Message, Text, user
 from sagent.model import Request
-from sagent.patterns import sequential
 from sagent.peer import SpawnRequest
+from sagent.plugins.teams import sequential
 from sagent.session.entries import Entry
 from sagent.tool import RunContext
 from tests.messages import Player, Step, call, in_turn

@@ -5,10 +5,10 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, plugins_of
 from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener, url_of
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
@@ -19,15 +19,34 @@ from sagent.lib.json import as_array
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sagent.agent import Agent
     from sagent.agent.live import LiveSession, Opened
     from sagent.config import Settings
-    from sagent.config.teams import TeamFile
+    from sagent.config.plugins import Installed
     from sagent.events import Result
     from sagent.messages import Message
     from sagent.plugins.a2a.card import Described
     from sagent.plugins.a2a.contexts import Answer
 
+    WorkerOf: TypeAlias = Callable[[Mapping[str, object]], "Worker | None"]
+
+WORKER = "a2a worker"
+"""The place of Extras that put another worker in an agent's place: "module:function". It is given the flags that
+plugins have for this command, and returns a Worker, or None."""
 TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
+
+
+class Worker(Protocol):
+    """Whoever answers in place of one agent. `prepare` returns the settings that the agents of its sessions have."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    def prepare(self, settings: "Settings", /) -> "Settings": ...
+    async def answer(self, agent: "Agent", settings: "Settings", prompt: "Message", /) -> "Result": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +57,7 @@ class _Served:
     url: str  # by which others reach it, "" where that is where it listens
     card: Mapping[str, str]
     push_to: Sequence[str]
-    team: "TeamFile | None"
+    worker: "Worker | None"
 
 
 def run_a2a(argv: Sequence[str]) -> int:
@@ -49,8 +68,7 @@ def run_a2a(argv: Sequence[str]) -> int:
     )
     add_listener(serving, f"a user with their own tasks (repeatable); the token is {TOKEN}_NAME, or a new one")
     serving.add_argument("--url", metavar="URL", help="the public URL for the card, behind a proxy")
-    team = "have a team answer: a preset, or a file (see sagent team list)"
-    serving.add_argument("--team", metavar="NAME|FILE", help=team)
+    serving.add_flags_of("a2a")
     serving.add_argument("--name", metavar="NAME", help="the agent's name in the card (default sagent)")
     serving.add_argument("--description", metavar="TEXT", help="what it does, in the card")
     push = "allow notifications to this address, although it is not public (repeatable)"
@@ -60,16 +78,26 @@ def run_a2a(argv: Sequence[str]) -> int:
     add_agent_flags(serving)
     given = vars(parser.parse_args(argv))
     del given["operation"]
-    return _run(given)
+    plugins = plugins_of(argv)
+    own = {flag.keyword: given.pop(flag.keyword) for flag in plugins.flags("a2a") if flag.keyword in given}
+    return _run(given, _worker_of(plugins, own))
 
 
-def _run(given: dict[str, object]) -> int:
+def _worker_of(plugins: "Installed", own: Mapping[str, object]) -> "Worker | None":
+    """Return who answers in place of one agent, as plugins say by their flags for this command."""
+    from sagent.plugin import resolve
+
+    workers = (cast("WorkerOf", resolve(extra.add))(own) for _, extra in plugins.extras(WORKER)) if own else ()
+    return next((worker for worker in workers if worker is not None), None)
+
+
+def _run(given: dict[str, object], worker: "Worker | None") -> int:
     """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
     served = _Served(
         take_listener(given, TOKEN),
         url=str(given.pop("url", "")).rstrip("/"),
         card={name: str(given.pop(name)) for name in ("name", "description") if name in given},
-        team=_read_team(str(given.pop("team"))) if "team" in given else None,
+        worker=worker,
         push_to=[*map(str, as_array(given.pop("push_to", ())))],
     )
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
@@ -79,14 +107,6 @@ def _run(given: dict[str, object]) -> int:
     require("sagent a2a", "a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.listener.host, served.listener.port) as bound:
         return asyncio.run(_serve(given, settings, bound, served))
-
-
-def _read_team(name: str) -> "TeamFile":
-    from pathlib import Path
-
-    from sagent.config.teams import read_preset, read_team
-
-    return read_team(Path(name)) if name.endswith(".toml") else read_preset(name)
 
 
 def _check_push(addresses: Sequence[str]) -> None:
@@ -126,29 +146,18 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
 
 
 def _worker(served: _Served, settings: "Settings") -> "tuple[Callable[[Settings], Settings], Answer, Described]":
-    """Who answers, one agent or a team: how its sessions are opened, how it is asked, and what the card says."""
+    """Who answers, one agent or another worker: how its sessions are opened, how it is asked, what the card says."""
     from sagent.plugins.a2a.card import Described
     from sagent.plugins.a2a.contexts import answer_alone
 
-    if (team := served.team) is None:
+    if (worker := served.worker) is None:
         return lambda settings: settings, answer_alone, Described(**served.card)
 
-    from sagent.app.team import settle_team
-
-    settled = settle_team(settings, team)[1]
-
-    def prepare(settings: "Settings") -> "Settings":
-        return settle_team(settings, team)[0]
-
     async def answer(live: "LiveSession", opened: "Opened", prompt: "Message") -> "Result":
-        from sagent.app.team import make_team
+        return await worker.answer(opened.agent, settings, prompt)
 
-        return await make_team(opened.agent, settled).run(prompt)
-
-    roles = tuple(role.name for role in team.roles)
-    about = team.description or f"A team of {', '.join(roles)}."
-    named = {"name": team.name, "description": about, **served.card}
-    return prepare, answer, Described(**named, skill=team.name, tags=roles)
+    named = {"name": worker.name, "description": worker.description, **served.card}
+    return worker.prepare, answer, Described(**named, skill=worker.name, tags=tuple(worker.tags))
 
 
 def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:

@@ -6,6 +6,7 @@ _COMMANDS = "sagent.plugins.lab.commands"
 plugin = Plugin(
     "lab",
     "sessions run again, compared and measured",
+    needs=("teams",),
     commands=(
         Command(
             "replay",

@@ -12,13 +12,13 @@ from sagent.config.advisors import read_advisors
 from sagent.config.declared import ALIASES, RULES, SETTINGS
 from sagent.config.files import File, Line, read_file
 from sagent.config.settings import Settings
-from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
 from sagent.config.values import path_of, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import nearest
 from sagent.plugin import PathBase, Reader, RefusedError, Setting
 from sagent.plugins.lab.trials import Task, place_tasks, read_tasks
+from sagent.plugins.teams.files import TeamFile, preset_names, read_preset, read_team
 from sagent.session.store import is_session
 
 Point: TypeAlias = Mapping[str, object]

@@ -21,11 +21,11 @@ from sagent.lib.schema import coerce
 from sagent.lib.text import count
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.model import Effort, Request
-from sagent.patterns.team import TeamResult
 from sagent.plugins.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
 from sagent.plugins.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
 from sagent.plugins.lab.reteam import AskedTeam, read_team
 from sagent.plugins.lab.workcopy import Scratch, scratch_of
+from sagent.plugins.teams.team import TeamResult
 from sagent.policy import Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules

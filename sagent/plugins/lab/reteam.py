@@ -6,11 +6,11 @@ from dataclasses import replace
 from sagent.agent import Agent
 from sagent.lib.dataclass import dataclass
 from sagent.model import Effort
-from sagent.patterns.handoffs import HandoffBudget
-from sagent.patterns.shift import PART, TASK, Mode, Role
-from sagent.patterns.team import Team, TeamResult
 from sagent.plugins.lab.rebuild import sampling_of
 from sagent.plugins.lab.recording import Recording
+from sagent.plugins.teams.handoffs import HandoffBudget
+from sagent.plugins.teams.shift import PART, TASK, Mode, Role
+from sagent.plugins.teams.team import Team, TeamResult
 from sagent.session.contents import Handoff
 from sagent.session.entries import Entry
 from sagent.session.folds import contents

@@ -15,21 +15,21 @@ from sagent.agent.tree import Node
 from sagent.app.assembly import open_agent
 from sagent.app.models import choose_model
 from sagent.app.parts.advisors import advisors_of
-from sagent.app.team import open_team
 from sagent.app.toolset import choose_tools
 from sagent.config import Settings
 from sagent.config.declared import SETTINGS
-from sagent.config.teams import TeamFile
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
 from sagent.lib.check import run_check
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.model import full_name
-from sagent.patterns.team import Team
 from sagent.plugins.lab.notebook import Notes
 from sagent.plugins.lab.trials import FINISHED, Arm, Outcome, Task, Trial, latest
 from sagent.plugins.lab.workcopy import copy, remove, scratch_of
+from sagent.plugins.teams.files import TeamFile
+from sagent.plugins.teams.opening import open_team
+from sagent.plugins.teams.team import Team
 from sagent.providers.access import loopback
 from sagent.session.folds import charges
 from sagent.session.log import read_log

@@ -8,13 +8,13 @@ import pytest
 
 from sagent import Agent
 from sagent.errors import UsageError
-from sagent.patterns import sequential
 from sagent.plugins.mesh.answering import AgentAt, TriageOnBus, answering, by_agent
 from sagent.plugins.mesh.bus import Bus, Delivery, body_object, message, request
 from sagent.plugins.mesh.buses.local import LocalBus
 from sagent.plugins.mesh.cards import Card, Query
 from sagent.plugins.mesh.discovery import find, watching
 from sagent.plugins.mesh.errors import Cancelled, Failed, NobodyThere
+from sagent.plugins.teams import sequential
 from sagent.testing import ScriptedModel
 
 CARD = Card("team.a")

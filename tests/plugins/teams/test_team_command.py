@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.cli.commands.team import progress
 from sagent.cli.main import run
 from sagent.cost.prices import PriceBook
 from sagent.events import Failure
-from sagent.patterns.handoffs import RoleReport
+from sagent.plugins.teams.command import progress
+from sagent.plugins.teams.handoffs import RoleReport
 from sagent.session.contents import Handoff
 from sagent.session.folds import contents
 from sagent.session.log import read_log

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagent.config.teams import TeamFile, preset_names, preset_text, read_preset, read_team
 from sagent.errors import ConfigError, UsageError
-from sagent.patterns import Role
+from sagent.plugins.teams import Role
+from sagent.plugins.teams.files import TeamFile, preset_names, preset_text, read_preset, read_team
 from tests.chosen import entries
 
 WHOLE = """

@@ -14,8 +14,8 @@ from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, Text, user
-from sagent.patterns.pattern import Made, Pattern, check_judge, check_named, made_by, media_of
 from sagent.peer import Stop
+from sagent.plugins.teams.pattern import Made, Pattern, check_judge, check_named, made_by, media_of
 from sagent.tool import Harmless, RunContext, ToolOutput
 
 TOOL = "handoff"

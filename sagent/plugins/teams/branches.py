@@ -14,7 +14,7 @@ from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
-from sagent.patterns.pattern import Pattern, check_judge, made_by, said, stop
+from sagent.plugins.teams.pattern import Pattern, check_judge, made_by, said, stop
 
 Aggregate: TypeAlias = Runnable | Callable[[Sequence[Result]], str | Awaitable[str]]
 Outcome: TypeAlias = tuple[Result, Exception | None]

@@ -10,7 +10,7 @@ from sagent.errors import ModelError
 from sagent.events import Failure, Finished, Result
 from sagent.messages import ToolCall
 from sagent.model import Request
-from sagent.patterns import Gathered, Pattern, Runnable, handoff, loop_until, parallel, sequential, triage
+from sagent.plugins.teams import Gathered, Pattern, Runnable, handoff, loop_until, parallel, sequential, triage
 from sagent.testing import ScriptedModel
 from tests.messages import call
 

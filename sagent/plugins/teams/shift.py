@@ -15,7 +15,8 @@ from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text
 from sagent.model import full_name
-from sagent.patterns.handoffs import (
+from sagent.peer import SpawnRequest, Switch
+from sagent.plugins.teams.handoffs import (
     ASKER,
     HandoffBudget,
     RoleReport,
@@ -24,8 +25,7 @@ from sagent.patterns.handoffs import (
     report_role,
     shortened,
 )
-from sagent.patterns.pattern import said, stop
-from sagent.peer import SpawnRequest, Switch
+from sagent.plugins.teams.pattern import said, stop
 from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry
 from sagent.session.handoffs import MOST_HANDED, Round, answer_tokens, last_round
 from sagent.session.log import read_agent

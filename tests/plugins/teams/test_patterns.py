@@ -17,7 +17,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished, Result, TextDelta
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Request
-from sagent.patterns import Gathered, handoff, loop_until, parallel, sequential, triage
+from sagent.plugins.teams import Gathered, handoff, loop_until, parallel, sequential, triage
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage
 from tests.messages import call, echo, forever
@@ -250,7 +250,7 @@ async def test_a_cancelled_run_takes_all_members_along() -> None:
 
 
 async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.patterns.pattern.END_SECONDS", 0.01)
+    monkeypatch.setattr("sagent.plugins.teams.pattern.END_SECONDS", 0.01)
     let_go = asyncio.Event()
 
     class Stubborn(Own):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from sagent.agent import Agent
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
-from sagent.config.teams import TeamFile
 from sagent.errors import SagentError
 from sagent.events import Event
 from sagent.lib.money import in_words
-from sagent.patterns.team import Team, TeamResult
+from sagent.plugins.teams.files import TeamFile
+from sagent.plugins.teams.team import Team, TeamResult
 from sagent.providers.wire.exchange import Told, untold
 from sagent.session.handoffs import HandOff, last_round
 from sagent.session.log import read_log

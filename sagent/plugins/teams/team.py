@@ -16,10 +16,10 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS, full_name
-from sagent.patterns.handoffs import HandoffBudget, RoleReport, report_role
-from sagent.patterns.pattern import Pattern, media_of
-from sagent.patterns.shift import Handed, Mode, Role, Setup, Shift, sections
 from sagent.peer import Switch
+from sagent.plugins.teams.handoffs import HandoffBudget, RoleReport, report_role
+from sagent.plugins.teams.pattern import Pattern, media_of
+from sagent.plugins.teams.shift import Handed, Mode, Role, Setup, Shift, sections
 from sagent.session.handoffs import HandOff, Round, last_round
 from sagent.usage import Saving, Usage
 

@@ -15,11 +15,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest, why_unread
 from sagent.model import EFFORTS
-from sagent.patterns.handoffs import HandoffBudget
-from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 from sagent.plugin import PathBase, RefusedError, choice
+from sagent.plugins.teams.handoffs import HandoffBudget
+from sagent.plugins.teams.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 
-PRESETS = Path(__file__).with_name("team_presets")
+PRESETS = Path(__file__).with_name("presets")
 FILE = "team.toml"
 
 T = TypeVar("T")

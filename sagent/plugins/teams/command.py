@@ -35,9 +35,9 @@ from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.config.teams import TeamFile
-    from sagent.patterns.handoffs import RoleReport
-    from sagent.patterns.team import Team, TeamResult
+    from sagent.plugins.teams.files import TeamFile
+    from sagent.plugins.teams.handoffs import RoleReport
+    from sagent.plugins.teams.team import Team, TeamResult
     from sagent.session.handoffs import HandOff
 
 USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]
@@ -99,8 +99,8 @@ def _run(argv: Sequence[str]) -> int:
 
 def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
     """The team that is named; its file is taken off the words. Raises UsageError."""
-    from sagent.config.teams import preset_names, read_preset, read_team
     from sagent.config.values import whole
+    from sagent.plugins.teams.files import preset_names, read_preset, read_team
 
     if preset is not None:
         if words and words[0].endswith(".toml"):
@@ -174,7 +174,7 @@ async def _work(
     settings: "Settings", file: "TeamFile", task: str, output: "_Output", interrupter: Interrupter
 ) -> "TeamResult":
     """What the team comes to; after an interruption, as far as it came."""
-    from sagent.app.team import open_team
+    from sagent.plugins.teams.opening import open_team
 
     async with open_team(settings, file, output.on_event, told=output.on_waiting) as team:
         output.check(team)
@@ -249,7 +249,7 @@ class _Output:
 
     def on_result(self, result: "TeamResult") -> bool:
         """The answer, the report, and what went wrong. Whether the report is where it was asked for."""
-        from sagent.app.team import report, write_report
+        from sagent.plugins.teams.opening import report, write_report
 
         self._waiting.hide()
         text, written = report(self._file, result), True
@@ -330,7 +330,7 @@ def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
 def _list(argv: Sequence[str]) -> int:
     parser = Parser("team list", "The teams that come with sagent.")
     parser.parse_args(argv)
-    from sagent.config.teams import preset_names, read_preset
+    from sagent.plugins.teams.files import preset_names, read_preset
 
     teams = ((name, read_preset(name)) for name in preset_names())
     rows = ((name, team.mode, ", ".join(role.name for role in team.roles), team.description) for name, team in teams)
@@ -343,7 +343,7 @@ def _show(argv: Sequence[str]) -> int:
         "team show", "To print a preset as TOML, with its prompts: sagent team show code_review > mine.toml"
     )
     parser.add_argument("name")
-    from sagent.config.teams import preset_text
+    from sagent.plugins.teams.files import preset_text
 
     sys.stdout.write(preset_text(parser.parse_args(argv).name))
     return 0

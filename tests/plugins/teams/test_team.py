@@ -24,8 +24,8 @@ from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Image, Thinking, assistant, user
 from sagent.model import Delta, ModelLimits, Reply, Request
-from sagent.patterns import HandoffBudget, Role, Team, TeamResult, sequential
-from sagent.patterns.handoffs import RoleReport, digest
+from sagent.plugins.teams import HandoffBudget, Role, Team, TeamResult, sequential
+from sagent.plugins.teams.handoffs import RoleReport, digest
 from sagent.policy import Deny
 from sagent.providers import Anthropic
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid
@@ -233,7 +233,7 @@ async def test_what_prompts_leave_out_is_told_as_saved(
 
     found = await run(1, budget)
     with monkeypatch.context() as patch:
-        patch.setattr("sagent.patterns.shift.MOST_HANDED", 10**6)
+        patch.setattr("sagent.plugins.teams.shift.MOST_HANDED", 10**6)
         twin = await run(5)
     told = found.handoffs_saved
     assert told.tokens == pytest.approx(twin.usage.total_input - found.usage.total_input, rel=0.02)
