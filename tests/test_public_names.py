@@ -13,6 +13,7 @@ LIST = Path(__file__).with_name("public_names.txt")
 MODULES = (
     "sagent",
     "sagent.agent",
+    "sagent.plugins.teams",
     "sagent.plugins.telemetry",
     "sagent.codec",
     "sagent.cost.ledger",
@@ -25,7 +26,6 @@ MODULES = (
     "sagent.plugins.mesh.errors",
     "sagent.messages",
     "sagent.model",
-    "sagent.plugins.teams",
     "sagent.peer",
     "sagent.policy",
     "sagent.policy.permissions",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.agent.agent_tool import AgentTool
+from sagent.agent.agent_tool import AgentTool, Runnable
 from sagent.agent.tree import Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -18,12 +18,8 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
 from sagent.peer import Action
-from sagent.plugins.teams import Runnable, handoff, loop_until, parallel, sequential
 from sagent.policy import Ask, Deny, Verdict
-from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog
-from sagent.session.store import Session
-from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.usage import Usage
@@ -202,7 +198,7 @@ async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
         await asyncio.sleep(60)
         return "never"
 
-    expert = sequential(Agent(ScriptedModel(forever)))
+    expert = Agent(ScriptedModel(forever))
     agent = lead(expert, (ask("1", "why?"),), "after")
     task = asyncio.create_task(agent.run("go"))
     await asyncio.wait_for(begun.wait(), 30)
@@ -216,52 +212,6 @@ async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
     assert [each.path for each in agent.tree.living] == ["root"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert (await agent.run("again")).content == "after"
-
-
-async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> None:
-    ledger = Ledger(Decimal(1), PRICES)
-    team = sequential(
-        parallel(
-            Agent(ScriptedModel("a")), Agent(ScriptedModel("b")), aggregate=lambda rs: "".join(r.content for r in rs)
-        ),
-        Agent(ScriptedModel(echo)),
-    )
-    agent = lead(team, resources={"ledger": ledger})
-    result = await agent.run("go")
-    assert result.content == "<ab>"
-    assert set(ledger.cost().by_agent) == {"root", "root/expert", "root/expert-2", "root/expert-3"}
-    assert all(each.ledger.cost().total == 0 for each in team.agents)
-
-
-@pytest.mark.parametrize("nested", [False, True])
-async def test_in_one_call_of_a_pattern_a_conversation_goes_on(nested: bool) -> None:
-    writer = Agent(ScriptedModel("1", lambda r: f"{len(r.messages)}: {r.messages[1].content} and more"))
-    agent = lead(
-        loop_until(sequential(writer) if nested else writer, lambda result: "more" in result.content or "longer")
-    )
-    assert (await agent.run("go")).content == "3: 1 and more"
-    assert not writer.messages
-
-
-async def test_a_conversation_is_handed_on_below_the_caller_in_two_calls_at_once() -> None:
-    def pass_on(request: Request) -> tuple[Line, ...]:
-        said = json_freeze_object({"to": "b", "message": request.messages[-1].content})
-        return (ToolCall("h", "handoff", said),)
-
-    def answer(request: Request) -> str:
-        return request.messages[-1].content.rpartition("\n")[2]
-
-    team = handoff({"a": Agent(ScriptedModel(pass_on, pass_on)), "b": Agent(ScriptedModel(answer, answer))})
-    result = await lead(team, (ask("1", "x"), ask("2", "y")), results).run("go")
-    assert result.content == "x|y"
-
-
-async def test_a_failing_step_is_the_error_of_the_call() -> None:
-    error = ModelError("network", "unplugged", provider="p", model="m")
-    after = Agent(ScriptedModel("never"))
-    failing = Agent(ScriptedModel(error), limits=RunLimits(max_retries=0))
-    result = await lead(sequential(failing, after)).run("go")
-    assert "expert failed (network): p/m: unplugged" in result.content
 
 
 async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> None:
@@ -278,15 +228,3 @@ async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> N
     assert isinstance(second, ToolError)
     assert "expert failed (auth)" in str(second)
     assert len(expert.messages) == 3
-
-
-async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
-    with Session.create_at(tmp_path / "s") as session:
-        log = session.log()
-        log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
-        expert = loop_until(Agent(ScriptedModel("1", "2")), lambda result: result.content == "2")
-        agent = lead(expert, resources={"log": log})
-        assert (await agent.run("go")).content == "2"
-        await agent.aclose()
-    assert not verify(tmp_path / "s").problems
-    assert (tmp_path / "s/root/expert-2.jsonl").is_file()

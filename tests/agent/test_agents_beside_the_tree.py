@@ -14,7 +14,6 @@ from sagent.lib.callers import caller, working_for
 from sagent.lib.json import EMPTY
 from sagent.messages import ToolCall
 from sagent.peer import SpawnRequest
-from sagent.plugins.teams import parallel
 from sagent.testing.scripted import ScriptedModel
 from sagent.tool import RunContext
 from sagent.tools import tool
@@ -84,10 +83,6 @@ def as_tool() -> object:
     return Agent(ScriptedModel("yes")).as_tool("inside", "Within the tree.")
 
 
-def several() -> object:
-    return parallel(Agent(ScriptedModel("yes")), Agent(ScriptedModel("yes"))).as_tool("inside", "Within the tree.")
-
-
 async def warnings(given: object, cap: Decimal | None) -> list[str]:
     """Run an agent that calls the tool; its warnings."""
     name = getattr(given, "name", "")
@@ -113,7 +108,7 @@ async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> No
     assert await warnings(given, None) == []
 
 
-@pytest.mark.parametrize("given", [on_purpose, spawned, as_tool(), several()])
+@pytest.mark.parametrize("given", [on_purpose, spawned, as_tool()])
 async def test_what_is_within_the_tree_or_meant_is_not(given: object) -> None:
     assert await warnings(given, Decimal(1)) == []
 

@@ -18,7 +18,6 @@ from sagent.lib import pace
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
 from sagent.peer import SpawnRequest
-from sagent.plugins.teams import Role, Team, parallel, sequential
 from sagent.policy import Allow, Deny, Policy, Verdict
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
@@ -169,19 +168,6 @@ async def test_another_agent_as_a_tool_has_only_what_it_is_handed() -> None:
         "stock takes RunContext[Shop], and root/expert has no deps: pass them with the run of the agent above" in said
     )
     assert shop.asked == ["root/expert x"]
-
-
-async def test_patterns_and_teams_hand_them_to_all_their_agents() -> None:
-    shop = Shop("s")
-
-    def one() -> Agent[Shop]:
-        return Agent(ScriptedModel(ask("x"), "said"), deps_type=Shop, tools=[stock])
-
-    await sequential(one(), parallel(one(), one())).run("go", deps=shop)
-    assert shop.asked == ["root x"] * 3
-    lead = Agent(Cast(root__a=in_turn(ask("y"), "said")), deps_type=Shop, tools=[stock])
-    result = await Team(lead, [Role("a", "look")]).run("go", deps=shop)
-    assert result.error is None and shop.asked[3:] == ["root/a y"]
 
 
 # -- who does not ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import SessionBusy, SessionNotFound, UsageError
 from sagent.peer import SpawnRequest
-from sagent.plugins.teams import Role, Team
 from sagent.session.log import MemoryLog
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
@@ -141,13 +140,6 @@ def test_an_agent_that_was_closed_before_it_was_asked_anything_begins_anew(tmp_p
     assert not (tmp_path / "a").exists()
     agent.run_sync("x")
     assert len(Agent(ScriptedModel(), session=tmp_path / "a").messages) == 2
-
-
-def test_a_team_keeps_each_of_its_tasks(tmp_path: Path) -> None:
-    lead = Agent(ScriptedModel("one", "two"), session=tmp_path / "a")
-    team = Team(lead, [Role("writer", "Write.")])
-    assert [team.run_sync(text).content for text in ("x", "y")] == ["one", "two"]
-    assert [message.content for message in Agent(ScriptedModel(), session=tmp_path / "a").messages][-2:] == ["y", "two"]
 
 
 FORKED = """

@@ -15,8 +15,6 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, UsageError
 from sagent.peer import SpawnRequest, Switch
-from sagent.plugins.teams import Role, Team
-from sagent.plugins.teams.files import read_team
 from sagent.providers.registry import provider_named
 from sagent.session.contents import Opened
 from sagent.session.store import Session
@@ -89,32 +87,6 @@ async def test_a_child_has_its_parents_with_the_same_provider_and_none_with_anot
     agent.apply(Switch(model="scripted/scripted"))
     assert agent.state.context.request().options["temperature"] == 0.2
     await agent.aclose()
-
-
-async def test_roles_of_a_team_and_advisors_have_their_own(tmp_path: Path) -> None:
-    (tmp_path / "team.toml").write_text(
-        """name = "t"
-[[roles]]
-name = "first"
-prompt = "p"
-temperature = 0.1
-[[roles]]
-name = "second"
-prompt = "p"
-options = { top_p = 0.3, stop_sequences = ["X"] }
-"""
-    )
-    roles = read_team(tmp_path / "team.toml").roles
-    assert [role.options for role in roles] == [{"temperature": 0.1}, {"top_p": 0.3, "stop_sequences": ["X"]}]
-    model = ScriptedModel("done", "done", "done")
-    lead = Agent(model, options={"temperature": 0.9})
-    await Team(lead, (*roles, Role("third", "p"))).run("go")
-    assert [request.options for request in model.requests] == [
-        {"temperature": 0.1},
-        {"top_p": 0.3, "stop_sequences": ("X",)},
-        {"temperature": 0.9},
-    ]
-    await lead.aclose()
 
 
 async def test_an_advisor_has_a_temperature_of_its_own() -> None:

@@ -32,7 +32,6 @@ from sagent.events import Received
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, assistant
 from sagent.peer import Action, SpawnRequest
-from sagent.plugins.teams import handoff, loop_until, parallel, sequential, triage
 from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.providers import Anthropic, provider_named
@@ -242,24 +241,6 @@ def test_what_is_asked_of_an_agent_in_a_wrong_form_is_said_in_a_sentence(
         use(Agent(ScriptedModel()))
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda agent: triage(agent, [agent]), "triage takes agents by name"),
-        (lambda agent: handoff([agent]), "handoff takes agents by name"),
-        (lambda agent: loop_until(agent, 3), "done is int: give an agent or a function"),
-        (lambda agent: loop_until(agent, lambda result: None).run_sync("x"), "done returned None: True approves"),
-        (lambda agent: loop_until(agent, lambda result: True, rounds="3"), "rounds='3': give a whole number from 1"),
-        (lambda agent: parallel(agent, quorum="1"), "quorum='1': give a whole number from 1"),
-        (lambda agent: parallel(agent, aggregate=3), "aggregate is int: give an agent or a function"),
-        (lambda agent: parallel(agent, aggregate=lambda results: 3).run_sync("x"), "aggregate returned 3: a string is"),
-    ],
-)
-def test_what_a_pattern_cannot_be_made_of_is_said_in_a_sentence(make: Callable[[Agent], object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        make(Agent(ScriptedModel("a")))
-
-
 def test_a_listener_is_ended_once_and_no_other_with_it() -> None:
     heard: list[object] = []
     agent = Agent(ScriptedModel("one"))
@@ -379,7 +360,7 @@ def test_the_package_has_the_decorator_by_the_name_of_the_module(tmp_path: Path)
 
 def test_a_coroutine_or_a_runnable_is_run_to_its_end() -> None:
     assert run_sync(Agent(ScriptedModel("yes")).run("x")).content == "yes"
-    assert run_sync(sequential(Agent(ScriptedModel("a")), Agent(ScriptedModel("b"))), "x").content == "b"
+    assert run_sync(Agent(ScriptedModel("b")), "x").content == "b"
 
     async def inside() -> None:
         run_sync(Agent(ScriptedModel("yes")).run("x"))
@@ -426,7 +407,6 @@ from sagent.events import (
 from sagent.lib.json import Json, JsonObject, json_freeze
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.model import Delta, Model, ModelInfo, ModelLimits, Provider, Reply, Request
-from sagent.plugins.teams import Role, Team, loop_until, parallel, sequential
 from sagent.peer import Action, Inject, SpawnRequest, Stop, Switch
 from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.policy.permissions import PermissionPolicy
@@ -657,12 +637,7 @@ async def main() -> None:
     assert_type(adapter.validate_python({}).data, Recipe | None)
     ledger = Ledger(Decimal("0.10"), PriceBook())
     tree = Tree(TreeLimits(max_live=2))
-    one, two = (Agent(Echo("echo"), resources=Resources(ledger=ledger, tree=tree)) for _ in range(2))
-    await sequential(one, two).run("Which?")
-    await parallel(one, two, aggregate=lambda results: results[0].content).run("Which?")
-    await loop_until(one, lambda result: "done" in result.content or "go on").run("Which?")
-    async with Team(one, [Role("finder", "Find bugs.")]) as team:
-        await team.run("Look.")
+    one = Agent(Echo("echo"), resources=Resources(ledger=ledger, tree=tree))
     Says(calls=[Call("area", {"width": 2})])
     try:
         await one.run("x")
@@ -743,12 +718,6 @@ def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
         Agent("anthropic:claude-sonnet-4-6")
     with pytest.raises(UsageError, match=r'give "provider/model"$'):
         Agent("unheard:8b")
-
-
-@pytest.mark.parametrize("pattern", [sequential, parallel])
-def test_a_pattern_says_what_its_members_are(pattern: Callable[..., object]) -> None:
-    with pytest.raises(UsageError, match="list is not an agent: pass agents or patterns, each as its own argument"):
-        pattern([Agent(ScriptedModel("x")), Agent(ScriptedModel("x"))])
 
 
 def test_what_cannot_be_run_says_what_can() -> None:

@@ -14,7 +14,6 @@ from sagent.plugins.mesh.buses.local import LocalBus
 from sagent.plugins.mesh.cards import Card, Query
 from sagent.plugins.mesh.discovery import find, watching
 from sagent.plugins.mesh.errors import Cancelled, Failed, NobodyThere
-from sagent.plugins.teams import sequential
 from sagent.testing import ScriptedModel
 
 CARD = Card("team.a")
@@ -93,13 +92,14 @@ async def test_a_handler_whose_answer_is_not_wanted_is_cancelled_and_the_next_is
         assert await request(bus, message(CARD.address, "next"), timeout=30) == "handled"
 
 
-async def test_an_agent_elsewhere_is_a_step_of_a_pattern(bus: Bus) -> None:
+async def test_an_agent_elsewhere_is_asked_like_one_that_is_here(bus: Bus) -> None:
     async with (
         Agent(ScriptedModel("a draft")) as writer,
         Agent(ScriptedModel("a review of it")) as reviewer,
         answering(bus, CARD, by_agent(reviewer)),
     ):
-        result = await sequential(writer, AgentAt(bus, CARD.address)).run("write")
+        draft = await writer.run("write")
+        result = await AgentAt(bus, CARD.address).run(draft.content)
     assert result.content == "a review of it"
     with pytest.raises(NobodyThere):
         await AgentAt(bus, CARD.address, timeout=0.2).run("gone")
