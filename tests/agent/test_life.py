@@ -5,7 +5,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
@@ -22,6 +21,7 @@ from sagent.session.entries import read_body
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
+from tests.agent.cast import PRICES, Cast, results, root_of, tree_tools
 from tests.messages import Player, Step, call, calls, forever, in_turn, last
 from tests.waiting import until
 

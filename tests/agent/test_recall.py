@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, results, tree_tools
 
 from sagent.agent import Agent, Resources, Tree
 from sagent.cost.ledger import Ledger
@@ -25,6 +24,7 @@ from sagent.session.repair import repair
 from sagent.session.store import Session, log_files
 from sagent.session.verify import verify
 from sagent.tool import RunContext
+from tests.agent.cast import PRICES, Cast, results, tree_tools
 from tests.messages import call, forever, in_turn, last
 from tests.waiting import until
 

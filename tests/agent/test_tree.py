@@ -5,7 +5,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.agent.tree import Tree, TreeLimits
@@ -26,6 +25,7 @@ from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash
+from tests.agent.cast import PRICES, Cast, results, root_of, tree_tools
 from tests.messages import Player, Step, call, in_turn
 from tests.waiting import until
 

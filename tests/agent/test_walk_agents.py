@@ -4,7 +4,6 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits, Tree, resume
 from sagent.cost.ledger import Ledger
@@ -17,6 +16,7 @@ from sagent.model import Request
 from sagent.peer import SpawnRequest
 from sagent.session.entries import Entry
 from sagent.tool import RunContext
+from tests.agent.cast import PRICES, Cast, results, root_of, tree_tools
 from tests.messages import Player, Step, call, in_turn
 
 
