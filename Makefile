@@ -36,7 +36,7 @@ test: $(VENV)/.developed
 # Local weights need torch, which not every machine can have: without it these tests are left out, and that is said.
 test-weights: $(VENV)/.developed
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,selfhosted]'; \
-	then $(BIN)/python scripts/suite.py tests/providers/test_selfhosted*.py; \
+	then $(BIN)/python scripts/suite.py tests/plugins/local/test_selfhosted*.py; \
 	else echo "torch cannot be installed here: the tests of local weights are left out"; fi
 
 test-all: $(VENV)/.developed

@@ -14,6 +14,7 @@ MODULES = (
     "sagent",
     "sagent.agent",
     "sagent.plugins.teams",
+    "sagent.plugins.local",
     "sagent.plugins.telemetry",
     "sagent.codec",
     "sagent.cost.ledger",

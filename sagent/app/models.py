@@ -371,10 +371,11 @@ async def _meet(choice: Choice, model: Model) -> Model:
         choice.asked.add(place)
         with suppress(ModelError):
             choice.keep(name, await when_loaded(lambda: listing_of(choice, name), choice.told))
-    if choice.listings.server(place) != "llamacpp" or name == "llamacpp" or choice.settings.provider:
+    server = choice.listings.server(place)
+    if not server or name == server or choice.settings.provider or row_called(server, choice.rows) is None:
         return model
     served = choice.listings.models(place)
-    return choice.rename(name, "llamacpp").model(served[0] if len(served) == 1 else model.id)
+    return choice.rename(name, server).model(served[0] if len(served) == 1 else model.id)
 
 
 async def listing_of(choice: Choice, name: str, url: str | None = None, seconds: float = MEETING_SECONDS) -> Listing:
@@ -433,16 +434,16 @@ async def _default_of(choice: Choice) -> Model:
     provider = choice.provider(name)
     if row.default and not settings.base_url:
         return provider.model(row.default)
-    from sagent.providers.wire.waiting import when_loaded
+    from sagent.providers.wire.waiting import Loading, when_loaded
 
-    is_child = name in ("llamacpp", "selfhosted") and not settings.base_url  # it loads its model first
+    is_child = isinstance(provider, Loading) and not settings.base_url
     ask = provider.models if is_child else partial(listing_of, choice, name, None, LISTING_SECONDS)
     choice.told("", f"Asking {choice.place(name)} which models it has…")
     try:
         listed = await when_loaded(ask, choice.told)
     except ModelError as error:
         cause = str(error).rstrip(".")
-        if error.kind == "invalid_request" and name == "llamacpp" and not settings.base_url:
+        if error.kind == "invalid_request" and is_child:
             raise UsageError(f"{cause}.") from error  # a child cannot be started: another name would not help
         raise UsageError(f"The models of {name} could not be listed: {cause}. Or choose one with --model.") from error
     if not listed:

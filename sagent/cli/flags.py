@@ -117,10 +117,10 @@ class Parser(argparse.ArgumentParser):
     def add_cwd(self) -> None:
         self.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
 
-    def add_flags_of(self, command: str) -> None:
+    def add_flags_of(self, command: str, group: "argparse._ActionsContainer | None" = None) -> None:
         """Add the flags that plugins have for a command."""
         for flag in plugins_of(sys.argv[1:]).flags(command):
-            add_own_flag(self, flag)
+            add_own_flag(group or self, flag)
 
     def add_config(self) -> None:
         self.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")

@@ -283,8 +283,8 @@ _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/provider
 _ROWS = str(Path(__file__).parents[1] / "providers/providers.toml")
 _PROVIDERS = (
     *("moonshot", "dashscope", "minimax", "openai-compatible", "openai-chat", "deepseek", "openrouter", "groq"),
-    *("mistral", "xai", "zai", "together", "fireworks", "cerebras", "huggingface", "ollama", "lmstudio", "llamacpp"),
-    *("vllm", "azure", "bedrock", "bedrock-mantle", "foundry", "vertex", "vertex-anthropic", "selfhosted"),
+    *("mistral", "xai", "zai", "together", "fireworks", "cerebras", "huggingface", "ollama", "lmstudio"),
+    *("vllm", "azure", "bedrock", "bedrock-mantle", "foundry", "vertex", "vertex-anthropic"),
     *("anthropic-cli", "copilot", "openai-subscription"),
 )
 

@@ -118,11 +118,11 @@ def missing(owner: str, name: str) -> str:
 def not_here(name: str) -> str:
     """What is written for a name that `sagent` itself does not have; "" where nothing is known of it."""
     name = _RENAMED.get(name, name)
-    home = next((home for home, names in HOMES.items() if name in names.split()), "") or _plugin_with(name)
+    home = next((home for home, names in HOMES.items() if name in names.split()), "") or plugin_with(name)
     return f"from {home} import {name}" if home else _IMPORTS.get(name, "")
 
 
-def _plugin_with(name: str) -> str:
+def plugin_with(name: str) -> str:
     """Return the module of one of our plugins that says that it has a name, "" where none does."""
     for path in sorted((Path(__file__).parents[1] / "plugins").glob("*/__init__.py")):
         names = re.search(r"^__all__ = \[([^]]*)\]", path.read_text("utf-8"), re.MULTILINE)

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.families.google.provider import Google, Vertex
     from sagent.providers.families.responses.provider import Azure, OpenAI, ResponsesProvider
-    from sagent.providers.local.llamacpp import LlamaCpp
-    from sagent.providers.local.selfhosted import SelfHosted
     from sagent.providers.plans.anthropic_cli import AnthropicCLI
     from sagent.providers.plans.copilot import Copilot
     from sagent.providers.plans.openai_subscription import OpenAISubscription
@@ -30,7 +28,6 @@ __all__ = [
     "DashScope",
     "Foundry",
     "Google",
-    "LlamaCpp",
     "MiniMax",
     "Moonshot",
     "OpenAI",
@@ -38,7 +35,6 @@ __all__ = [
     "OpenAISubscription",
     "ResponsesProvider",
     "Row",
-    "SelfHosted",
     "Timeouts",
     "Vertex",
     "VertexAnthropic",
@@ -57,8 +53,6 @@ _HOMES = {
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
     **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),
     **dict.fromkeys(("Azure", "OpenAI", "ResponsesProvider"), "families.responses.provider"),
-    "LlamaCpp": "local.llamacpp",
-    "SelfHosted": "local.selfhosted",
     "AnthropicCLI": "plans.anthropic_cli",
     "Copilot": "plans.copilot",
     "OpenAISubscription": "plans.openai_subscription",
@@ -70,6 +64,12 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
+        from sagent.lib.foreign import plugin_with
+
+        if home := plugin_with(name):
+            raise ImportError(
+                f"cannot import name {name!r} from {__name__!r}. Here: from {home} import {name}", name=__name__
+            )
         row = name.lower() if name[:1].isupper() else ""
         if row and row in import_module(f"{__name__}.rows").built_in():
             here = f'provider_named("{row}"), or Agent("{row}/MODEL")'

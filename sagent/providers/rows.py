@@ -188,8 +188,6 @@ def _tables() -> Mapping[str, str]:
 
 
 _MAKE = {
-    "llamacpp": "sagent.providers.local.llamacpp:LlamaCpp",
-    "selfhosted": "sagent.providers.local.selfhosted:SelfHosted",
     "anthropic-cli": "sagent.providers.plans.anthropic_cli:AnthropicCLI",
     "copilot": "sagent.providers.plans.copilot:Copilot",
     "openai-subscription": "sagent.providers.plans.openai_subscription:OpenAISubscription",
@@ -257,7 +255,7 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
     return made
 
 
-PLUGGED: Mapping[str, str] = {}
+PLUGGED: Mapping[str, str] = {"llamacpp": "local", "selfhosted": "local"}
 """Providers of sagent's own plugins, and which it is, for messages where that is not there."""
 
 

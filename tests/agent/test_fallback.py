@@ -18,7 +18,6 @@ from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
 from sagent.plugins.mesh.barrier import Barrier, KeptModel
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
-from sagent.providers.local.selfhosted import SelfHosted, SelfHostedModel
 from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.session.entries import read_body
 from sagent.session.folds import charges
@@ -166,9 +165,6 @@ def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(t
     other_login = AnthropicCLI.from_credentials(environ=environ, variables={"CLAUDE_CONFIG_DIR": "/elsewhere"})
     assert is_same_model(one.model("opus"), again.model("opus"))
     assert not is_same_model(one.model("opus"), other_login.model("opus"))
-    local = SelfHosted(folder=tmp_path)
-    assert is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(local, "a/b"))
-    assert not is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(SelfHosted(folder=tmp_path), "a/b"))
 
 
 async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:

@@ -14,8 +14,8 @@ from sagent.config import Settings, load
 from sagent.cost.meter import Meter
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, assistant, user
-from sagent.model import ModelLimits, Reply, Request, RequestDigest, ToolSpec, is_same_model
-from sagent.testing.script import Listed, Turn
+from sagent.model import ModelLimits, Reply, Request, RequestDigest, ToolSpec
+from sagent.testing.script import Listed
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 
@@ -53,38 +53,6 @@ def test_any_name_has_a_size_or_none(name: str) -> None:
     found = weights_in_name(name)
     assert found is None or found >= 0
     assert is_small(name, MAX_SMALL_WEIGHTS) and not is_small("any", MAX_SMALL_WEIGHTS + 1)
-
-
-@pytest.mark.parametrize("ephemeral", [False, True])
-async def test_llama_server_is_recognised_at_an_address(tmp_path: Path, ephemeral: bool) -> None:
-    listed = [Listed("tiny-q4", window=4_096, owner="llamacpp", weights=SMALL)]
-    async with FakeProviderServer([], models=listed, require_key=False) as server:
-        for _ in range(2):
-            choice = await choose_model(_settings(tmp_path, server.url, ephemeral=ephemeral))
-            model = choice.model
-            assert (model.provider, model.id) == ("llamacpp", "tiny-q4")
-            assert isinstance(model, AdaptiveModel) and model.protocol == "text"
-            assert choice.limits(model).window == 4_096
-            assert is_same_model(model, choice.resolve("llamacpp/tiny-q4")), "a later switch uses the same connections"
-            assert choice.prices().ceiling("llamacpp", "tiny-q4") is not None, "it costs nothing, and that is known"
-            await choice.aclose()
-        asked = sum(request.path.endswith("/models") for request in server.requests)
-        assert asked == (2 if ephemeral else 1)
-
-
-async def test_key_and_named_provider_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = [Listed("a", owner="llamacpp", weights=SMALL), Listed("b", owner="llamacpp", weights=SMALL)]
-    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "secret")
-    async with FakeProviderServer([Turn(text="ok")], models=listed) as server:
-        choice = await choose_model(_settings(tmp_path, server.url))
-        assert (choice.model.provider, choice.model.id) == ("llamacpp", "m"), "with several, the name decides"
-        items = [item async for item in choice.model.stream(Request("c", [user("hi")]))]
-        assert isinstance(items[-1], Reply)
-        assert server.requests[-1].headers["authorization"] == "Bearer secret"
-        await choice.aclose()
-        named = await choose_model(_settings(tmp_path, server.url, provider="openai-compatible"))
-        assert named.model.provider == "openai-compatible"
-        await named.aclose()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sagent.cli.progress import ProgressLine
 from sagent.errors import SagentError
-from sagent.providers.local.packages import MODELS, find
+from sagent.plugins.local.packages import MODELS, find
 from tests.eval import results
 from tests.eval.advising import FORMS
 from tests.eval.harnesses import HARNESSES, Harness, MissingError

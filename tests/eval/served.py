@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.providers.local.llamacpp_server import Launch
+from sagent.plugins.local.llamacpp_server import Launch
 
 CONTEXT_TOKENS = 16_384
 MAX_START_SECONDS = 300.0

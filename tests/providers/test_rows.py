@@ -21,9 +21,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
-CHAT = sorted(
-    name for name, row in built_in().items() if row.family == "chat" and name not in ("selfhosted", "copilot")
-)
+CHAT = sorted(name for name, row in built_in().items() if row.family == "chat" and not row.plugin and name != "copilot")
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object", "properties": {}}))
 PIXEL = Image("image/png", b"\x89PNG")
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
@@ -48,7 +46,6 @@ SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
         ("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
         ("ollama", "http://127.0.0.1:11434/v1", ""),
         ("lmstudio", "http://127.0.0.1:1234/v1", ""),
-        ("llamacpp", "http://127.0.0.1:8080/v1", ""),
         ("vllm", "http://127.0.0.1:8000/v1", ""),
     ],
 )
@@ -109,7 +106,6 @@ def test_where_a_provider_is_and_whose_key_it_wants(name: str, address: str, key
         ("ollama", "qwen3:8b", "none", {"reasoning_effort": "none"}, False),
         ("ollama", "gpt-oss:20b", "xhigh", {"reasoning_effort": "high"}, True),
         ("lmstudio", "x", "low", {}, True),
-        ("llamacpp", "x", "none", {"chat_template_kwargs": {"enable_thinking": False}}, False),
         (
             "vllm",
             "x",

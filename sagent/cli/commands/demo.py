@@ -6,30 +6,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias, cast
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
 from sagent.errors import SagentError
-
-if TYPE_CHECKING:
-    from sagent.providers.local.llamacpp_server import Launch
+from sagent.plugin import resolve
 
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
 OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
-LOCAL_MODEL = "qwen2.5-coder-1.5b"
-LOCAL_TEST = "test_intervals.py"
-# worded as this model follows it: files that a task names are enclosed, so it sees both
-LOCAL_TASK = (
-    f"{LOCAL_TEST} fails. Fix the bug in intervals.py so that `python3 {LOCAL_TEST}` passes. Do not change the test."
-)
-LOCAL_CONTEXT_TOKENS = 8_192
-LOCAL_TEST_SECONDS = 60.0
+_Demo: TypeAlias = Callable[[Mapping[str, object]], int | None]
+"""A demo of a plugin, by its flags; None where none of them asks for it."""
 
 
 def run_demo(argv: Sequence[str]) -> int:
@@ -38,10 +30,15 @@ def run_demo(argv: Sequence[str]) -> int:
     one = parser.add_mutually_exclusive_group()
     real = "use a real model, provider/model, in place of the scripted one on this machine"
     one.add_argument("--model", "--executor", help=real)
-    local = "use a small model on this machine, without a key: fetched once, 1.2 GB, and offline afterwards"
-    one.add_argument("--local", action="store_true", help=local)
-    given = parser.parse_args(argv)
-    return _run_local() if given.local else _run(given.model)
+    parser.add_flags_of("demo", one)
+    given = vars(parser.parse_args(argv))
+    model = given.pop("model")
+    plugins = plugins_of(argv)
+    if any(given.values()):
+        for _, extra in plugins.extras("demo"):
+            if (code := cast("_Demo", resolve(extra.add))(given)) is not None:
+                return code
+    return _run(model)
 
 
 def _run(model: str | None) -> int:
@@ -92,101 +89,9 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
                 server.terminate()
 
 
-def _run_local() -> int:
-    """Run the demo with a small model on a llama-server, both fetched if they are not there. Raises SagentError."""
-    from sagent.cli.progress import ProgressLine
-    from sagent.providers.local.packages import MODELS, find
-
-    progress = ProgressLine(sys.stdout)
-    progress.say("A small model is to fix a failing test: on this machine, without a key and without a provider.")
-    try:
-        launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
-    except KeyboardInterrupt:
-        progress.say("Stopped. What was fetched is kept: the next start goes on from there.")
-        raise
-    named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
-    exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
-    folder = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
-    before, project = HERE / "demo_local", folder / "intervals"
-    shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
-    _move_in(folder / "home", named)
-    progress.say(f"Copied a small project with a failing test to {project}")
-    say("")
-    _run_local_test(project)
-    code = _ask_local(project, launch)
-    if code in (129, 130, 143):
-        say("\nStopped.")
-        return code
-    say("\n== What changed\n")
-    say("\n".join(_diff(before, project)) or "Nothing.")
-    say("\n== The test\n")
-    passes = _run_local_test(project)
-    test = project / LOCAL_TEST
-    kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
-    say("")
-    progress.say(_verdict(passes=passes, kept=kept))
-    progress.say(f"The project and the log of the session are in {folder}.")
-    say("\nTo use this model on your own files:")
-    say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
-    return 0 if passes and kept else code or 1
-
-
-def _verdict(*, passes: bool, kept: bool) -> str:
-    if passes and kept:
-        return "The model repaired it: the test passes."
-    why = "the test still fails" if kept else "it changed the test"
-    return f"The model did not manage it: {why}. That happens with models as small as this one."
-
-
-def _move_in(home: Path, named: Mapping[str, str]) -> None:
-    """Make the environment of this process that of a stranger, who has no settings: what is written lies in `home`."""
-    home.mkdir()
-    theirs = ("SAGENT_", "XDG_", "LLAMA_CPP_BASE_URL", "LLAMA_CPP_API_KEY")
-    for name in [name for name in os.environ if name.startswith(theirs)]:
-        del os.environ[name]
-    os.environ.setdefault("LLAMA_CPP_CONTEXT", str(LOCAL_CONTEXT_TOKENS))
-    # python3 is this one: another may be found by what lies in the person's home
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    os.environ.update({**named, "HOME": str(home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
-
-
-def _ask_local(project: Path, launch: "Launch") -> int:
-    """Have the agent do the task in this process, so that nothing outlives it; return its exit code."""
-    from sagent.cli.flags import plugins_of, run_parser
-    from sagent.cli.headless import run_headless
-    from sagent.cli.settings import load_settings
-
-    flags = ["--cwd", str(project), "--model", f"llamacpp/{launch.name}", "--option", "temperature=0"]
-    flags += ["--log-level", "info", "--allow", f"Bash(python3 {LOCAL_TEST})", LOCAL_TASK]
-    say(f"\n$ sagent {shlex.join(flags)}\n")
-    if not sys.stdout.isatty():
-        say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
-    given = vars(run_parser(plugins_of(())).parse_args(flags))
-    words: list[str] = given.pop("prompt")
-    with ExitStack() as stack:
-        stack.callback(setattr, sys, "stdin", sys.stdin)
-        sys.stdin = stack.enter_context(Path(os.devnull).open(encoding="utf-8"))
-        stack.enter_context(redirect_stderr(sys.stdout))
-        stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
-        return run_headless(load_settings(given), words)
-
-
-def _run_local_test(project: Path) -> bool:
-    """Run the test, which may hang after a model has been there, and show what it says; return True if it passes."""
-    import asyncio
-
-    from sagent.lib.check import run_check
-
-    say(f"$ python3 {LOCAL_TEST}")
-    command = f"{shlex.quote(sys.executable)} {LOCAL_TEST}"
-    done = asyncio.run(run_check(command, project, LOCAL_TEST_SECONDS))
-    say(done.said)
-    return done.code == 0
-
-
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
     say("\n== What changed\n")
-    say("\n".join(_diff(HERE / "demo_project", project)))
+    say("\n".join(diff_of(HERE / "demo_project", project)))
     say("\n== The tests\n")
     tests = subprocess.run(TESTS, cwd=project, env=environment, capture_output=True, text=True, check=False)
     say(tests.stderr.strip())
@@ -195,7 +100,7 @@ def _show(project: Path, environment: dict[str, str], code: int) -> int:
     return code or tests.returncode
 
 
-def _diff(before: Path, after: Path) -> Iterator[str]:
+def diff_of(before: Path, after: Path) -> Iterator[str]:
     import difflib
 
     for old in sorted(before.iterdir()):

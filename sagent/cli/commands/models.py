@@ -110,18 +110,19 @@ def _list_served(settings: Settings, wanted: str, base_url: str | None) -> int:
 
 async def _served(choice: "Choice", name: str) -> int:
     from sagent.app.models import listing_of
-    from sagent.providers.local.llamacpp import LlamaCpp
+    from sagent.providers.wire.waiting import Loading
 
     try:
         provider = choice.provider(name)
-        if isinstance(provider, LlamaCpp) and provider.launch is not None:
-            listed: Sequence[ModelInfo] = (provider.launch.info,)
-            report(f"{provider.launch.name} is loaded by the first call: sagent --provider {name} PROMPT")
+        if isinstance(provider, Loading) and (info := provider.unloaded) is not None:
+            listed: Sequence[ModelInfo] = (info,)
+            report(f"{info.id} is loaded by the first call: sagent --provider {name} PROMPT")
         else:
             listed = await listing_of(choice, name)
             choice.keep(name, listed)
-            if name == "openai-compatible" and listed and listed[0].server == "llamacpp":
-                provider = choice.rename(name, "llamacpp")
+            server = listed[0].server if listed else ""
+            if name == "openai-compatible" and server and row_called(server, choice.rows):
+                provider = choice.rename(name, server)
     except ModelError as error:
         report(str(error))
         return 1

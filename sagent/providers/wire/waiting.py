@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from sagent.errors import ModelError
 from sagent.lib.json import as_int
+from sagent.model import ModelInfo
 from sagent.providers.wire.exchange import Told
 
 MAX_LOADING_SECONDS = 900.0  # that loading a model may take
@@ -15,6 +16,15 @@ _PAUSE_SECONDS = 0.25
 _SILENCE_SECONDS = 1.0  # after which a server that says nothing is shown to be waited for
 
 T = TypeVar("T")
+
+
+@runtime_checkable
+class Loading(Protocol):
+    """A provider that loads a model itself, before it can say which it has."""
+
+    @property
+    def unloaded(self) -> ModelInfo | None:
+        """The model that the first call loads, where that is known."""
 
 
 def is_loading(error: ModelError) -> bool:

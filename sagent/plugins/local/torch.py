@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from sagent.context.textcalls.reader import Regions
-from sagent.providers.local.template import Chat
+from sagent.plugins.local.template import Chat
 
 
 class Tensor(Protocol):

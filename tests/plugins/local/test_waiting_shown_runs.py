@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import CHECKOUT, Shell
+
+from tests.cli.program import CHECKOUT, Shell
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
 CONDUCT = {"loading": 1.5, "reading": {"steps": 4, "seconds": 0.2}}

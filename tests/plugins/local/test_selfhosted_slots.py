@@ -15,13 +15,13 @@ import pytest
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, assistant, user
 from sagent.model import Reply, TextPart
-from sagent.providers.local import answer, runner, slots
-from sagent.providers.local.selfhosted import SelfHosted
-from sagent.providers.local.slots import Slots, Step
-from sagent.providers.local.weights import load
+from sagent.plugins.local import answer, runner, slots
+from sagent.plugins.local.selfhosted import SelfHosted
+from sagent.plugins.local.slots import Slots, Step
+from sagent.plugins.local.weights import load
 from sagent.testing.model_suite import MakeModel, collect, failure
-from tests.providers import test_selfhosted as usual
-from tests.providers.test_selfhosted import Home, ask, engine, opened
+from tests.plugins.local import test_selfhosted as usual
+from tests.plugins.local.test_selfhosted import Home, ask, engine, opened
 
 pytestmark = pytest.mark.needs("torch")
 home = usual.home

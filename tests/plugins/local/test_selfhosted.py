@@ -34,10 +34,10 @@ from sagent.messages import (
     user,
 )
 from sagent.model import Billed, Model, ModelLimits, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
-from sagent.providers.local.answer import LoadedModel
-from sagent.providers.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, read_weights
-from sagent.providers.local.template import Habits, dress, learn_habits
-from sagent.providers.local.weights import Weights
+from sagent.plugins.local.answer import LoadedModel
+from sagent.plugins.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, read_weights
+from sagent.plugins.local.template import Habits, dress, learn_habits
+from sagent.plugins.local.weights import Weights
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.testing.model_suite import PATIENCE, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn
@@ -313,7 +313,7 @@ def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.providers.local.selfhosted.find_spec", lambda name: None)
+    monkeypatch.setattr("sagent.plugins.local.selfhosted.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install -e '?/.*\[selfhosted\]'?$"):
         SelfHosted().model("some/model")
 
@@ -321,7 +321,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 async def test_a_folder_that_is_not_there_is_told_before_torch_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.providers.local.selfhosted.find_spec", lambda name: name)
+    monkeypatch.setattr("sagent.plugins.local.selfhosted.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "torch", None)  # to import it would fail
     provider = SelfHosted()
     _, error = await failure(provider.model(str(tmp_path / "nowhere")), ask())
@@ -1002,7 +1002,7 @@ _FORGETFUL = """
 import asyncio, sys
 from sagent.messages import user
 from sagent.model import Request
-from sagent.providers.local.selfhosted import SelfHosted
+from sagent.plugins.local.selfhosted import SelfHosted
 
 async def main():
     stream = SelfHosted().model(sys.argv[1] + "+cpu").stream(Request("c", (user("hi"),), max_output=50_000))

@@ -15,12 +15,12 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_freeze, sha256_hex, wire_bytes
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest
+from sagent.plugins.local.answer import Answer, Job
+from sagent.plugins.local.runner import Runner
+from sagent.plugins.local.weights import Source, Weights, limits_in
 from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
-from sagent.providers.local.answer import Answer, Job
-from sagent.providers.local.runner import Runner
-from sagent.providers.local.weights import Source, Weights, limits_in
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge
@@ -261,6 +261,11 @@ class SelfHosted:
 
             raise UsageError(f"SelfHosted needs torch and transformers: {install_command(NAME)}")
         return model
+
+    @property
+    def unloaded(self) -> ModelInfo | None:
+        """None: each call names its model."""
+        return None
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models on this machine that can chat or complete text."""

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.providers.local.llamacpp_server import PROGRAM, REMEDY, Launch, model_file, program_in
-from sagent.providers.local.wheels import OWN_FILES, FetchError, data_of, download, opened
+from sagent.plugins.local.llamacpp_server import PROGRAM, REMEDY, Launch, model_file, program_in
+from sagent.plugins.local.wheels import OWN_FILES, FetchError, data_of, download, opened
 
 _BLOCK_BYTES = 1 << 22
 _WORKING_BYTES = 500_000_000  # memory that a server takes besides its weights

@@ -17,14 +17,14 @@ from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.families.model import Outgoing
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, row_of
 from sagent.providers.wire.exchange import Call, Timeouts, fetch
 from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
 from sagent.providers.wire.waiting import CallWait, LoadingWait, loading_line, reading_line, when_loaded
 
 if TYPE_CHECKING:
-    from sagent.providers.local.llamacpp_server import Launch, LlamaServer
+    from sagent.plugins.local.llamacpp_server import Launch, LlamaServer
 
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
 _DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
@@ -81,11 +81,11 @@ class LlamaCpp(ChatProvider):
         `environ` is added to the environment that a child inherits. Raises UsageError that names the wrong variable, or
         the missing file or program. `auth` is not used.
         """
-        row = built_in()[cls.row_name]
+        row = row_of(cls.row_name)
         given = os.environ if environ is None else environ
         launch = None
         if not base_url and not first_set(BASE_URL, given)[1]:
-            from sagent.providers.local.llamacpp_server import Launch
+            from sagent.plugins.local.llamacpp_server import Launch
 
             launch = Launch.read(given)
         if launch is None:
@@ -120,6 +120,11 @@ class LlamaCpp(ChatProvider):
                 raise
             raise explained from error
         return tuple(replace(info, limits=self.limits) for info in listed) if self._window else listed
+
+    @property
+    def unloaded(self) -> ModelInfo | None:
+        """The model that a child of ours would load."""
+        return self.launch.info if self.launch else None
 
     @property
     def limits(self) -> ModelLimits:
@@ -190,7 +195,7 @@ class LlamaCpp(ChatProvider):
         return server
 
     def _start(self, launch: "Launch", origin: Origin) -> "LlamaServer":
-        from sagent.providers.local.llamacpp_server import REMEDY, LlamaServer
+        from sagent.plugins.local.llamacpp_server import REMEDY, LlamaServer
 
         try:
             server = self._server = LlamaServer(launch, self.access.key)
@@ -216,7 +221,7 @@ class LlamaCpp(ChatProvider):
                 server.strike()
                 continue
             if waited > _LISTENING and not server.listens:
-                from sagent.providers.local.llamacpp_server import REMEDY
+                from sagent.plugins.local.llamacpp_server import REMEDY
 
                 why = f"LLAMA_CPP_SERVER: {launch.program} was ended, for it did not answer at its port within"
                 server.fate = (False, f"{why} {_LISTENING:g} s: is it a llama-server? {REMEDY}")

@@ -5,7 +5,8 @@ import sys
 from typing import Any
 
 import pytest
-from console import CHECKOUT, Console
+
+from tests.repl.console import CHECKOUT, Console
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
 

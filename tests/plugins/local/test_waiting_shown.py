@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_server import Front
 
 from sagent.app import models as choices
 from sagent.app.models import choose_model
 from sagent.config import load
 from sagent.errors import ModelError
 from sagent.model import full_name
-from sagent.providers.local.llamacpp import LlamaCpp
+from sagent.plugins.local.llamacpp import LlamaCpp
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.waiting import is_loading, reading_line, when_loaded
 from sagent.testing.model_suite import ask, collect
 from sagent.testing.server import FakeProviderServer, Turn
+from tests.providers.llama_server import Front
 
 READING = {"steps": 5, "seconds": 0.2}
 

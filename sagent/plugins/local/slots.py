@@ -8,8 +8,8 @@ captured: so whatever changes from step to step is in tensors, and the mask hide
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from sagent.providers.local.torch import Cache, Generation, Network, StaticCache, Streamer, Tensor, Torch, shorten
-from sagent.providers.local.weights import Loaded, limits_in
+from sagent.plugins.local.torch import Cache, Generation, Network, StaticCache, Streamer, Tensor, Torch, shorten
+from sagent.plugins.local.weights import Loaded, limits_in
 
 CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
 _LEAST = 2_048  # slots to begin with

@@ -13,10 +13,10 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object
 from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
-from sagent.providers.local.slots import CHUNK, Slots, UnfitError, capture
-from sagent.providers.local.template import Chat, dress, learn_habits
-from sagent.providers.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
-from sagent.providers.local.weights import Loaded, StoppedError, limits_in
+from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
+from sagent.plugins.local.template import Chat, dress, learn_habits
+from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
+from sagent.plugins.local.weights import Loaded, StoppedError, limits_in
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 

@@ -6,8 +6,8 @@ from queue import Empty, SimpleQueue
 
 from sagent.errors import ModelError
 from sagent.model import ModelLimits
-from sagent.providers.local.answer import Answer, Job, LoadedModel
-from sagent.providers.local.weights import Source, StoppedError, Weights, load
+from sagent.plugins.local.answer import Answer, Job, LoadedModel
+from sagent.plugins.local.weights import Source, StoppedError, Weights, load
 
 _IDLE = 0.25  # seconds between two looks at whether the program has ended
 

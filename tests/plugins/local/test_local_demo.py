@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import CHECKOUT, Shell
 
+from tests.cli.program import CHECKOUT, Shell
 from tests.depth import slow
 from tests.waiting import wait_until
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
-BUG = (CHECKOUT / "sagent/cli/commands/demo_local/intervals.py").read_text("utf-8")
+BUG = (CHECKOUT / "sagent/plugins/local/demo_local/intervals.py").read_text("utf-8")
 REPAIR = BUG.replace("(merged[-1][0], end)", "(merged[-1][0], max(merged[-1][1], end))")
 NAME = "qwen2.5-coder-1.5b-instruct-q4_k_m"
 
@@ -134,7 +134,8 @@ def test_on_a_narrow_terminal_it_shows_that_it_loads_and_reads(shell: Shell) -> 
 def test_start_loads_nothing_of_it(shell: Shell) -> None:
     code = (
         "import sys; from sagent.cli.main import run; run(['demo', '--help'])\n"
-        "print([name for name in sys.modules if 'providers' in name or 'progress' in name])"
+        "own = ('sagent.plugins.local.', 'sagent.providers.wire', 'sagent.cli.progress')\n"
+        "print([name for name in sys.modules if name.startswith(own)])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")

@@ -16,7 +16,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import ModelLimits
-from sagent.providers.local.torch import Network, Tokenizer, Torch, Transformers, is_out_of_memory, quiet, shorten
+from sagent.plugins.local.torch import Network, Tokenizer, Torch, Transformers, is_out_of_memory, quiet, shorten
 from sagent.providers.wire.faults import Origin
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_server import Front
 
 from sagent.agent import Agent
 from sagent.cost.prices import PriceBook
@@ -30,14 +29,15 @@ from sagent.events import Event, Retrying
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Model, ModelLimits, Provider
-from sagent.providers.local import llamacpp_server
-from sagent.providers.local.llamacpp import LlamaCpp
-from sagent.providers.local.llamacpp_server import Launch
+from sagent.plugins.local import llamacpp_server
+from sagent.plugins.local.llamacpp import LlamaCpp
+from sagent.plugins.local.llamacpp_server import Launch
 from sagent.testing.model_suite import PATIENCE, OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
+from tests.providers.llama_server import Front
 
-STAND_IN = Path(__file__).with_name("llama_server.py")
+STAND_IN = Path(__file__).parents[3] / "tests/providers/llama_server.py"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -517,7 +517,7 @@ async def test_a_child_ends_with_its_parent_however_that_ends(
 ) -> None:
     script = """
         import asyncio, os, sys
-        from sagent.providers.local.llamacpp import LlamaCpp
+        from sagent.plugins.local.llamacpp import LlamaCpp
 
         async def main():
             provider = LlamaCpp.from_env()

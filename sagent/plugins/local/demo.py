@@ -1,0 +1,120 @@
+"""`sagent demo --local`: a small model on this machine fixes a failing test."""
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.commands.demo import diff_of, say
+
+if TYPE_CHECKING:
+    from sagent.plugins.local.llamacpp_server import Launch
+
+HERE = Path(__file__).parent
+LOCAL_MODEL = "qwen2.5-coder-1.5b"
+LOCAL_TEST = "test_intervals.py"
+# worded as this model follows it: files that a task names are enclosed, so it sees both
+LOCAL_TASK = (
+    f"{LOCAL_TEST} fails. Fix the bug in intervals.py so that `python3 {LOCAL_TEST}` passes. Do not change the test."
+)
+LOCAL_CONTEXT_TOKENS = 8_192
+LOCAL_TEST_SECONDS = 60.0
+
+
+def run_local(flags: Mapping[str, object]) -> int | None:
+    """Run the demo with a small model on a llama-server, both fetched if they are not there. Raises SagentError."""
+    if not flags.get("local"):
+        return None
+    from sagent.cli.progress import ProgressLine
+    from sagent.plugins.local.packages import MODELS, find
+
+    progress = ProgressLine(sys.stdout)
+    progress.say("A small model is to fix a failing test: on this machine, without a key and without a provider.")
+    try:
+        launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
+    except KeyboardInterrupt:
+        progress.say("Stopped. What was fetched is kept: the next start goes on from there.")
+        raise
+    named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
+    exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
+    folder = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
+    before, project = HERE / "demo_local", folder / "intervals"
+    shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
+    _move_in(folder / "home", named)
+    progress.say(f"Copied a small project with a failing test to {project}")
+    say("")
+    _run_local_test(project)
+    code = _ask_local(project, launch)
+    if code in (129, 130, 143):
+        say("\nStopped.")
+        return code
+    say("\n== What changed\n")
+    say("\n".join(diff_of(before, project)) or "Nothing.")
+    say("\n== The test\n")
+    passes = _run_local_test(project)
+    test = project / LOCAL_TEST
+    kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
+    say("")
+    progress.say(_verdict(passes=passes, kept=kept))
+    progress.say(f"The project and the log of the session are in {folder}.")
+    say("\nTo use this model on your own files:")
+    say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
+    return 0 if passes and kept else code or 1
+
+
+def _verdict(*, passes: bool, kept: bool) -> str:
+    if passes and kept:
+        return "The model repaired it: the test passes."
+    why = "the test still fails" if kept else "it changed the test"
+    return f"The model did not manage it: {why}. That happens with models as small as this one."
+
+
+def _move_in(home: Path, named: Mapping[str, str]) -> None:
+    """Make the environment of this process that of a stranger, who has no settings: what is written lies in `home`."""
+    home.mkdir()
+    theirs = ("SAGENT_", "XDG_", "LLAMA_CPP_BASE_URL", "LLAMA_CPP_API_KEY")
+    for name in [name for name in os.environ if name.startswith(theirs)]:
+        del os.environ[name]
+    os.environ.setdefault("LLAMA_CPP_CONTEXT", str(LOCAL_CONTEXT_TOKENS))
+    # python3 is this one: another may be found by what lies in the person's home
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    os.environ.update({**named, "HOME": str(home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def _ask_local(project: Path, launch: "Launch") -> int:
+    """Have the agent do the task in this process, so that nothing outlives it; return its exit code."""
+    from sagent.cli.flags import plugins_of, run_parser
+    from sagent.cli.headless import run_headless
+    from sagent.cli.settings import load_settings
+
+    flags = ["--cwd", str(project), "--model", f"llamacpp/{launch.name}", "--option", "temperature=0"]
+    flags += ["--log-level", "info", "--allow", f"Bash(python3 {LOCAL_TEST})", LOCAL_TASK]
+    say(f"\n$ sagent {shlex.join(flags)}\n")
+    if not sys.stdout.isatty():
+        say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
+    given = vars(run_parser(plugins_of(())).parse_args(flags))
+    words: list[str] = given.pop("prompt")
+    with ExitStack() as stack:
+        stack.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = stack.enter_context(Path(os.devnull).open(encoding="utf-8"))
+        stack.enter_context(redirect_stderr(sys.stdout))
+        stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
+        return run_headless(load_settings(given), words)
+
+
+def _run_local_test(project: Path) -> bool:
+    """Run the test, which may hang after a model has been there, and show what it says; return True if it passes."""
+    import asyncio
+
+    from sagent.lib.check import run_check
+
+    say(f"$ python3 {LOCAL_TEST}")
+    command = f"{shlex.quote(sys.executable)} {LOCAL_TEST}"
+    done = asyncio.run(run_check(command, project, LOCAL_TEST_SECONDS))
+    say(done.said)
+    return done.code == 0

@@ -1,0 +1,63 @@
+"""Servers and weights on this machine as the program chooses them."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.app.models import choose_model
+from sagent.app.protocols import AdaptiveModel
+from sagent.messages import user
+from sagent.model import Reply, Request, is_same_model
+from sagent.plugins.local.selfhosted import SelfHosted, SelfHostedModel
+from sagent.providers import built_in, provider_named
+from sagent.providers.families.chat.efforts import effort_members
+from sagent.testing.server import FakeProviderServer, Listed, Turn
+from tests.app.test_protocols import SMALL, _settings
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+async def test_llama_server_is_recognised_at_an_address(tmp_path: Path, ephemeral: bool) -> None:
+    listed = [Listed("tiny-q4", window=4_096, owner="llamacpp", weights=SMALL)]
+    async with FakeProviderServer([], models=listed, require_key=False) as server:
+        for _ in range(2):
+            choice = await choose_model(_settings(tmp_path, server.url, ephemeral=ephemeral))
+            model = choice.model
+            assert (model.provider, model.id) == ("llamacpp", "tiny-q4")
+            assert isinstance(model, AdaptiveModel) and model.protocol == "text"
+            assert choice.limits(model).window == 4_096
+            assert is_same_model(model, choice.resolve("llamacpp/tiny-q4")), "a later switch uses the same connections"
+            assert choice.prices().ceiling("llamacpp", "tiny-q4") is not None, "it costs nothing, and that is known"
+            await choice.aclose()
+        asked = sum(request.path.endswith("/models") for request in server.requests)
+        assert asked == (2 if ephemeral else 1)
+
+
+async def test_key_and_named_provider_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [Listed("a", owner="llamacpp", weights=SMALL), Listed("b", owner="llamacpp", weights=SMALL)]
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "secret")
+    async with FakeProviderServer([Turn(text="ok")], models=listed) as server:
+        choice = await choose_model(_settings(tmp_path, server.url))
+        assert (choice.model.provider, choice.model.id) == ("llamacpp", "m"), "with several, the name decides"
+        items = [item async for item in choice.model.stream(Request("c", [user("hi")]))]
+        assert isinstance(items[-1], Reply)
+        assert server.requests[-1].headers["authorization"] == "Bearer secret"
+        await choice.aclose()
+        named = await choose_model(_settings(tmp_path, server.url, provider="openai-compatible"))
+        assert named.model.provider == "openai-compatible"
+        await named.aclose()
+
+
+def test_weights_in_this_process_are_one_model_for_each_provider(tmp_path: Path) -> None:
+    local = SelfHosted(folder=tmp_path)
+    assert is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(local, "a/b"))
+    assert not is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(SelfHosted(folder=tmp_path), "a/b"))
+
+
+def test_llamacpp_is_at_its_usual_port_and_takes_a_key() -> None:
+    provider = provider_named("llamacpp", environ={})
+    assert (provider.name, provider.access.base_url) == ("llamacpp", "http://127.0.0.1:8080/v1")  # pyright: ignore[reportAttributeAccessIssue]
+    assert built_in()["llamacpp"].free
+    own = provider_named("llamacpp", environ={"LLAMA_CPP_API_KEY": "k" * 8})
+    assert own.headers() == {"authorization": f"Bearer {'k' * 8}"}  # pyright: ignore[reportAttributeAccessIssue]
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    assert effort_members("x", built_in()["llamacpp"].quirks, "none", with_tools=True) == (off, ())
