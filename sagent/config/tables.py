@@ -229,7 +229,7 @@ _WEB = ("base_url", "api_key", "email", "model")
 def read_web(given_table: GivenTable) -> Mapping[str, Mapping[str, str]]:
     """`[web.NAME]`: a service of searches or papers, by its `base_url`, `api_key` and `email`, or the "reader" of
     pages, by its `model`. Raises ConfigError with file and line."""
-    from sagent.tools.web.services import SERVICES
+    from sagent.plugins.web.services import SERVICES
 
     file, table = given_table.file, given_table.rows()
     for name, given in table.items():

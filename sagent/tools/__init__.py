@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from sagent.tools.grep import Grep
     from sagent.tools.kernel.tool import Notebook
     from sagent.tools.list import List
-    from sagent.tools.papers.author import PaperAuthor
-    from sagent.tools.papers.details import PaperDetails
-    from sagent.tools.papers.fetch import PaperFetch
-    from sagent.tools.papers.search import PaperSearch
+    from sagent.plugins.papers.author import PaperAuthor
+    from sagent.plugins.papers.details import PaperDetails
+    from sagent.plugins.papers.fetch import PaperFetch
+    from sagent.plugins.papers.search import PaperSearch
     from sagent.tools.read import Read
     from sagent.tools.todo import TodoWrite
-    from sagent.tools.web.access import WebAccess
-    from sagent.tools.web.fetch import WebFetch
-    from sagent.tools.web.search import WebSearch
+    from sagent.plugins.web.access import WebAccess
+    from sagent.plugins.web.fetch import WebFetch
+    from sagent.plugins.web.search import WebSearch
     from sagent.tools.write import Write
 
 __all__ = [

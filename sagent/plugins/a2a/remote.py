@@ -35,7 +35,7 @@ from sagent.lib.tls import system_context
 from sagent.messages import Text
 from sagent.plugins.a2a.task import PAUSED
 from sagent.tool import RunContext, ToolOutput, arguments_schema
-from sagent.tools.web.address import check_secrets
+from sagent.sandbox.address import check_secrets
 from sagent.usage import Charge, Usage
 
 ROLE = "a2a"

@@ -3,7 +3,7 @@
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool
 
 
 class PaperAuthor(WebTool):
@@ -19,16 +19,16 @@ class PaperAuthor(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.papers.library import reaching
+        from sagent.plugins.papers.library import reaching
 
         what = as_str(arguments.get("query")) or as_str(arguments.get("id"))
         return reaching(self.access, ["semanticscholar"], f"the author {what!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError for a query together with an id, and if no service answers."""
-        from sagent.tools.papers.library import Library
-        from sagent.tools.papers.paper import listed
-        from sagent.tools.web.marking import mark
+        from sagent.plugins.papers.library import Library
+        from sagent.plugins.papers.paper import listed
+        from sagent.plugins.web.marking import mark
 
         query, author = as_str(arguments.get("query")).strip(), as_str(arguments.get("id"))
         if bool(query) == bool(author):

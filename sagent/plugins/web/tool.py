@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.tools.web.access import WebAccess
+    from sagent.plugins.web.access import WebAccess
 
 
 class WebTool:
@@ -17,7 +17,7 @@ class WebTool:
     @property
     def access(self) -> "WebAccess":
         if self._access is None:
-            from sagent.tools.web.access import WebAccess
+            from sagent.plugins.web.access import WebAccess
 
             self._access = WebAccess()
         return self._access

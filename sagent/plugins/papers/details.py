@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool
 
 if TYPE_CHECKING:
-    from sagent.tools.papers.ids import PaperId
+    from sagent.plugins.papers.ids import PaperId
 
 MOST = 500  # papers in a call
 _ABSTRACT = 3_000  # characters of one paper's abstract
@@ -32,7 +32,7 @@ class PaperDetails(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.papers.library import reaching
+        from sagent.plugins.papers.library import reaching
 
         ids, operation = _ids(arguments), as_str(arguments.get("operation"), "details")
         services = ["semanticscholar"]
@@ -43,9 +43,9 @@ class PaperDetails(WebTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError for invalid ids, and if no service answers."""
-        from sagent.tools.papers.library import Library
-        from sagent.tools.papers.paper import listed
-        from sagent.tools.web.marking import mark
+        from sagent.plugins.papers.library import Library
+        from sagent.plugins.papers.paper import listed
+        from sagent.plugins.web.marking import mark
 
         ids, operation = _ids(arguments), as_str(arguments.get("operation"), "details")
         library = Library(self.access, run)
@@ -69,6 +69,6 @@ class PaperDetails(WebTool):
 
 def _ids(arguments: JsonObject) -> "list[PaperId]":
     """Each id once. Raises ToolError."""
-    from sagent.tools.papers.ids import parse_id
+    from sagent.plugins.papers.ids import parse_id
 
     return list(dict.fromkeys(parse_id(as_str(text)) for text in as_array(arguments.get("ids"))))

@@ -11,10 +11,10 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
 from sagent.sandbox.hosts import Entry
 from sagent.tool import RunContext
-from sagent.tools.web.address import WebAddress, parse_address
-from sagent.tools.web.cache import FetchCache
-from sagent.tools.web.gateway import Gateway, WebRequest, WebResponse
-from sagent.tools.web.rate import HostRate
+from sagent.sandbox.address import WebAddress, parse_address
+from sagent.plugins.web.cache import FetchCache
+from sagent.sandbox.gateway import Gateway, WebRequest, WebResponse
+from sagent.plugins.web.rate import HostRate
 
 Service = Mapping[str, str]
 """What is set of one service: `base_url`, `api_key`, `email`, `model`."""

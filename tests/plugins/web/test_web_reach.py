@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sagent.errors import ToolError
 from sagent.tools import WebAccess, WebFetch
-from sagent.tools.web.address import check_secrets, parse_address
-from sagent.tools.web.gateway import Bounds
-from tests.tools.web.conftest import PUBLIC, http
+from sagent.sandbox.address import check_secrets, parse_address
+from sagent.sandbox.gateway import Bounds
+from tests.plugins.web.conftest import PUBLIC, http
 
 NOT_PUBLIC = [
     *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1"),

@@ -16,11 +16,11 @@ from sagent.policy import Allow, Ask
 from sagent.policy.permissions import PermissionPolicy
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools import PaperAuthor, PaperDetails, PaperFetch, PaperSearch, WebAccess
-from sagent.tools.papers.ids import PaperId, parse_id
-from sagent.tools.papers.library import PAPER_SERVICES
-from sagent.tools.papers.paper import Paper, fuse
-from sagent.tools.papers.pdftext import figures, references
-from tests.tools.web.conftest import http
+from sagent.plugins.papers.ids import PaperId, parse_id
+from sagent.plugins.papers.library import PAPER_SERVICES
+from sagent.plugins.papers.paper import Paper, fuse
+from sagent.plugins.papers.pdftext import figures, references
+from tests.plugins.web.conftest import http
 
 SHA = "649def34f8be52c8b66281af98ae884c09aef38b"
 ATOM = """<?xml version='1.0' encoding='UTF-8'?>
@@ -83,7 +83,7 @@ def access(site, tmp_path, monkeypatch) -> WebAccess:
     pauses = {name: row.interval for name, row in PAPER_SERVICES.items()}
     assert pauses["arxiv"] >= 3 and PAPER_SERVICES["arxiv"].alone
     monkeypatch.setattr(
-        "sagent.tools.papers.library.PAPER_SERVICES",
+        "sagent.plugins.papers.library.PAPER_SERVICES",
         {
             name: type(row)(row.base_url, 0.0, row.alone, row.variable, row.header, row.parameter)
             for name, row in PAPER_SERVICES.items()

@@ -13,12 +13,12 @@ from sagent.lib.json import EMPTY, JsonObject, as_int, as_object, as_str, json_d
 from sagent.messages import Text
 from sagent.peer import SpawnRequest
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.marking import mark
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.marking import mark
+from sagent.plugins.web.tool import WebTool
 
 if TYPE_CHECKING:
-    from sagent.tools.web.gateway import WebRequest, WebResponse
-    from sagent.tools.web.page import Extractor, Page
+    from sagent.sandbox.gateway import WebRequest, WebResponse
+    from sagent.plugins.web.page import Extractor, Page
 
 PART = 30_000  # characters shown in one call
 _MOST_ASKED = 100_000  # characters that a question is put to
@@ -69,7 +69,7 @@ class WebFetch(WebTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Fetch and show it. Raises ToolError for an address that may not be reached, does not answer, or cannot be
         shown."""
-        from sagent.tools.web.cache import FRESH
+        from sagent.plugins.web.cache import FRESH
 
         request = _request(arguments)
         response = await self.access.fetch(request, run, fresh=FRESH)
@@ -88,7 +88,7 @@ class WebFetch(WebTool):
 
     async def _ask(self, question: str, page: "Page", response: "WebResponse", run: RunContext) -> ToolOutput:
         """What a small model, which has no tools, reads in the page. Its calls are billed to the role "web"."""
-        from sagent.tools.web.native import answer_of
+        from sagent.plugins.web.native import answer_of
 
         if run.caller is None:
             raise ToolError("No model can be asked here. Call again without question.")
@@ -111,8 +111,8 @@ class WebFetch(WebTool):
 def _request(arguments: JsonObject) -> "WebRequest":
     """What is to be sent. Raises ToolError for what is no URL, carries a secret or contradicts itself."""
     from sagent.lib.json import json_thaw
-    from sagent.tools.web.address import check_secrets, parse_address
-    from sagent.tools.web.gateway import WebRequest
+    from sagent.sandbox.address import check_secrets, parse_address
+    from sagent.sandbox.gateway import WebRequest
 
     address = parse_address(as_str(arguments.get("url")))
     headers, body = {"accept": _ACCEPT}, b""
@@ -196,7 +196,7 @@ def _marked(parts: Sequence[Media], name: str) -> Iterator[Media]:
 
 
 async def _read(response: "WebResponse", extractor: "Extractor") -> "Page":
-    from sagent.tools.web.page import read_page
+    from sagent.plugins.web.page import read_page
 
     return await read_page(response.body, response.headers.get("content-type", ""), extractor, str(response.address))
 
@@ -238,7 +238,7 @@ def _end_of_part(text: str, offset: int) -> int:
 
 def _plainly() -> str:
     """Why the HTML was read plainly."""
-    from sagent.tools.web.page import has_packages
+    from sagent.plugins.web.page import has_packages
 
     if has_packages():
         return "The page would take too long to convert, so it was read as plain text."

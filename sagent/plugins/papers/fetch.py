@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool
 
 if TYPE_CHECKING:
-    from sagent.tools.papers.ids import PaperId
-    from sagent.tools.papers.pdftext import PdfText
-    from sagent.tools.web.address import WebAddress
-    from sagent.tools.web.gateway import WebResponse
+    from sagent.plugins.papers.ids import PaperId
+    from sagent.plugins.papers.pdftext import PdfText
+    from sagent.sandbox.address import WebAddress
+    from sagent.sandbox.gateway import WebResponse
 
 PARTS = ("text", "figures", "references")
 _MOST = 40_000  # characters shown in one call
@@ -34,8 +34,8 @@ class PaperFetch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.papers.library import reaching
-        from sagent.tools.web.address import check_secrets
+        from sagent.plugins.papers.library import reaching
+        from sagent.sandbox.address import check_secrets
 
         paper, address = _wanted(arguments)
         if address is not None:
@@ -47,9 +47,9 @@ class PaperFetch(WebTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError if there is no free PDF."""
-        from sagent.tools.papers.library import DAYS, PAPER_SERVICES, Library, base_url
-        from sagent.tools.web.address import check_secrets, parse_address
-        from sagent.tools.web.gateway import WebRequest
+        from sagent.plugins.papers.library import DAYS, PAPER_SERVICES, Library, base_url
+        from sagent.sandbox.address import check_secrets, parse_address
+        from sagent.sandbox.gateway import WebRequest
 
         paper, address = _wanted(arguments)
         if paper is not None and paper.kind != "arxiv":
@@ -70,8 +70,8 @@ class PaperFetch(WebTool):
 
 
 async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonObject, run: RunContext) -> ToolOutput:
-    from sagent.tools.papers.pdftext import read_pdf
-    from sagent.tools.web.marking import mark
+    from sagent.plugins.papers.pdftext import read_pdf
+    from sagent.plugins.web.marking import mark
 
     if response.moved is not None:
         text = f"{address} redirects to another host: {response.moved}\nCall PaperFetch with that url."
@@ -94,8 +94,8 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
 
 def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
     """Which paper, or which address. Raises ToolError."""
-    from sagent.tools.papers.ids import parse_id
-    from sagent.tools.web.address import parse_address
+    from sagent.plugins.papers.ids import parse_id
+    from sagent.sandbox.address import parse_address
 
     paper, url = as_str(arguments.get("id")), as_str(arguments.get("url"))
     if bool(paper) == bool(url):

@@ -13,9 +13,9 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
 from sagent.tools import WebAccess, WebSearch
-from sagent.tools.web.results import Found, within
-from sagent.tools.web.services import SEARCHES
-from tests.tools.web.conftest import http
+from sagent.plugins.web.results import Found, within
+from sagent.plugins.web.services import SEARCHES
+from tests.plugins.web.conftest import http
 
 VARIABLES = [variable for row in SEARCHES.values() for variable in row.variables]
 RESULTS = [("https://docs.example/guide", "The <b>guide</b> &amp; more"), ("https://blog.example/post", "A post")]
@@ -132,7 +132,7 @@ async def test_what_is_set_first_is_asked_and_a_dead_one_is_passed_over(call, se
 
 
 async def test_one_that_does_not_answer_is_given_up_soon(call, services, site, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.tools.web.search.PATIENCE", 0.2)
+    monkeypatch.setattr("sagent.plugins.web.search.PATIENCE", 0.2)
     access = services("brave", "tavily")
     site.pages["/brave/res/v1/web/search"] = [b"HTTP/1.1 200 OK\r\n", 30.0]
     output = await call(WebSearch(access), query="b")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.tools.web.services import SearchService
+from sagent.plugins.web.services import SearchService
 
 MOST = 10
 _MOST_TEXT = 500  # characters of a result's text

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.tools.web.results import MOST, Found
+from sagent.plugins.web.results import MOST, Found
 
 HOST = "html.duckduckgo.com"
 _MOST_ANSWER = 2_000_000  # bytes

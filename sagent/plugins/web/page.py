@@ -15,7 +15,7 @@ from sagent.lib import isolated
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable
 from sagent.lib.json import as_object, as_str
-from sagent.tools.web.plain import plain_text, whole_links
+from sagent.plugins.web.plain import plain_text, whole_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,7 +5,7 @@ import asyncio
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool
 
 SOURCES = ("semanticscholar", "openalex", "arxiv", "crossref")
 _USUAL = SOURCES[:3]
@@ -27,15 +27,15 @@ class PaperSearch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.papers.library import reaching
+        from sagent.plugins.papers.library import reaching
 
         return reaching(self.access, _sources(arguments), f"a search for {as_str(arguments.get('query'))!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError if no service answers."""
-        from sagent.tools.papers.library import Library
-        from sagent.tools.papers.paper import fuse, listed
-        from sagent.tools.web.marking import mark
+        from sagent.plugins.papers.library import Library
+        from sagent.plugins.papers.paper import fuse, listed
+        from sagent.plugins.web.marking import mark
 
         library, limit = Library(self.access, run), as_int(arguments.get("limit"), 10)
         query, year = as_str(arguments["query"]), as_str(arguments.get("year"))

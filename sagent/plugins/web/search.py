@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str, json_dump
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.web.marking import mark
-from sagent.tools.web.services import SEARCHES, SearchService
-from sagent.tools.web.tool import WebTool
+from sagent.plugins.web.marking import mark
+from sagent.plugins.web.services import SEARCHES, SearchService
+from sagent.plugins.web.tool import WebTool
 
 if TYPE_CHECKING:
-    from sagent.tools.web.results import Found
+    from sagent.plugins.web.results import Found
 
 KEYLESS = "ddgs"
 NATIVE = "native"
@@ -44,21 +44,21 @@ class WebSearch(WebTool):
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """Asks a service that the person has set up, or DuckDuckGo, which is a host like any other."""
-        from sagent.tools.web.address import check_secrets
+        from sagent.sandbox.address import check_secrets
 
         query = as_str(arguments.get("query"))
         check_secrets(query)
         if self._services(as_str(arguments.get("backend"))) != (KEYLESS,):
             return Effect("none")
         from sagent.sandbox.profile import Need
-        from sagent.tools.web.keyless import HOST
+        from sagent.plugins.web.keyless import HOST
 
         return Effect("none", needs=(Need("network", HOST),), reason=f"a search for {query!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError if none does."""
-        from sagent.tools.web.address import check_secrets
-        from sagent.tools.web.results import MOST, listed, within
+        from sagent.sandbox.address import check_secrets
+        from sagent.plugins.web.results import MOST, listed, within
 
         query = as_str(arguments["query"]).strip()
         check_secrets(query)
@@ -102,7 +102,7 @@ class WebSearch(WebTool):
 
     async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
         """What the provider's own search finds, as a model lists it. Raises ToolError."""
-        from sagent.tools.web.native import search_native
+        from sagent.plugins.web.native import search_native
 
         text = await search_native(query, allowed, blocked, self.access.service(NATIVE).get("model", ""), run)
         return ToolOutput.of(mark(text, "a search by the provider"), summary="native: answered")
@@ -125,7 +125,7 @@ class WebSearch(WebTool):
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[Found]":
         """What a service finds now, or found lately. Raises ToolError."""
-        from sagent.tools.web.results import decode, encode
+        from sagent.plugins.web.results import decode, encode
 
         cache = self.access.cache
         where = self.access.service(name).get("base_url", "") if name == KEYLESS else self._base_url(name)
@@ -133,7 +133,7 @@ class WebSearch(WebTool):
         if (kept := cache.get(key)) is not None:
             return decode(kept[0])
         if name == KEYLESS:
-            from sagent.tools.web.keyless import HOST, search_keyless
+            from sagent.plugins.web.keyless import HOST, search_keyless
 
             async with self.access.rate.turn(HOST, 5.0 if not where else 0.0):
                 found = await search_keyless(_with_sites(query, allowed, blocked), PATIENCE, where)
@@ -146,9 +146,9 @@ class WebSearch(WebTool):
     async def _ask(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[Found]":
-        from sagent.tools.web.address import parse_address
-        from sagent.tools.web.gateway import WebRequest
-        from sagent.tools.web.results import read_found
+        from sagent.sandbox.address import parse_address
+        from sagent.sandbox.gateway import WebRequest
+        from sagent.plugins.web.results import read_found
 
         row, key, base = SEARCHES[name], self._key(name), self._base_url(name)
         if not self._is_set(name):

@@ -23,10 +23,10 @@ from sagent.testing import ScriptedModel
 from sagent.testing.tool_suite import ToolSuite
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools import WebAccess, WebFetch
-from sagent.tools.web.marking import mark
-from sagent.tools.web.page import convert, decode
-from sagent.tools.web.rate import HostRate
-from tests.tools.web.conftest import http
+from sagent.plugins.web.marking import mark
+from sagent.plugins.web.page import convert, decode
+from sagent.plugins.web.rate import HostRate
+from tests.plugins.web.conftest import http
 
 ARTICLE = "The lighthouse was built in 1871 and it still guides ships into the harbour. " * 8
 PAGE = f"""<!doctype html><html><head><title>The &amp; lighthouse</title><style>p {{}}</style><script>alert(1)</script>
@@ -114,7 +114,7 @@ def test_a_page_says_where_its_links_begin_where_it_sends_on_to_and_what_is_rais
     "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
 )
 async def test_hostile_markup_is_read_somehow_and_soon(call, access, site, monkeypatch, broken: str) -> None:
-    monkeypatch.setattr("sagent.tools.web.page._PATIENCE", 5.0)
+    monkeypatch.setattr("sagent.plugins.web.page._PATIENCE", 5.0)
     site.pages["/"] = http(f"<html><body>{broken}")
     output = await call(WebFetch(access), url="http://example.org/")
     assert text_of(output)
@@ -278,7 +278,7 @@ async def test_what_came_lately_is_not_asked_for_again_but_for_ones_own_server(
 
 def test_one_rate_for_a_host_whichever_process_asks(tmp_path) -> None:
     """Each takes the next time that is free, twenty seconds after the one before."""
-    ask = "from pathlib import Path; from sagent.tools.web.rate import HostRate; "
+    ask = "from pathlib import Path; from sagent.plugins.web.rate import HostRate; "
     ask += f"HostRate(Path({str(tmp_path)!r}))._reserve('one.example', 20.0)"
     times: list[float] = []
     for turn in range(3):
@@ -298,7 +298,7 @@ async def test_a_turn_is_waited_for(tmp_path, monkeypatch) -> None:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("sagent.tools.web.rate.asyncio.sleep", sleep)
+    monkeypatch.setattr("sagent.plugins.web.rate.asyncio.sleep", sleep)
     for _ in range(2):
         async with HostRate(tmp_path).turn("one.example", 20.0):
             pass

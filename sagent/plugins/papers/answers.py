@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from sagent.errors import ToolError
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.tools.papers.paper import Paper
+from sagent.plugins.papers.paper import Paper
 
 _ATOM = {"a": "http://www.w3.org/2005/Atom", "x": "http://arxiv.org/schemas/atom"}
 _TAG = re.compile(r"<[^<>]{1,200}>")
