@@ -72,7 +72,7 @@ def main() -> int:
 
 def source(plugins: Sequence[Plugin]) -> str:
     """Return the module's text."""
-    ours = {setting.name: plugin.name for plugin in plugins if plugin != CORE for setting in plugin.settings}
+    ours = {key.name: plugin.name for plugin in plugins if plugin != CORE for key in (*plugin.settings, *plugin.tables)}
     members = "".join(f"    {each.name}: {each.type}{_default(each)}\n" for each in SETTINGS)
     given: dict[str, str] = {}
     for each in (setting for plugin in plugins for setting in plugin.settings):

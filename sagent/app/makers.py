@@ -34,35 +34,6 @@ def ask_user(builder: AgentBuilder) -> "AskUser":
     return AskUser(builder.answer)
 
 
-def web_access(builder: AgentBuilder) -> "tools.WebAccess":
-    """Make what the tools for the web share."""
-    return tools.WebAccess((), builder.settings.state_dir / "web", builder.settings.web)
-
-
-def web_search(builder: AgentBuilder) -> "Tool":
-    return tools.WebSearch(builder.once(web_access))
-
-
-def web_fetch(builder: AgentBuilder) -> "Tool":
-    return tools.WebFetch(builder.once(web_access))
-
-
-def paper_search(builder: AgentBuilder) -> "Tool":
-    return tools.PaperSearch(builder.once(web_access))
-
-
-def paper_details(builder: AgentBuilder) -> "Tool":
-    return tools.PaperDetails(builder.once(web_access))
-
-
-def paper_author(builder: AgentBuilder) -> "Tool":
-    return tools.PaperAuthor(builder.once(web_access))
-
-
-def paper_fetch(builder: AgentBuilder) -> "Tool":
-    return tools.PaperFetch(builder.once(web_access))
-
-
 def repo_map(builder: AgentBuilder) -> "Tool":
     return tools.RepoMap(builder.settings.state_dir / "maps")
 

@@ -258,7 +258,7 @@ class FileLayer:
                         raise self._file.unknown((key, name), tuple(_GROUPS[key]))
                     yield (key, name), _GROUPS[key][name], item
             elif key in OWNERS:
-                self._ignore((key,), key, f"it is a setting of the plugin {OWNERS[key]}, which is not there")
+                self._ignore((key,), key, f"it belongs to the plugin {OWNERS[key]}, which is not there")
             elif key not in (*self._into.plugins.tables, _NOT_HERE):
                 raise self._file.unknown((key,), (*self._into.every, *_NAMES, *self._into.plugins.tables))
 

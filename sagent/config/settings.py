@@ -119,7 +119,6 @@ class Settings(DeclaredSettings):
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     hooks: "tuple[Hook, ...]" = ()
     language_servers: "Mapping[str, ServerRow]" = field(default_factory=dict[str, "ServerRow"])
-    web: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models
     origins: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -223,28 +223,6 @@ def table_of_texts(value: object, what: str) -> Mapping[str, str]:
     raise RefusedError(f"{what}: give a table of strings")
 
 
-_WEB = ("base_url", "api_key", "email", "model")
-
-
-def read_web(given_table: GivenTable) -> Mapping[str, Mapping[str, str]]:
-    """`[web.NAME]`: a service of searches or papers, by its `base_url`, `api_key` and `email`, or the "reader" of
-    pages, by its `model`. Raises ConfigError with file and line."""
-    from sagent.plugins.web.services import SERVICES
-
-    file, table = given_table.file, given_table.rows()
-    for name, given in table.items():
-        if name not in SERVICES:
-            raise file.unknown(("web", name), tuple(SERVICES))
-        for key, value in given.items():
-            if key not in _WEB:
-                raise file.unknown(("web", name, key), _WEB)
-            try:
-                (url if key == "base_url" else text_of)(value)
-            except RefusedError as error:
-                raise file.error(("web", name, key), f"web.{name}.{key} is not accepted: {error}") from None
-    return cast("Mapping[str, Mapping[str, str]]", table)
-
-
 def read_language_servers(given: GivenTable) -> "Mapping[str, ServerRow]":
     """`[language_servers.NAME]`: members of a row of tools/code/lsp/servers.toml. Raises ConfigError with file and
     line."""

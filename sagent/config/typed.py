@@ -175,4 +175,5 @@ OWNERS: Mapping[str, str] = {
     "a2a": "a2a",
     "editor_link": "editor",
     "telemetry": "telemetry",
+    "web": "web",
 }

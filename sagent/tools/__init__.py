@@ -18,15 +18,8 @@ if TYPE_CHECKING:
     from sagent.tools.grep import Grep
     from sagent.tools.kernel.tool import Notebook
     from sagent.tools.list import List
-    from sagent.plugins.papers.author import PaperAuthor
-    from sagent.plugins.papers.details import PaperDetails
-    from sagent.plugins.papers.fetch import PaperFetch
-    from sagent.plugins.papers.search import PaperSearch
     from sagent.tools.read import Read
     from sagent.tools.todo import TodoWrite
-    from sagent.plugins.web.access import WebAccess
-    from sagent.plugins.web.fetch import WebFetch
-    from sagent.plugins.web.search import WebSearch
     from sagent.tools.write import Write
 
 __all__ = [
@@ -42,16 +35,9 @@ __all__ = [
     "Grep",
     "List",
     "Notebook",
-    "PaperAuthor",
-    "PaperDetails",
-    "PaperFetch",
-    "PaperSearch",
     "Read",
     "RepoMap",
     "TodoWrite",
-    "WebAccess",
-    "WebFetch",
-    "WebSearch",
     "Write",
     "agent_tools",
     "coding_tools",
@@ -66,14 +52,7 @@ _MODULES = {
     "BackgroundTask": "background",
     "Code": "code.lsp.tool",
     "Notebook": "kernel.tool",
-    "PaperAuthor": "papers.author",
-    "PaperDetails": "papers.details",
-    "PaperFetch": "papers.fetch",
-    "PaperSearch": "papers.search",
     "RepoMap": "code.map.tool",
-    "WebAccess": "web.access",
-    "WebFetch": "web.fetch",
-    "WebSearch": "web.search",
     "TodoWrite": "todo",
 }  # the modules of names; else a tool's is called as it is, in lower case
 

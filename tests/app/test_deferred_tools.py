@@ -284,12 +284,12 @@ async def test_a_session_goes_on_with_another_provider_and_with_fewer_tools(
 
 
 async def test_few_bytes_of_tools_are_sent_as_they_are() -> None:
-    search = built_in.WebSearch()
+    (search,) = made("WebSearch")
     assert len(wire_bytes([search.name, search.description, search.parameters])) < FREE
     assert with_search([search]) == [search]
     (spec,) = specs_of([search])
     assert not spec.deferred, "who has no search is shown everything"
-    assert not any(spec.deferred for spec in specs_of([built_in.WebSearch(), Deploy()]))
+    assert not any(spec.deferred for spec in specs_of([search, Deploy()]))
 
 
 def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:

@@ -247,22 +247,22 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     """The program works without it, and a file that names its settings is told whose they were."""
     copy = tmp_path / "copy"
     shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
-    settings = [
-        setting for each in find_plugins(tmp_path, tmp_path).plugins if each.name == name for setting in each.settings
-    ]
+    mine = next(each for each in find_plugins(tmp_path, tmp_path).plugins if each.name == name)
+    settings = mine.settings
     shutil.rmtree(copy / "sagent/plugins" / name)
     shell.environment["PYTHONPATH"] = str(copy)
     shell.serve([Turn(text="Fine.")])
     config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text("".join(f"{setting.name} = true\n" for setting in settings))
+    keys = [f"{setting.name} = true\n" for setting in settings]
+    config.write_text("".join([*keys, *(f"[{table.name}.x]\ny = 1\n" for table in mine.tables)]))
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
     run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "hello"]
     done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
-    for setting in settings:
+    for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
-        assert setting.name in done.stderr
+        assert key.name in done.stderr
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]

@@ -16,9 +16,9 @@ from google.protobuf.json_format import MessageToJson
 from sagent.errors import ToolError
 from sagent.plugins.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.plugins.a2a.task import ENDED
-from sagent.sandbox.hosts import Entry
 from sagent.sandbox.address import parse_address
 from sagent.sandbox.gateway import Gateway, WebRequest
+from sagent.sandbox.hosts import Entry
 
 MOST = 10  # receivers of one task
 MOST_KEPT = 1_000  # of one caller; those that know how their task ended make room

@@ -1,9 +1,21 @@
 """The PaperAuthor tool: people by name, and what one of them has written."""
 
+from typing import TYPE_CHECKING
+
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.plugins.web.tool import WebTool
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
+
+
+def make(builder: "AgentBuilder") -> "PaperAuthor":
+    """Make the tool for an agent: all its tools for the web share one access."""
+    from sagent.plugins.web.access import access_of
+
+    return PaperAuthor(builder.once(access_of))
 
 
 class PaperAuthor(WebTool):

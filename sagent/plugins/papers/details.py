@@ -4,15 +4,23 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.plugins.web.tool import WebTool
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
     from sagent.plugins.papers.ids import PaperId
 
 MOST = 500  # papers in a call
 _ABSTRACT = 3_000  # characters of one paper's abstract
 _ABSTRACTS = 40_000  # characters of all
+
+
+def make(builder: "AgentBuilder") -> "PaperDetails":
+    """Make the tool for an agent: all its tools for the web share one access."""
+    from sagent.plugins.web.access import access_of
+
+    return PaperDetails(builder.once(access_of))
 
 
 class PaperDetails(WebTool):

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.plugins.web.tool import WebTool
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
     from sagent.plugins.papers.ids import PaperId
     from sagent.plugins.papers.pdftext import PdfText
     from sagent.sandbox.address import WebAddress
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 PARTS = ("text", "figures", "references")
 _MOST = 40_000  # characters shown in one call
+
+
+def make(builder: "AgentBuilder") -> "PaperFetch":
+    """Make the tool for an agent: all its tools for the web share one access."""
+    from sagent.plugins.web.access import access_of
+
+    return PaperFetch(builder.once(access_of))
 
 
 class PaperFetch(WebTool):

@@ -1,15 +1,26 @@
 """The PaperSearch tool: several services asked at once, their rankings made one."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_int, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.plugins.web.tool import WebTool
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
 
 SOURCES = ("semanticscholar", "openalex", "arxiv", "crossref")
 _USUAL = SOURCES[:3]
 _ABSTRACT = 400  # characters
+
+
+def make(builder: "AgentBuilder") -> "PaperSearch":
+    """Make the tool for an agent: all its tools for the web share one access."""
+    from sagent.plugins.web.access import access_of
+
+    return PaperSearch(builder.once(access_of))
 
 
 class PaperSearch(WebTool):

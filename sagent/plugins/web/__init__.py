@@ -1,1 +1,36 @@
-"""The web as tools see it: addresses that are checked, pages that are read, searches."""
+"""Searches of the web and its pages, as tools. Needs sagent[web] for pages and for searches without a key."""
+
+from typing import TYPE_CHECKING
+
+from sagent.plugin import Plugin, Table, ToolEntry
+
+if TYPE_CHECKING:
+    from sagent.plugins.web.access import WebAccess as WebAccess
+    from sagent.plugins.web.fetch import WebFetch as WebFetch
+    from sagent.plugins.web.search import WebSearch as WebSearch
+
+__all__ = ["WebAccess", "WebFetch", "WebSearch", "plugin"]
+
+WEB = Table("web", "sagent.plugins.web.services:read_services")
+plugin = Plugin(
+    "web",
+    "searches of the web and its pages, as tools",
+    tools=(
+        ToolEntry("WebSearch", "sagent.plugins.web.search:make", ("web",)),
+        ToolEntry("WebFetch", "sagent.plugins.web.fetch:make", ("web",)),
+    ),
+    tables=(WEB,),
+)
+
+
+def __getattr__(name: str) -> object:
+    match name:
+        case "WebAccess":
+            from sagent.plugins.web import access as home
+        case "WebFetch":
+            from sagent.plugins.web import fetch as home
+        case "WebSearch":
+            from sagent.plugins.web import search as home
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(home, name)

@@ -5,16 +5,20 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
+from sagent.plugins.web import WEB
+from sagent.plugins.web.cache import FetchCache
+from sagent.plugins.web.rate import HostRate
+from sagent.sandbox.address import WebAddress, parse_address
+from sagent.sandbox.gateway import Gateway, WebRequest, WebResponse
 from sagent.sandbox.hosts import Entry
 from sagent.tool import RunContext
-from sagent.sandbox.address import WebAddress, parse_address
-from sagent.plugins.web.cache import FetchCache
-from sagent.sandbox.gateway import Gateway, WebRequest, WebResponse
-from sagent.plugins.web.rate import HostRate
+
+if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
 
 Service = Mapping[str, str]
 """What is set of one service: `base_url`, `api_key`, `email`, `model`."""
@@ -26,6 +30,12 @@ _KEPT_HEADERS = ("content-type", "last-modified")
 def default_directory() -> Path:
     """Where rates and pages are kept where nothing else is said: this person's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sagent" / "web"
+
+
+def access_of(builder: "AgentBuilder") -> "WebAccess":
+    """Return what the tools of an agent share, with the services that its settings name."""
+    services = cast("Mapping[str, Service]", builder.settings.of(WEB))
+    return WebAccess((), builder.settings.state_dir / "web", services)
 
 
 @dataclass(frozen=True, slots=True)

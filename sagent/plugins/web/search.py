@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str, json_dump
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.plugins.web.marking import mark
 from sagent.plugins.web.services import SEARCHES, SearchService
 from sagent.plugins.web.tool import WebTool
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
     from sagent.plugins.web.results import Found
 
 KEYLESS = "ddgs"
@@ -21,6 +22,13 @@ NATIVE = "native"
 PATIENCE = 5.0  # seconds for one service
 _BACKENDS = ("brave", "tavily", "exa", "searxng", NATIVE, KEYLESS)
 _CATEGORIES = ("general", "news", "images", "videos", "music", "map", "science", "it", "files", "social media")
+
+
+def make(builder: "AgentBuilder") -> "WebSearch":
+    """Make the tool for an agent: all its tools for the web share one access."""
+    from sagent.plugins.web.access import access_of
+
+    return WebSearch(builder.once(access_of))
 
 
 class WebSearch(WebTool):
@@ -50,15 +58,15 @@ class WebSearch(WebTool):
         check_secrets(query)
         if self._services(as_str(arguments.get("backend"))) != (KEYLESS,):
             return Effect("none")
-        from sagent.sandbox.profile import Need
         from sagent.plugins.web.keyless import HOST
+        from sagent.sandbox.profile import Need
 
         return Effect("none", needs=(Need("network", HOST),), reason=f"a search for {query!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError if none does."""
-        from sagent.sandbox.address import check_secrets
         from sagent.plugins.web.results import MOST, listed, within
+        from sagent.sandbox.address import check_secrets
 
         query = as_str(arguments["query"]).strip()
         check_secrets(query)
@@ -146,9 +154,9 @@ class WebSearch(WebTool):
     async def _ask(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[Found]":
+        from sagent.plugins.web.results import read_found
         from sagent.sandbox.address import parse_address
         from sagent.sandbox.gateway import WebRequest
-        from sagent.plugins.web.results import read_found
 
         row, key, base = SEARCHES[name], self._key(name), self._base_url(name)
         if not self._is_set(name):

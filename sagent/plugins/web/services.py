@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import cast
 
+from sagent.config.files import GivenTable
+from sagent.config.values import text_of, url
 from sagent.lib.dataclass import dataclass
+from sagent.plugin import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +103,21 @@ SEARCHES: Mapping[str, SearchService] = {
 
 PAPERS = ("arxiv", "semanticscholar", "openalex", "crossref", "unpaywall")
 SERVICES = ("reader", *SEARCHES, "native", "ddgs", *PAPERS)
+_MEMBERS = ("base_url", "api_key", "email", "model")
+
+
+def read_services(given_table: GivenTable) -> Mapping[str, Mapping[str, str]]:
+    """Read `[web.NAME]`: a service of searches or papers, by its `base_url`, `api_key` and `email`, or the "reader" of
+    pages, by its `model`. Raises ConfigError with file and line."""
+    file, table = given_table.file, given_table.rows()
+    for name, given in table.items():
+        if name not in SERVICES:
+            raise file.unknown(("web", name), tuple(SERVICES))
+        for key, value in given.items():
+            if key not in _MEMBERS:
+                raise file.unknown(("web", name, key), _MEMBERS)
+            try:
+                (url if key == "base_url" else text_of)(value)
+            except RefusedError as error:
+                raise file.error(("web", name, key), f"web.{name}.{key} is not accepted: {error}") from None
+    return cast("Mapping[str, Mapping[str, str]]", table)

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.policy import Allow, Ask
-from sagent.policy.permissions import PermissionPolicy
-from sagent.tool import ToolOutput, Workspace
-from sagent.tools import PaperAuthor, PaperDetails, PaperFetch, PaperSearch, WebAccess
+from sagent.plugins.papers import PaperAuthor, PaperDetails, PaperFetch, PaperSearch
 from sagent.plugins.papers.ids import PaperId, parse_id
 from sagent.plugins.papers.library import PAPER_SERVICES
 from sagent.plugins.papers.paper import Paper, fuse
 from sagent.plugins.papers.pdftext import figures, references
+from sagent.plugins.web import WebAccess
+from sagent.policy import Allow, Ask
+from sagent.policy.permissions import PermissionPolicy
+from sagent.tool import ToolOutput, Workspace
 from tests.plugins.web.conftest import http
 
 SHA = "649def34f8be52c8b66281af98ae884c09aef38b"

@@ -16,16 +16,16 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
+from sagent.plugins.web import WebAccess, WebFetch
+from sagent.plugins.web.marking import mark
+from sagent.plugins.web.page import convert, decode
+from sagent.plugins.web.rate import HostRate
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.testing.tool_suite import ToolSuite
 from sagent.tool import ToolOutput, Workspace
-from sagent.tools import WebAccess, WebFetch
-from sagent.plugins.web.marking import mark
-from sagent.plugins.web.page import convert, decode
-from sagent.plugins.web.rate import HostRate
 from tests.plugins.web.conftest import http
 
 ARTICLE = "The lighthouse was built in 1871 and it still guides ships into the harbour. " * 8

@@ -8,13 +8,13 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
+from sagent.plugins.web import WebAccess, WebSearch
+from sagent.plugins.web.results import Found, within
+from sagent.plugins.web.services import SEARCHES
 from sagent.policy import Allow, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
-from sagent.tools import WebAccess, WebSearch
-from sagent.plugins.web.results import Found, within
-from sagent.plugins.web.services import SEARCHES
 from tests.plugins.web.conftest import http
 
 VARIABLES = [variable for row in SEARCHES.values() for variable in row.variables]
