@@ -257,9 +257,11 @@ class FileLayer:
                     if name not in _GROUPS[key]:
                         raise self._file.unknown((key, name), tuple(_GROUPS[key]))
                     yield (key, name), _GROUPS[key][name], item
+            elif key in (*self._into.plugins.tables, _NOT_HERE):
+                continue
             elif key in OWNERS:
                 self._ignore((key,), key, f"it belongs to the plugin {OWNERS[key]}, which is not there")
-            elif key not in (*self._into.plugins.tables, _NOT_HERE):
+            else:
                 raise self._file.unknown((key,), (*self._into.every, *_NAMES, *self._into.plugins.tables))
 
     def _expanded(self, keys: Line, value: object) -> object:
