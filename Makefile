@@ -83,7 +83,7 @@ prices: $(VENV)/.developed
 
 clients: $(VENV)/.developed
 	@$(BIN)/python scripts/make_clients.py
-	@$(BIN)/ruff format --quiet sagent/bridges/serve/client.py
+	@$(BIN)/ruff format --quiet sagent/plugins/serve/client.py
 
 format: $(VENV)/.developed
 	@$(BIN)/ruff format .

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "sagent" / "bridges" / "serve" / "openapi.json"
+DOCUMENT = ROOT / "sagent" / "plugins" / "serve" / "openapi.json"
 BASES = Path(__file__).parent / "clients"
-PYTHON, TYPESCRIPT = ROOT / "sagent" / "bridges" / "serve" / "client.py", ROOT / "examples" / "serve" / "client.ts"
+PYTHON, TYPESCRIPT = ROOT / "sagent" / "plugins" / "serve" / "client.py", ROOT / "examples" / "serve" / "client.ts"
 PY = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 TS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 _WIDTH = 120

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from sagent.bridges.serve.client import Client
+from sagent.plugins.serve.client import Client
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 

@@ -231,6 +231,26 @@ def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
     return (spelled(quote_path(found.path)), spelled(diff)) if found is not None and diff else None
 
 
+def show_question(question: Question) -> dict[str, object]:
+    """A question as JSON; the whole of what it is about."""
+    shown: dict[str, object] = {"id": question.id, "agent": question.agent}
+    match question.about:
+        case Inquiry(_, text, options, multiple, plan):
+            kind = "plan" if plan else "inquiry"
+            return {
+                **shown, "kind": kind, "text": printable(text), "options": list(map(printable, options)),
+                "multiple": multiple, "plan": printable(plan),
+            }  # fmt: skip
+        case (call, ask):
+            reason, wants = printable(ask.reason), list(map(printable, ask.wants))
+            path, diff = question.change or ("", "")
+            return {
+                **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": call_text(call),
+                **({"path": path, "diff": diff} if diff else {}),
+                "reason": reason, "wants": wants,
+            }  # fmt: skip
+
+
 def progress_of(event: Event) -> str:
     """What happens, in a line for whoever waits; "" for what is no news to them."""
     match event:

@@ -259,7 +259,6 @@ _COMMANDS = {
     "advice": "show what a session's advisors said, what came of it and what it cost",
     "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
-    "serve": "serve sessions over HTTP, for programs and the browser",
     "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",

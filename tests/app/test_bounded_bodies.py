@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from sagent.bridges.serve import door
-from sagent.bridges.serve.door import Bounded
+from sagent.app.serving import door
+from sagent.app.serving.door import Bounded
 
 
 class App:

@@ -312,9 +312,9 @@ async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
     """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
     from mcp.server.transport_security import TransportSecuritySettings
 
+    from sagent.app.serving.door import Bounded, Door
+    from sagent.app.serving.running import serve
     from sagent.bridges.mcp_server import make_server
-    from sagent.bridges.serve.door import Bounded, Door
-    from sagent.bridges.serve.running import serve
 
     token = read_tokens(TOKEN, ())[""]
     with listening(host, port) as bound:

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from sagent.agent.live import Opening
-from sagent.bridges.serve.door import Bounded, Door
+from sagent.app.serving.door import Bounded, Door
 from sagent.lib.json import wire_bytes
 from sagent.plugins.a2a.card import JSONRPC_PATH, REST_PATH
 from sagent.plugins.a2a.contexts import DIRECTORY, Answer, Contexts, answer_alone

@@ -122,7 +122,7 @@ def _check_push(addresses: Sequence[str]) -> None:
 
 
 async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socket.socket, served: _Served) -> int:
-    from sagent.bridges.serve.running import serve
+    from sagent.app.serving.running import serve
     from sagent.plugins.a2a.app import make_app, make_caller
     from sagent.plugins.a2a.card import make_card
 

@@ -41,7 +41,7 @@ from a2a.utils.task import (
 from google.protobuf.message import Message as ProtoMessage
 from starlette.requests import Request
 
-from sagent.bridges.serve.door import USER
+from sagent.app.serving.door import USER
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.plugins.a2a.contexts import Contexts

@@ -16,8 +16,7 @@ from a2a.types.a2a_pb2 import (
     TaskStatusUpdateEvent,
 )
 
-from sagent.agent.live import Question, progress_of
-from sagent.bridges.serve.sessions import show_question
+from sagent.agent.live import Question, progress_of, show_question
 from sagent.events import Event, ReplyFinished, Result, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import valid_text
 from sagent.plugins.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of

@@ -35,7 +35,7 @@ from a2a_served import a2a_served, said, state, text_of, why
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
 
-from sagent.bridges.serve.door import MAX_BODY_BYTES
+from sagent.app.serving.door import MAX_BODY_BYTES
 from sagent.cli.settings import load_settings
 from sagent.events import TextDelta
 from sagent.plugins.a2a.records import TaskRecord

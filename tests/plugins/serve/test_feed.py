@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sagent.bridges.serve import feed
-from sagent.bridges.serve.feed import Feed, Item
 from sagent.events import Received, TextDelta
 from sagent.messages import user
+from sagent.plugins.serve import feed
+from sagent.plugins.serve.feed import Feed, Item
 from sagent.session.contents import MessageEntry, Spawned
 from sagent.session.store import Session
 from sagent.session.stored import StoredMessage

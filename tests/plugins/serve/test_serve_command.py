@@ -11,8 +11,8 @@ import pytest
 from program import Shell
 
 from sagent.cli import listening
-from sagent.cli.commands import serve
 from sagent.errors import UsageError
+from sagent.plugins.serve import command
 from sagent.testing.script import Call, Turn
 from tests.waiting import wait_until
 
@@ -108,4 +108,4 @@ def test_a_short_token_is_refused(shell: Shell) -> None:
 def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"uvicorn.*serve\]"):
-        serve.run_serve([])
+        command.run_serve([])

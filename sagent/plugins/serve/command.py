@@ -61,9 +61,9 @@ async def _serve(
     bound: socket.socket,
     own: Mapping[str, object],
 ) -> int:
-    from sagent.bridges.serve.app import make_app
-    from sagent.bridges.serve.running import serve
-    from sagent.bridges.serve.sessions import Place, Sessions
+    from sagent.app.serving.running import serve
+    from sagent.plugins.serve.app import make_app
+    from sagent.plugins.serve.sessions import Place, Sessions
     from sagent.repl.settings_file import add_rule
 
     keep = partial(add_rule, settings.user_file)
@@ -89,7 +89,7 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 @asynccontextmanager
 async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
     """The routes that plugins add, each given the flags for this command, and what tells users apart."""
-    from sagent.bridges.serve.door import USER
+    from sagent.app.serving.door import USER
     from sagent.plugin import resolve
 
     routes: list[Route] = []

@@ -14,19 +14,19 @@ from starlette.routing import Match, Route
 
 from sagent.agent.live import LiveSession, Wanted
 from sagent.agent.tree import Node
-from sagent.bridges.serve import consent, rewinding
-from sagent.bridges.serve.door import USER, Door
-from sagent.bridges.serve.feed import Item
-from sagent.bridges.serve.problem import problem, problem_of
-from sagent.bridges.serve.reading import document, flag_of, number_of, read_object, text_of
-from sagent.bridges.serve.repeats import Repeats
-from sagent.bridges.serve.sessions import Hosted, Sessions
-from sagent.bridges.serve.stream import BEAT, encode
+from sagent.app.serving.door import USER, Door
+from sagent.app.serving.problem import problem, problem_of
 from sagent.errors import SagentError, UsageError
 from sagent.lib.beats import with_beats
 from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
+from sagent.plugins.serve import consent, rewinding
+from sagent.plugins.serve.feed import Item
+from sagent.plugins.serve.reading import document, flag_of, number_of, read_object, text_of
+from sagent.plugins.serve.repeats import Repeats
+from sagent.plugins.serve.sessions import Hosted, Sessions
+from sagent.plugins.serve.stream import BEAT, encode
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

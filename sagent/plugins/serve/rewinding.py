@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.agent import Agent
-from sagent.bridges.serve.fragments import diff_fragment
 from sagent.errors import UsageError
 from sagent.lib.text import one_line
+from sagent.plugins.serve.fragments import diff_fragment
 from sagent.rewind.restore import FileChanges
 from sagent.session.folds import points, spend
 from sagent.session.log import read_contents, read_log

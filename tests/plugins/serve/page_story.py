@@ -16,7 +16,7 @@ from sagent.testing.script import Call, Received, Stall, Turn
 from sagent.testing.server import FakeProviderServer, Script
 
 EVIL = '<img src=x onerror="document.title=1"><script>alert(1)</script> [x](javascript:alert(2)) \u202egpj'
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 TEXT = """I looked at the tests: **two of three** pass.
 
 | test | result |

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx2
 
-from sagent.bridges.serve.app import make_app
-from sagent.bridges.serve.sessions import Place, Sessions
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
+from sagent.plugins.serve.app import make_app
+from sagent.plugins.serve.sessions import Place, Sessions
 from tests.listening import app_at
 
 TOKEN = "token-of-the-person"

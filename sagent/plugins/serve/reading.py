@@ -8,10 +8,10 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from sagent.bridges.serve.repeats import read_body
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, as_object, as_str, json_freeze
 from sagent.lib.schema import violations
+from sagent.plugins.serve.repeats import read_body
 
 DOCUMENT = Path(__file__).with_name("openapi.json")
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.agent.conversation import Conversation
-from sagent.agent.live import LiveSession, Opening, Question, Wanted
-from sagent.bridges.serve.consent import Keep, offered
-from sagent.bridges.serve.feed import Feed
+from sagent.agent.live import LiveSession, Opening, Wanted, show_question
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
@@ -18,12 +16,12 @@ from sagent.lib.json import valid_text
 from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
-from sagent.policy.asking import call_text
+from sagent.plugins.serve.consent import Keep, offered
+from sagent.plugins.serve.feed import Feed
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import origin, title
 from sagent.session.log import read_log
 from sagent.session.store import check_log, check_version, sessions
-from sagent.tools.ask import Question as Inquiry
 from sagent.transcript.event_json import encode_cost
 
 MOST_OPEN = 200  # sessions at a time; one that is idle gives way to another
@@ -270,26 +268,6 @@ class Sessions:
         for each in self._hosted.values():
             each.feed.close()
         await asyncio.gather(*(each.aclose() for each in self._hosted.values()), return_exceptions=True)
-
-
-def show_question(question: Question) -> dict[str, object]:
-    """A question as JSON; the whole of what it is about."""
-    shown: dict[str, object] = {"id": question.id, "agent": question.agent}
-    match question.about:
-        case Inquiry(_, text, options, multiple, plan):
-            kind = "plan" if plan else "inquiry"
-            return {
-                **shown, "kind": kind, "text": printable(text), "options": list(map(printable, options)),
-                "multiple": multiple, "plan": printable(plan),
-            }  # fmt: skip
-        case (call, ask):
-            reason, wants = printable(ask.reason), list(map(printable, ask.wants))
-            path, diff = question.change or ("", "")
-            return {
-                **shown, "kind": "approval", "tool": call.name, "call_id": call.id, "text": call_text(call),
-                **({"path": path, "diff": diff} if diff else {}),
-                "reason": reason, "wants": wants,
-            }  # fmt: skip
 
 
 def _show_agent(agent: Conversation) -> dict[str, object]:

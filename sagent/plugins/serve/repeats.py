@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from sagent.bridges.serve.door import USER
-from sagent.bridges.serve.problem import BodyTooLarge, BodyTooSlow, problem
+from sagent.app.serving.door import USER
+from sagent.app.serving.problem import BodyTooLarge, BodyTooSlow, problem
 from sagent.errors import UsageError
 from sagent.lib.json import sha256_hex
 

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 from page_story import CHECKOUT, story_server
 
-from sagent.bridges.serve.client import Client, ServeError, ServerEvent
+from sagent.plugins.serve.client import Client, ServeError, ServerEvent
 from sagent.testing.script import Call, Turn
 from tests.listening import lasting_port
 

@@ -1,0 +1,1 @@
+"""What servers of sessions have in common: who is admitted, how errors are answered, and how a server ends."""

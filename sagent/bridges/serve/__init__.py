@@ -1,1 +1,0 @@
-"""Sessions over HTTP and server-sent events, and a page that shows them. Needs sagent[serve]."""
