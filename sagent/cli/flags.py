@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         self.color, self.suggest_on_error = color, False  # help and errors are the same with every Python
 
     def add_cwd(self) -> None:
-        self.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
+        add_setting(self, "cwd", "run as if started in this directory")
 
     def add_flags_of(self, command: str, group: "argparse._ActionsContainer | None" = None) -> None:
         """Add the flags that plugins have for a command."""
@@ -308,6 +308,13 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
             group.add_argument(f"--{flag.name}", metavar=flag.metavar, choices=choices, help=flag.help)
         else:
             group.add_argument(f"--{flag.name}", action="store_const", const=True, help=flag.help)
+
+
+def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
+    """Add the flag of one of the core's settings to a command that does not take them all."""
+    from sagent.config.declared import BY_NAME
+
+    add_flag(group, BY_NAME[name], text)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.cli.listening import LOOPBACK, listening, read_tokens, require, url_of
 from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
@@ -70,7 +70,7 @@ def run_mcp(argv: Sequence[str]) -> int:
     )
     http = f"over HTTP at [HOST:]PORT (HOST is {LOOPBACK}); the token is {TOKEN}, or a new one on stderr"
     serving.add_argument("--http", metavar="[HOST:]PORT", help=http)
-    serving.add_argument("--cwd", metavar="DIR", help="the directory for sessions that name none")
+    add_setting(serving, "cwd", "the directory for sessions that name none")
     serving.add_config()
     add_agent_flags(serving)
     given = vars(parser.parse_args(argv))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from sagent.cli.flags import Parser, add_agent_flags, plugins_of
+from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
 from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener, url_of
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
@@ -73,7 +73,7 @@ def run_a2a(argv: Sequence[str]) -> int:
     serving.add_argument("--description", metavar="TEXT", help="what it does, in the card")
     push = "allow notifications to this address, although it is not public (repeatable)"
     serving.add_argument("--push-to", metavar="HOST:PORT", action="append", help=push)
-    serving.add_argument("--cwd", metavar="DIR", help="where sessions work")
+    add_setting(serving, "cwd", "where sessions work")
     serving.add_config()
     add_agent_flags(serving)
     given = vars(parser.parse_args(argv))

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
 from sagent.lib.signals import on_first_signal
@@ -35,12 +35,10 @@ def run_acp(argv: Sequence[str]) -> int:
     parser = Parser("acp", about, argument_default=argparse.SUPPRESS)
     group = parser.add_argument_group("session")
     group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
-    group.add_argument("--ephemeral", action="store_true", help="do not save sessions to disk")
-    group.add_argument("--trace", metavar="FILE", help="append every event to FILE; show it with sagent trace FILE")
-    group.add_argument(
-        "--add-dir", metavar="DIR", action="append", help="another directory for every session (repeatable)"
-    )
-    group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
+    add_setting(group, "ephemeral", "do not save sessions to disk")
+    add_setting(group, "trace")
+    add_setting(group, "add_dirs", "another directory for every session (repeatable)")
+    add_setting(group, "log_level")
     draft = "also speak version 2 of the protocol, which is a draft"
     group.add_argument("--draft", action="store_true", help=draft)
     parser.add_cwd()

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from sagent.cli.flags import Parser, add_agent_flags, plugins_of
+from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
 from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener
 from sagent.cli.opening import opening_of, state_of
 from sagent.cli.render import report
@@ -41,8 +41,8 @@ def run_serve(argv: Sequence[str]) -> int:
     )
     add_listener(parser, "serve several people, each with their own token and sessions (repeatable)")
     parser.add_flags_of("serve")
-    parser.add_argument("--cwd", metavar="DIR", help="the directory where sessions work")
-    parser.add_argument("--add-dir", metavar="DIR", action="append", help="another directory for sessions (repeatable)")
+    add_setting(parser, "cwd", "the directory where sessions work")
+    add_setting(parser, "add_dirs", "another directory for sessions (repeatable)")
     parser.add_config()
     add_agent_flags(parser)
     given = vars(parser.parse_args(argv))

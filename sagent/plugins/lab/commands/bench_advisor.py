@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.cli.settings import load_settings, read_flag
 from sagent.cli.tables import show
 from sagent.errors import UsageError
@@ -62,7 +62,7 @@ def _parser() -> Parser:
     group.add_argument("--out", metavar="DIR", help="keep every run in DIR; run the same command again to continue")
     group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
-    group.add_argument("--log-level", metavar="L", help="info reports each run on stderr, even without a terminal")
+    add_setting(group, "log_level", "info reports each run on stderr, even without a terminal")
     add_agent_flags(parser)
     return parser
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import add_stores, elsewhere, reading
-from sagent.cli.flags import Parser, add_flag
+from sagent.cli.flags import Parser, add_flag, add_setting
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
 from sagent.cli.settings import load_settings
@@ -101,7 +101,7 @@ def add_live_flags(parser: Parser) -> None:
     group.add_argument("--keep", metavar="DIR", help="keep that copy in DIR")
     add_stores(parser)
     group.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
-    group.add_argument("--cwd", metavar="DIR", help="run as if started in this directory")
+    add_setting(group, "cwd", "run as if started in this directory")
 
 
 def _asked_again() -> "Sequence[Setting]":
