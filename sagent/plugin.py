@@ -222,6 +222,19 @@ class StatusPart(NamedTuple):
     show: str
 
 
+class Trigger(NamedTuple):
+    """A reason to ask an advisor. `fires` is "module:function": it is given a `sagent.advisor.signals.Watch` after each
+    turn, or with `at_end` when the executor is about to end, and returns what it saw, for the advisor to read, or "".
+
+    It holds where `triggers` names it or is not set. Without `fires`, the core judges it itself.
+    """
+
+    name: str
+    help: str
+    fires: str = ""
+    at_end: bool = False
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -344,6 +357,7 @@ class Plugin:
     tables: tuple[Table, ...] = field(default=(), kw_only=True)
     checks: tuple[Check, ...] = field(default=(), kw_only=True)
     status_parts: tuple[StatusPart, ...] = field(default=(), kw_only=True)
+    triggers: tuple[Trigger, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -364,6 +378,7 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "tables": ("table", Table),
     "checks": ("check", Check),
     "status_parts": ("status part", StatusPart),
+    "triggers": ("trigger", Trigger),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

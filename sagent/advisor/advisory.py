@@ -15,7 +15,8 @@ from sagent.advisor.consultation import OUTPUT, THOUGHT, Consultation, ended, re
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
 from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
-from sagent.advisor.rules import Rules, Trigger
+from sagent.advisor.rules import Rules
+from sagent.advisor.signals import Spotter
 from sagent.advisor.tool import is_answer, message_of, prompt_text
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
@@ -60,6 +61,7 @@ class Setup:
     on_stop: Literal["pass", "end"] = "pass"
     panel: Literal["first", "all"] = "first"
     base: Path = field(default_factory=Path)
+    spotters: tuple[Spotter, ...] = ()
     resolve: Callable[[Advisor], Model] | None = None  # an advisor's model, where the agent's own way is not the one
 
 
@@ -154,9 +156,13 @@ class Advisors:
         self.state.journal.record(AdviceRated(given[-1], good))
         return given[-1]
 
-    def triggers(self) -> tuple[Trigger, ...]:
-        """The rules that hold now: none while nobody may be asked."""
-        return self.setup.rules.fired_by(self.state.model.id, text=self.in_text) if self.roster.active else ()
+    def triggers(self) -> tuple[str, ...]:
+        """The rules that hold now: none while nobody may be asked. Those of plugins do where none is chosen."""
+        if not self.roster.active:
+            return ()
+        fired = self.setup.rules.fired_by(self.state.model.id, text=self.in_text)
+        chosen = self.setup.rules.triggers is not None
+        return fired if chosen else (*fired, *(one.name for one in self.setup.spotters))
 
     @property
     def in_text(self) -> bool:

@@ -20,8 +20,7 @@ from sagent.tool import Effect, Workspace
 NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
 MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
 _AT_THE_END: tuple[Trigger, ...] = ("done", "no_change", "no_calls")
-_AT_ONCE = ("need_advice", *_AT_THE_END)
-"""Rules that no cooldown holds up: one is asked for, the others have no later."""
+"""Rules that no cooldown holds up, as they have no later; nor does it what the executor asks for."""
 
 
 class AdvisorPolicy:
@@ -35,6 +34,7 @@ class AdvisorPolicy:
         self._done = self._nudged = self._asked = self._holds = False
         self._returned = 0  # times a reply that asked for advice nobody could give went back
         self._cleared: set[str] = set()  # what a consultation has been held before
+        self._at_end = (*_AT_THE_END, *(one.name for one in advisors.setup.spotters if one.at_end))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
@@ -77,7 +77,7 @@ class AdvisorPolicy:
         elif doubted:
             await self._ask("reconcile", doubted[1], doubted[0])
         elif fired := self._fired(ended=ended):
-            self._done = self._done or fired[0] in _AT_THE_END
+            self._done = self._done or fired[0] in self._at_end
             answers = await self._ask(*fired)
             if fired[0] == "need_advice" and not any(map(is_answer, answers)):
                 self._return(refusal_of(answers), ended=ended)
@@ -115,10 +115,11 @@ class AdvisorPolicy:
         return None
 
     def _fired(self, *, ended: bool) -> tuple[str, str] | None:
-        spent = _AT_THE_END if self._done else ()
-        triggers: tuple[Trigger, ...] = tuple(name for name in self._advisors.triggers() if name not in spent)
-        fired = self._watch.fires(self._advisors.setup.rules, triggers, ended=ended)
-        return fired if fired and (fired[0] in _AT_ONCE or not self._pause) else None
+        spent = self._at_end if self._done else ()
+        triggers = tuple(name for name in self._advisors.triggers() if name not in spent)
+        setup = self._advisors.setup
+        fired = self._watch.fires(setup.rules, triggers, setup.spotters, ended=ended)
+        return fired if fired and (fired[0] in ("need_advice", *self._at_end) or not self._pause) else None
 
     def _needs_nudge(self) -> bool:
         small = strength(self._state.model.id) == "small" and not self._advisors.in_text
@@ -143,7 +144,7 @@ class AdvisorPolicy:
             self._asked = True
         closing = prompt_text("advised") if self._advisors.in_text else ""  # the small go by what stands last
         for one in answers:
-            if trigger not in _AT_THE_END or not is_consent(one):  # which leaves the answer as it is
+            if trigger not in self._at_end or not is_consent(one):  # which leaves the answer as it is
                 self._advisors.agent.inform(message_of(one, self._state.log.blobs, closing))
         return asked
 

@@ -34,7 +34,7 @@ class Rules:
     that advisors may have, 0 to 1; `max_tokens` counts what they read and write in a session.
     """
 
-    triggers: tuple[Trigger, ...] | None = None
+    triggers: tuple[str, ...] | None = None
     failure_threshold: int = 2  # turns in a row in which a call failed
     confidence_threshold: float = 0.4  # that the executor reports, 0 to 1
     stagnation_turns: int = 4
@@ -45,7 +45,7 @@ class Rules:
     max_share: float | None = None
     max_tokens: int | None = None
 
-    def fired_by(self, model: str, *, text: bool = False) -> tuple[Trigger, ...]:
+    def fired_by(self, model: str, *, text: bool = False) -> tuple[str, ...]:
         """Return the triggers that hold for an executor, by its model's id, and whether it is spoken to in text."""
         return preset("text" if text else strength(model)) if self.triggers is None else self.triggers
 

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from sagent.advisor.changes import finds_nothing, runs_tests
 from sagent.advisor.conversation import TOOL, is_held
@@ -20,10 +21,21 @@ _OVERLAP = 0.7  # of two replies' words, from which on they say the same
 _WORDS = 8  # that a reply must have to be compared
 
 
+class Spotter(NamedTuple):
+    """A trigger of a plugin. `look` returns what it saw, or ""; with `at_end` it is asked when the executor ends."""
+
+    name: str
+    look: "Callable[[Watch], str]"
+    at_end: bool = False
+
+
 @dataclass(slots=True)
 class Watch:
-    """One agent's turns since its task began. It counts whether or not anybody may be asked."""
+    """One agent's turns since its task began. It counts whether or not anybody may be asked. `last` is the latest turn,
+    and `kept` is for what triggers of plugins remember during a task."""
 
+    last: Turn | None = None
+    kept: dict[str, object] = field(default_factory=dict[str, object])
     turns: int = 0
     failed: int = 0  # turns in a row in which a call failed
     tests: Counter[str] = field(default_factory=Counter[str])  # failures of the same test command without a success
@@ -41,6 +53,7 @@ class Watch:
     def observe(self, turn: Turn) -> None:
         """Take a turn into account."""
         self.turns += 1
+        self.last = turn
         text = turn.reply.content
         self.need = wanted_advice(text)
         stated = _CONFIDENCE.search(text)
@@ -59,11 +72,16 @@ class Watch:
         self.idle = 0 if made - self._calls else self.idle + 1
         self._calls |= made
 
-    def fires(self, rules: Rules, triggers: tuple[Trigger, ...], *, ended: bool) -> tuple[Trigger, str] | None:
+    def fires(
+        self, rules: Rules, triggers: tuple[str, ...], more: Sequence[Spotter] = (), *, ended: bool
+    ) -> tuple[str, str] | None:
         """The first rule that holds after a turn, and what it saw in words; `ended`: the executor has no more to do."""
         for name, what in self._reasons(rules, ended=ended):
             if name in triggers:
                 return name, what
+        for one in more:
+            if one.name in triggers and (ended or not one.at_end) and (what := one.look(self)):
+                return one.name, what
         return None
 
     def heard(self) -> None:

@@ -109,7 +109,7 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
     ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)
     builder.log, builder.past, builder.choice = log, past, choice
     builder.workspace = _workspace(settings, builder.policy, builder.sandbox, log)
-    builder.resources = _resources(settings, choice, ledger)
+    builder.resources = _resources(settings, choice, ledger, builder.warn)
     builder.expose()
 
 
@@ -184,14 +184,14 @@ def _workspace(settings: Settings, policy: PermissionPolicy, sandbox: Sandbox, l
     return workspace
 
 
-def _resources(settings: Settings, choice: Choice, ledger: Ledger) -> Resources:
+def _resources(settings: Settings, choice: Choice, ledger: Ledger, warn: Callable[[str], object]) -> Resources:
     """What the agent shares or keeps, as far as the settings say it. Raises UsageError."""
 
     @cache
     def advisory() -> ExtensionFactory:
         from sagent.app.parts.advisors import advisors_of
 
-        return advisors_of(settings, choice, [])
+        return advisors_of(settings, choice, [], warn)
 
     return Resources(
         ledger=ledger,

@@ -231,6 +231,12 @@ class SettingsBuilder:
             for word in str(value).split():
                 if word not in known:
                     raise RefusedError(f"give parts, of {', '.join(known)}, or ! and a command{nearest(word, known)}")
+        if field.name == "advisor_rules.triggers":
+            known, named = tuple(each.name for each in self.plugins.triggers), cast("tuple[str, ...]", value)
+            for word in named if named != ("all",) else ():
+                if word not in known:
+                    raise RefusedError(f"give all, none, or some of {', '.join(known)}{nearest(word, known)}")
+            return known if named == ("all",) else named
         return value
 
     def set(self, field: Setting, value: object, origin: str) -> None:

@@ -24,6 +24,7 @@ from sagent.plugin import (
     Suite,
     Table,
     ToolEntry,
+    Trigger,
     choice,
 )
 
@@ -318,6 +319,17 @@ CORE = Plugin(
         ExportFormat("md", "Markdown", f"{_FORMATS}:export_markdown"),
         ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
         ExportFormat("cast", "a terminal recording for asciinema", "sagent.repl.cast:export_cast"),
+    ),
+    triggers=(
+        Trigger("need_advice", "the executor asks for advice in its reply"),
+        Trigger("failures", "calls, or the same test, fail again and again"),
+        Trigger("confidence", "the executor reports little confidence"),
+        Trigger("stagnation", "the executor repeats itself"),
+        Trigger("first_write", "the executor is about to make its first change in a task"),
+        Trigger("destructive", "the executor is about to do something that cannot be undone"),
+        Trigger("done", "the executor is about to declare its task done", at_end=True),
+        Trigger("no_change", "the executor is about to answer, and nothing was changed", at_end=True),
+        Trigger("no_calls", "the executor is about to answer without having called a tool", at_end=True),
     ),
     status_parts=tuple(
         StatusPart(name, text, f"sagent.repl.view.panel:show_{name}")

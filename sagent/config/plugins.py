@@ -41,6 +41,7 @@ from sagent.plugin import (
     Suite,
     Table,
     ToolEntry,
+    Trigger,
     placed,
     resolve,
 )
@@ -100,6 +101,11 @@ class Installed:
     def status_parts(self) -> Sequence[StatusPart]:
         """Parts of the status line, in the order in which they are shown."""
         return [one for plugin in self.plugins for one in plugin.status_parts]
+
+    @property
+    def triggers(self) -> Sequence[Trigger]:
+        """Reasons to ask an advisor."""
+        return [one for plugin in self.plugins for one in plugin.triggers]
 
     @property
     def settings(self) -> Sequence[Setting]:

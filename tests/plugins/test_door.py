@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sagent.advisor.rules import TRIGGERS
 from sagent.cli.flags import run_parser
-from sagent.config.declared import ALIASES, RESERVED
+from sagent.config.declared import ALIASES, CORE, RESERVED
 from sagent.config.plugins import INDEX, Installed, find_plugins
 from sagent.plugin import API
+from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 
@@ -316,3 +318,20 @@ def test_an_export_format_that_fails_leaves_no_file(shell: Shell, folder: Path) 
         assert said in done.err
         assert "wrong.py" in done.err
     assert list(shell.cwd.iterdir()) == []
+
+
+def test_a_trigger_that_fails_is_named_once_and_the_run_goes_on(shell: Shell, folder: Path) -> None:
+    (folder / "wrong.py").write_text(
+        "from sagent.plugin import Plugin, Trigger\n"
+        "plugin = Plugin('wrong', triggers=(Trigger('odd', 'odd', ':none'), Trigger('done', 'again', ':none')))"
+    )
+    reads = Turn(calls=(Call("List", {"path": "."}),))
+    shell.serve([reads, reads, Turn(text="Fine.")])
+    done = shell.run("--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client", "go")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert done.err.count("The trigger odd (") == 1
+    assert "The trigger done of the plugin wrong" in done.err
+
+
+def test_the_core_declares_its_triggers() -> None:
+    assert tuple(each.name for each in CORE.triggers) == TRIGGERS

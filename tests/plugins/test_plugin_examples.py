@@ -123,3 +123,19 @@ def test_a_provider_by_its_row_and_one_by_its_class(shell: Shell) -> None:
     assert sent[0][1] == f"Bearer {'k' * 8}"
     now, _, signature = sent[1][1].removeprefix("Signature ").partition(":")
     assert signature == hmac.digest(b"secret", now.encode(), "sha256").hex()
+
+
+def test_a_trigger_has_an_advisor_asked(shell: Shell) -> None:
+    writes = tuple(Call("Write", {"file_path": f"{name}.txt", "content": name}) for name in "abcde")
+    script = [Turn(calls=writes), Turn(text="VERDICT: proceed\nGo on."), Turn(text="Fine.")]
+    server = shell.serve(script)
+    words = ("--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client", "go")
+    assert run(shell, "trigger", *words)[:2] == (0, "Fine.\n")
+    assert "5 files were changed in this task" in str(server.requests[1].json["messages"])
+    assert server.requests[1].json["model"] == "claude-opus-4-6"
+    shell.environment["SAGENT_ADVISOR_TRIGGERS"] = "failures"
+    server = shell.serve([Turn(calls=writes), Turn(text="Fine.")])
+    assert run(shell, "trigger", *words)[:2] == (0, "Fine.\n")
+    shell.environment["SAGENT_ADVISOR_TRIGGERS"] = "many_file"
+    code, _, err = run(shell, "trigger", *words)
+    assert (code, "many_files" in err) == (2, True)

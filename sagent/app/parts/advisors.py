@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sagent.agent import Agent
 from sagent.agent.resources import ExtensionFactory
@@ -14,10 +14,12 @@ from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.model import Model, is_same_model
 from sagent.peer import Switch
+from sagent.plugin import Trigger, resolve
 from sagent.session.contents import SwitchedEntry
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
+    from sagent.advisor.signals import Spotter, Watch
 
 _GONE = (
     "Advisor {one} was at {place}, and is off now, because addresses are not taken from a session's log. Give it "
@@ -28,9 +30,9 @@ _GONE = (
 async def add(builder: AgentBuilder) -> None:
     """Give the agent those of the settings, or else those that its session had. Raises UsageError."""
     settings, off, changed = remember_advisors(builder.settings, builder.past.advisors, builder.notices)
-    advisory = (
-        advisors_of(settings, builder.choice, builder.notices) if settings.advisors else builder.resources.advisory
-    )
+    advisory = builder.resources.advisory
+    if settings.advisors:
+        advisory = advisors_of(settings, builder.choice, builder.notices, builder.warn)
     builder.resources = replace(builder.resources, advisory=advisory, advised=bool(settings.advisors))
 
     def settle(agent: Agent) -> None:
@@ -42,9 +44,11 @@ async def add(builder: AgentBuilder) -> None:
     builder.started.append(settle)
 
 
-def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> ExtensionFactory:
+def advisors_of(
+    settings: Settings, choice: Choice, notices: list[str], warn: Callable[[str], object]
+) -> ExtensionFactory:
     """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
-    was asked for on the command line that is a UsageError."""
+    was asked for on the command line that is a UsageError. `warn` is told later of what fails."""
     from sagent.advisor.advisory import Setup
     from sagent.advisor.extension import advise
     from sagent.advisor.rules import Rules
@@ -57,8 +61,30 @@ def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> Exten
         panel=settings.panel,
         base=settings.cwd,
         resolve=lambda advisor: _model(settings, choice, advisor),
+        spotters=tuple(_spotters(settings, warn)),
     )
     return advise(chosen, setup)
+
+
+def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Spotter"]:
+    """Yield the triggers of plugins. One that fails says so once, and does not fire."""
+    from sagent.advisor.signals import Spotter
+
+    failed: set[str] = set()
+
+    def spotter(trigger: Trigger) -> Spotter:
+        def look(watch: "Watch") -> str:
+            try:
+                return str(cast("Callable[[Watch], object]", resolve(trigger.fires))(watch) or "")
+            except Exception as error:
+                if trigger.name not in failed:
+                    failed.add(trigger.name)
+                    warn(f"The trigger {trigger.name} ({trigger.fires}) failed: {type(error).__name__}: {error}.")
+                return ""
+
+        return Spotter(trigger.name, look, trigger.at_end)
+
+    yield from (spotter(trigger) for trigger in settings.plugins.triggers if trigger.fires)
 
 
 def remember_advisors(

@@ -104,7 +104,7 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
     choose_tools(settings)
     choice = await choose_model(settings)
     try:
-        advisors_of(settings, choice, notices)
+        advisors_of(settings, choice, notices, notices.append)
         executor, address = full_name(choice.model), choice.address(choice.model.provider)
         if budget is not None:
             prices = choice.prices()
