@@ -96,7 +96,7 @@ def _has_native_typescript() -> bool:
 
 def _has_playwright() -> bool:
     """Whether there are Playwright's server for browsers, which under CI=true is installed once, and a Chromium."""
-    from tests.bridges.playwright import installed
+    from tests.plugins.mcp.playwright import installed
 
     return has("chromium") and installed()
 

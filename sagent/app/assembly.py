@@ -41,7 +41,7 @@ from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
+    from sagent.plugins.mcp import Servers
     from sagent.providers.batches.transport import Batches
     from sagent.tools.ask import Answerer
 
@@ -265,7 +265,7 @@ def servers_of(settings: Settings) -> "Servers | None":
     """What will hold the servers of a session, for whoever shows them to a person; None where there are none."""
     if not settings.mcp:
         return None
-    from sagent.bridges.mcp import Servers
+    from sagent.plugins.mcp import Servers
 
     return Servers()
 

@@ -22,7 +22,7 @@ from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
+    from sagent.plugins.mcp import Servers
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from sagent.lib.text import count
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
     from sagent.config import Settings
+    from sagent.plugins.mcp import Servers
 
 T = TypeVar("T")
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT, EXIT_CUT, EXIT_UNFIT = 0, 1, 2, 3, 4, 5, 6

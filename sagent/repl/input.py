@@ -31,7 +31,7 @@ from sagent.repl.view.lines import alike
 from sagent.repl.view.view import NOTE, ROOT, SHELL
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
+    from sagent.plugins.mcp import Servers
     from sagent.policy.permissions import Mode
 
 LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder

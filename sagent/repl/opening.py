@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from sagent.agent import Agent
-    from sagent.bridges.mcp import Servers
     from sagent.config import Settings
     from sagent.events import Event
     from sagent.messages import ToolCall
     from sagent.peer import Switch
+    from sagent.plugins.mcp import Servers
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules

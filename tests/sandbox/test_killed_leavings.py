@@ -41,7 +41,7 @@ scratch.Scratch()
 BROWSER = """
 import os, tempfile
 from pathlib import Path
-from sagent.cli.browser import start_browser
+from sagent.plugins.mcp.browser import start_browser
 for name in ("playwright-mcp", "chromium"):
     Path(name).write_text("#!/bin/sh\\nprintf ready; exec cat\\n"); Path(name).chmod(0o755)
 start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})

@@ -8,7 +8,7 @@ from sagent.tool import Tool
 from sagent.tools.find import CallTool, FindTools, with_calls, with_search
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
+    from sagent.plugins.mcp import Servers
 
 
 async def add(builder: AgentBuilder) -> None:
@@ -26,7 +26,7 @@ async def add(builder: AgentBuilder) -> None:
 
 def _take_in(agent: Agent, servers: "Servers", builder: AgentBuilder) -> None:
     """Let what servers add be called by those agents that have all tools that are found, or called by `call_tool`."""
-    from sagent.bridges.mcp.changes import Intake
+    from sagent.plugins.mcp.changes import Intake
 
     finders = [tool for tool in builder.offered if isinstance(tool, FindTools | CallTool)]
     every = {tool.name for tool in builder.offered if is_deferrable(tool)} | {CallTool.name}

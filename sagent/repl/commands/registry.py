@@ -16,9 +16,9 @@ from sagent.plugin import resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
-    from sagent.bridges.mcp import Servers
-    from sagent.bridges.mcp.catalog import Prompt
     from sagent.config import Settings
+    from sagent.plugins.mcp import Servers
+    from sagent.plugins.mcp.catalog import Prompt
     from sagent.repl.opening import Opened
 
 

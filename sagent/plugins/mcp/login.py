@@ -1,0 +1,327 @@
+"""Logins at MCP servers by OAuth: made once by a person in a browser, kept in a file for each server, renewed unseen.
+
+The SDK speaks the protocol (metadata, registration, PKCE, step-up). Here are the file, the lock that has one process at
+a time renew a token, and the address on loopback to which the browser returns.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, BaseModel
+
+from sagent.config import McpServer
+from sagent.lib.atomic import put
+from sagent.lib.filelock import locked
+from sagent.lib.http1 import problem_of
+from sagent.lib.listener import stop_accepting
+from sagent.lib.text import one_line, printable
+from sagent.plugins.mcp.bodies import http_client
+from sagent.plugins.mcp.host import client_info
+
+PATIENCE = 300.0  # seconds for a person to log in
+_RENEWING = 30.0  # seconds that another process may take to renew a token
+_EARLY = 30.0  # seconds before its end in which a token is renewed
+
+Redirect = Callable[[str], Awaitable[None]]
+Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
+
+
+class Kept(BaseModel):
+    """What the file of a server holds. `expires` is a time as `time.time()` gives it; `wanted` are scopes that the
+    server has asked for since the login."""
+
+    url: str
+    tokens: OAuthToken | None = None
+    expires: float | None = None
+    client: OAuthClientInformationFull | None = None
+    wanted: str | None = None
+
+
+class LoginStore:
+    """A login that is being made, in memory."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.kept = url, Kept(url=url)
+
+    def read(self) -> Kept:
+        return self.kept
+
+    def write(self, kept: Kept) -> None:
+        self.kept = kept
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.read().tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        self.write(self.read().model_copy(update={"tokens": tokens, "expires": expires}))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.read().client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.write(self.read().model_copy(update={"client": client_info}))
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """The right to renew the tokens, which nobody else has."""
+        yield
+
+
+class LoginFile(LoginStore):
+    """The login at one server, in a file that only its owner can read."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        super().__init__(url)
+        self.path = directory / f"{sha256(url.encode()).hexdigest()[:32]}.json"
+
+    def read(self) -> Kept:
+        """What is kept; nothing where the file is missing, damaged or another server's."""
+        try:
+            kept = Kept.model_validate_json(self.path.read_bytes())
+        except (OSError, ValueError):
+            return Kept(url=self.url)
+        return kept if kept.url == self.url else Kept(url=self.url)
+
+    def write(self, kept: Kept) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        put(self.path, kept.model_dump_json(exclude_none=True).encode())
+
+    def forget(self) -> bool:
+        """Remove the login; whether there was one."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """The right to renew the tokens, among the processes of this machine. Raises TimeoutError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        async with locked(self.path.with_suffix(".lock"), _RENEWING):
+            yield
+
+
+class Login(OAuthClientProvider):
+    """A server's login in every request to it. Without `redirect` there is nobody to log in: what would need that is an
+    OAuthFlowError, and the scopes that are lacking are kept for the next login."""
+
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        store: LoginStore,
+        redirect: Redirect | None = None,
+        callback: Callback | None = None,
+        address: str = "http://127.0.0.1/callback",
+        wanted: str | None = None,
+    ) -> None:
+        self._scope = union_scopes(server.oauth.get("scope"), wanted)
+        metadata = OAuthClientMetadata(client_name="sagent", redirect_uris=[AnyUrl(address)], scope=self._scope)
+        super().__init__(
+            server.url,
+            metadata,
+            store,
+            redirect or _nowhere,
+            callback or _nobody,
+            client_metadata_url=server.oauth.get("client_metadata_url"),
+        )
+        self._name, self._store, self._silent = name, store, redirect is None
+        self.lacks = ""  # what a person has to do about it, in words: the connection fails without saying why
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        expires = self._store.read().expires
+        self.context.token_expiry_time = None if expires is None else expires - _EARLY
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        self.context.client_metadata.scope = union_scopes(self.context.client_metadata.scope, self._scope)
+        return await super()._perform_authorization()
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        refused = ""  # a token that the server has not taken, although it should still be good
+        while True:
+            async with AsyncExitStack() as lock:
+                await self._make_ready(lock, refused)
+                flow = super()._auth_flow(request)
+                try:
+                    outgoing = await anext(flow)
+                    while True:
+                        if outgoing is request:
+                            await lock.aclose()
+                        response = yield outgoing
+                        if outgoing is request and self._silent and _wants_login(response):
+                            tokens = self.context.current_tokens
+                            if tokens is None or refused or not self._may_renew(response):
+                                raise await self._refusal(response)
+                            refused = tokens.access_token
+                            break
+                        outgoing = await flow.asend(response)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await flow.aclose()
+
+    async def _make_ready(self, lock: AsyncExitStack, refused: str) -> None:
+        """Have the tokens as they are kept, and the right to renew them where that is needed."""
+        if not self._initialized:
+            await self._initialize()
+        if (refused or not self.context.is_token_valid()) and self.context.can_refresh_token():
+            try:
+                await lock.enter_async_context(self._store.locked())
+            except (OSError, TimeoutError) as error:
+                raise OAuthFlowError(f"the login cannot be renewed: {error}") from error
+            await self._initialize()  # another process may just have done it
+            if (tokens := self.context.current_tokens) is not None and tokens.access_token == refused:
+                self.context.token_expiry_time = 1.0
+
+    def _may_renew(self, response: httpx2.Response) -> bool:
+        return response.status_code == 401 and self.context.can_refresh_token()
+
+    async def _refusal(self, response: httpx2.Response) -> OAuthFlowError:
+        """That a person has to log in; what for is kept."""
+        if response.status_code == 401:
+            why = "its login is missing or no longer valid"
+        else:
+            with suppress(OSError, TimeoutError):
+                async with self._store.locked():
+                    kept = self._store.read()
+                    granted = kept.tokens.scope if kept.tokens else None
+                    wanted = union_scopes(granted, extract_scope_from_www_auth(response))
+                    self._store.write(kept.model_copy(update={"wanted": wanted}))
+            why = "it needs more rights than the login has"
+        self.lacks = f"{why}. To log in: sagent mcp login {self._name}"
+        return OAuthFlowError(self.lacks)
+
+
+def _wants_login(response: httpx2.Response) -> bool:
+    """Whether a server does not take the login, or wants one with more rights."""
+    lacking = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == 401 or lacking
+
+
+async def _nowhere(url: str) -> None:
+    raise OAuthFlowError("there is nobody to log in")  # a silent login ends before it is led anywhere
+
+
+async def _nobody() -> AuthorizationCodeResult:
+    raise OAuthFlowError("there is nobody to log in")  # the SDK wants a callback, and is refused before it calls it
+
+
+async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[str], None]) -> int:
+    """Have a person log in at a server, by the address that is passed to `show`, and keep the login.
+
+    Returns how many tools the server then lists. Raises OAuthFlowError, TimeoutError, and what the connection raises.
+    """
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    file = LoginFile(directory, server.url)
+    arrival = _Arrival()
+    listener = await asyncio.start_server(arrival.receive, "127.0.0.1", int(server.oauth.get("callback_port", "0")))
+    address = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
+
+    async def redirect(url: str) -> None:
+        arrival.expect(url)
+        show(url)
+
+    made = LoginStore(server.url)  # until it is whole the file stays as it is, for other sessions use it
+    if (client := server.oauth.get("client_id")) is not None:
+        secret = server.oauth.get("client_secret")
+        made.kept.client = OAuthClientInformationFull(
+            client_id=client, client_secret=secret, redirect_uris=[AnyUrl(address)],
+            token_endpoint_auth_method="client_secret_basic" if secret else "none",
+        )  # fmt: skip
+    async with arrival.closing(listener):
+        login = Login(name, server, made, redirect, arrival.wait, address, file.read().wanted)
+        async with (
+            http_client(server, login) as http,
+            Client(streamable_http_client(server.url, http_client=http), client_info=client_info()) as session,
+        ):
+            tools = len((await session.list_tools()).tools)
+    async with file.locked():
+        file.write(made.kept)
+    return tools
+
+
+class _Arrival:
+    """The browser's return from a login. Only what carries the state of the address that was last shown counts: any
+    page can send a browser to this one."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._arrived: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    @asynccontextmanager
+    async def closing(self, listener: asyncio.Server) -> AsyncGenerator[None]:
+        """Close the listener in the end, and hang up on whoever is still connected to it."""
+        try:
+            yield
+        finally:
+            await stop_accepting(listener)
+            listener.close()
+            for writer in tuple(self._open):
+                writer.transport.abort()
+
+    def expect(self, url: str) -> None:
+        """Wait for the answer to a login that begins at this address."""
+        self._state = _queried(url).get("state", "")
+        self._arrived = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """What the browser brought. Raises OAuthFlowError where the login was refused, and TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._arrived
+
+    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer a browser."""
+        self._open.add(writer)
+        with suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            words = head.split(b" ", 2)
+            if problem := problem_of(head):
+                status, said = "400 Bad Request", f"The request was refused: {problem}."
+            else:
+                status, said = self._take(words[1].decode("latin-1") if len(words) == 3 else "")
+            body = f"<!doctype html><meta charset=utf-8><title>sagent</title><p>{said}".encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
+                "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n".encode()
+                + body
+            )
+            await writer.drain()
+        writer.close()
+        self._open.discard(writer)
+
+    def _take(self, target: str) -> tuple[str, str]:
+        """The status and the words for a browser that asks for this."""
+        given = _queried(target)
+        ours = bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
+        if urlsplit(target).path != "/callback" or not ours or not ({"code", "error"} & given.keys()):
+            return "404 Not Found", "This address is only for returning from a login that sagent started."
+        if "error" in given:
+            if not self._arrived.done():
+                words = one_line(printable(given.get("error_description", given["error"])), 300)
+                self._arrived.set_exception(OAuthFlowError(f"the login was refused: {words}"))
+            return "200 OK", "The login was refused. You can close this page."
+        if not self._arrived.done():
+            self._arrived.set_result(
+                AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss"))
+            )
+        return "200 OK", "You are logged in. You can close this page and return to sagent."
+
+
+def _queried(url: str) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}

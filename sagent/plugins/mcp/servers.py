@@ -1,0 +1,311 @@
+"""The MCP servers of a session (modelcontextprotocol.io): what they offer, and what changes. Needs sagent[mcp].
+
+All are started together; each lives in a task of its own for as long as the session, and one that has ended is started
+by the next call. Programs run in the sandbox.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sagent.config import McpServer
+from sagent.lib.json import json_dump
+from sagent.lib.process import ProcessGroup
+from sagent.lib.text import one_line
+from sagent.plugins.mcp.catalog import Prompt, every_page, fill_prompt, list_prompts, list_resources, read_resource
+from sagent.plugins.mcp.changes import Admitted, Intake, Offer
+from sagent.plugins.mcp.elicitation import Elicitor
+from sagent.plugins.mcp.host import Confine, Host, unconfined
+from sagent.plugins.mcp.link import Kind, Link
+from sagent.plugins.mcp.pins import Pins
+from sagent.plugins.mcp.tool import McpTool, plain
+from sagent.sandbox import Confined, Sandbox
+from sagent.tool import Media
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as McpToolInfo
+
+    from sagent.sandbox.profile import Profile
+
+T = TypeVar("T")
+
+MOST_TOOLS = 128  # of one server
+MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
+MOST_DESCRIBED = 20_000  # of them, of tools that it adds, in one message that describes them
+_RELISTING = 1.0  # seconds at least between two looks at what has changed
+
+
+class Servers:
+    """All servers of a session. `tools` is what they offered when it began, and what they have added."""
+
+    def __init__(self) -> None:
+        self.tools: tuple[McpTool, ...] = ()
+        self.links: dict[str, Link] = {}
+        self._announce: Callable[[str], None] = lambda _: None
+        self._attended = asyncio.Event()  # somebody is there to whom changes are announced
+        self.intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
+        self._pins = Pins(None)
+        self._looking: dict[str, asyncio.Task[None]] = {}  # by server
+        self._again: set[str] = set()  # servers that have changed while they were looked at
+        self.on_prompts: Callable[[], object] = lambda: None  # are others than before
+        self._prompts: dict[str, Sequence[Prompt]] = {}  # by server, as they were last listed
+        self._resources: dict[str, Sequence[str]] = {}
+
+    @asynccontextmanager
+    async def opened(self, servers: Mapping[str, McpServer], notices: list[str], host: Host) -> AsyncGenerator[None]:
+        """Start them, and stop them in the end. What could not be reached is said in the notices."""
+        if not servers or not await _has_package(servers, notices):
+            yield
+            return
+        self._pins = Pins(host.state)
+        processes, elicitor = ProcessGroup(), Elicitor(host.answer)
+        for name, server in servers.items():
+            self.links[name] = Link(name, server, processes, host, elicitor)
+        with _quiet("mcp", "client"):
+            try:
+                found = await asyncio.gather(*(self._tools_of(link, notices) for link in self.links.values()))
+                self.tools = tuple(tool for tools in found for tool in sorted(tools, key=lambda tool: tool.own))
+                _number(self.tools, notices, set())
+                yield
+            finally:
+                for task in self._looking.values():
+                    task.cancel()
+                await asyncio.gather(*(link.aclose() for link in self.links.values()), return_exceptions=True)
+                await processes.aclose()
+
+    def announce_to(self, agent: Callable[[str], None]) -> None:
+        """Give somebody what has changed since the servers were opened, in words for the model."""
+        self._announce = agent
+        self._attended.set()
+
+    def stop_announcing(self) -> None:
+        """Announce nothing any more, for the agent has ended."""
+        self._announce = lambda _: None
+
+    def by_name(self) -> Mapping[str, McpTool]:
+        """The tools by the names that the model calls them by."""
+        return {tool.name: tool for tool in self.tools}
+
+    async def prompts(self) -> Sequence[Prompt]:
+        """The prompts of all servers that are there."""
+        return await self._listed(self._prompts, list_prompts)
+
+    async def resources(self) -> Sequence[str]:
+        """What can be mentioned, as "server:address"."""
+        await self._listed(self._resources, list_resources)
+        return [f"{name}:{uri}" for name, uris in self._resources.items() for uri in uris]
+
+    async def _listed(
+        self, known: dict[str, Sequence[T]], read: Callable[[Link], Awaitable[Sequence[T]]]
+    ) -> Sequence[T]:
+        """What all servers list, those asked that were not or have changed; one that fails has nothing for now."""
+
+        async def look(link: Link) -> None:
+            with suppress(Exception):  # nobody waits for this one list
+                async with asyncio.timeout(link.server.start_timeout):
+                    known[link.name] = await read(link)
+
+        there = [link for link in self.links.values() if link.name not in known and link.state == "connected"]
+        await asyncio.gather(*map(look, there))
+        return [one for name in self.links for one in known.get(name, ())]
+
+    async def fill(self, prompt: Prompt, typed: str) -> str:
+        """The text of a prompt, given what was typed after it. Raises UsageError."""
+        return await fill_prompt(self.links[prompt.server], prompt, typed)
+
+    def is_mention(self, name: str) -> bool:
+        """Whether "server:address" names a server of this session."""
+        server, colon, uri = name.partition(":")
+        return bool(colon and uri) and server in self.links
+
+    async def read(self, mention: str) -> Sequence[Media]:
+        """What a mentioned resource holds. Raises UsageError."""
+        server, _, uri = mention.partition(":")
+        return await read_resource(self.links[server], uri)
+
+    async def _tools_of(self, link: Link, notices: list[str]) -> Sequence[McpTool]:
+        """What a server offers, in time and in bounds."""
+        patience = link.server.start_timeout
+        waited = asyncio.timeout(patience)
+        try:
+            async with waited:
+                listed = await list_tools(link)
+            tools = [McpTool(link, info, self._pins) for info in listed]
+        except Exception as error:
+            link.lost()
+            late = f"has not listed its tools within {patience:g} s (its start_timeout)"
+            said = late if waited.expired() else f"is not available: {(await link.reason(error)).rstrip('.')}"
+            hint = link.hint().replace("it ran", "It ran", 1)
+            notices.append(
+                f"The MCP server {link.name} {said}. This session continues without its tools. {hint}".rstrip()
+            )
+            return ()
+        if unread := "; ".join(f"{name} ({why})" for name, why in link.unread.items()):
+            notices.append(f"The MCP server {link.name} lists what cannot be used: {one_line(unread, 1_000)}")
+        kept = _bounded(link.name, tools, notices)
+        offer = Offer(link.name, kept, (info.name for info in listed), lambda added: self._admit(link, added))
+        self._watch(link, offer)
+        return kept
+
+    def _admit(self, link: Link, added: "Sequence[McpToolInfo]") -> Admitted:
+        """Give the session what a server has added to its tools, in the bounds that its tools have at the start."""
+        if self.intake is None:
+            return (), ()
+        own = [tool for tool in self.tools if tool.server == link.name]
+        new = [McpTool(link, info, self._pins) for info in added]
+        kept = [tool for tool in _bounded(link.name, [*own, *new], []) if tool not in own]
+        if not self.intake.found:
+            kept = _fitting(kept, MOST_DESCRIBED)
+        _number(kept, [], {*self.by_name()})
+        self.tools += tuple(kept)
+        for tool in kept:
+            tool.deferrable = True  # always_load is of what requests begin with
+            self.intake.take(tool)
+        return (kept, ()) if self.intake.found else ((), kept)
+
+    def _watch(self, link: Link, offer: Offer) -> None:
+        """Follow the changes of a server's lists."""
+
+        def on_changed(kind: Kind) -> None:
+            if kind == "resources":
+                self._resources.pop(link.name, None)
+            elif kind == "prompts":
+                self._prompts.pop(link.name, None)
+                self.on_prompts()
+            elif (task := self._looking.get(link.name)) is None or task.done():
+                self._looking[link.name] = asyncio.create_task(self._look_again(link, offer))
+            else:
+                self._again.add(link.name)
+
+        link.on_changed = on_changed
+
+    async def _look_again(self, link: Link, offer: Offer) -> None:
+        """List a server's tools anew, and announce what is other than before. Where that fails the last list stands."""
+        await self._attended.wait()
+        while True:
+            self._again.discard(link.name)
+            with suppress(Exception):  # whatever it is, the next call of a tool reports it
+                async with asyncio.timeout(link.server.start_timeout):
+                    listed = await list_tools(link)
+                if text := offer.update({info.name: info for info in listed}):
+                    self._announce(text)
+            await asyncio.sleep(_RELISTING)
+            if link.name not in self._again:
+                return
+
+
+@asynccontextmanager
+async def open_servers(
+    servers: Mapping[str, McpServer],
+    notices: list[str],
+    confine: Confine | None = None,
+    logins: Path | None = None,
+) -> AsyncGenerator[tuple[McpTool, ...]]:
+    """The tools of all servers that could be reached; what could not be is said in the notices.
+
+    All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
+    `logins` is the directory of the logins at servers.
+    """
+    opened = Servers()
+    async with opened.opened(servers, notices, Host(confine or unconfined, logins)):
+        yield opened.tools
+
+
+async def list_tools(link: Link) -> "list[McpToolInfo]":
+    """All tools that a server offers and that can be called without its extension for tasks, each name once."""
+    client = await link.client()
+    if client.server_capabilities.tools is None:
+        return []
+    link.adds = bool(client.server_capabilities.tools.list_changed)
+    pages = await every_page(lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"))
+    found: dict[str, McpToolInfo] = {}
+    for page in pages:
+        for info in page.tools:
+            if info.execution is None or info.execution.task_support != "required":
+                found.setdefault(info.name, info)
+    return list(found.values())
+
+
+async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> bool:
+    try:
+        await asyncio.to_thread(import_module, "mcp")
+    except ImportError:
+        from sagent.lib.installed import install_command
+
+        hint = install_command("mcp")
+        notices.append(f"MCP servers need a package that is not installed: {hint}. Left out: {', '.join(servers)}.")
+        return False
+    return True
+
+
+def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> Confine:
+    """Programs run in a directory and in a sandbox, within the profile that there is when one is started."""
+    from sagent.sandbox.profile import Need
+
+    async def confine(argv: Sequence[str], needs: Sequence[Need]) -> Confined:
+        if not sandbox.stands:
+            return Confined(argv, cwd=cwd)
+        real = [Need(need.kind, os.path.realpath(need.target)) if need.target[:1] == "/" else need for need in needs]
+        return replace(await sandbox.confine(argv, profile(), cwd, real, lasting=True), cwd=cwd)
+
+    return confine
+
+
+@contextmanager
+def _quiet(*loggers: str) -> Generator[None]:
+    """Keep what the SDK logs off stderr, where it goes if nobody has set logging up; who has gets it as ever."""
+    handler = logging.NullHandler()
+    for name in loggers:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in loggers:
+            logging.getLogger(name).removeHandler(handler)
+
+
+def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Sequence[McpTool]:
+    """The tools that requests can carry."""
+    kept = _fitting(tools, MOST_SCHEMAS)
+    if out := [plain(tool.own) for tool in tools if tool not in kept]:
+        notices.append(
+            f"The MCP server {server} offers {len(tools)} tools; at most {MOST_TOOLS}, with {MOST_SCHEMAS:,}"
+            f" characters of descriptions and schemas, are taken; left out: {one_line(', '.join(out), 300)}"
+        )
+    return kept
+
+
+def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
+    """Those that have room within so many characters of descriptions and schemas."""
+    kept: list[McpTool] = []
+    for tool in tools:
+        size = len(tool.description) + len(json_dump(tool.parameters))
+        if len(kept) < MOST_TOOLS and size <= most:
+            kept.append(tool)
+            most -= size
+    return kept
+
+
+def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> None:
+    """Gives each tool a name of its own, which is not one of `names`, for characters that a model cannot be shown make
+    some alike. What has its name by the letter keeps it: a rule that allows it is about no other, whatever its server
+    adds."""
+    numbered: list[str] = []
+    for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
+        first, number = tool.name, 1
+        while tool.name in names:
+            number += 1
+            tool.name = f"{first[: 63 - len(str(number))]}_{number}"
+        names.add(tool.name)
+        if number > 1:
+            numbered.append(f"{tool.server}'s {plain(tool.own)} as {tool.name}")
+    if numbered:
+        notices.append(
+            f"Tools of MCP servers whose names became equal are numbered: {one_line('; '.join(numbered), 500)}"
+        )

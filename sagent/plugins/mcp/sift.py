@@ -1,0 +1,112 @@
+"""Lists of a server, one item at a time: the SDK refuses a whole list for one item that the protocol does not know.
+
+Answers to calls are mended likewise, block by block.
+What an item can do without is left out of it; an item that still cannot be read is left out of the list, and named.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sagent.lib.json import as_array, as_object
+from sagent.lib.text import one_line, printable
+from sagent.plugins.mcp.answers import COMPLETE, mend_answer
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, Transport, TransportStreams
+    from mcp.shared.message import SessionMessage
+
+_KINDS = ("tools", "prompts", "resources")
+_NEEDED = {"", "name", "inputSchema", "uri", "arguments"}  # what these say cannot be guessed
+MOST_DEEP = 100  # objects and arrays within each other, in a schema
+_NEWEST = "2026-07-28"
+
+
+@asynccontextmanager
+async def sifted(transport: "Transport", unread: MutableMapping[str, str]) -> "AsyncGenerator[TransportStreams]":
+    """The streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the reason."""
+    async with transport as (incoming, outgoing):
+        yield _Sifted(incoming, unread), outgoing
+
+
+class _Sifted:
+    """A stream of messages, as the SDK reads it."""
+
+    def __init__(self, incoming: "ReadStream[SessionMessage | Exception]", unread: MutableMapping[str, str]) -> None:
+        self._incoming, self._unread = incoming, unread
+        self._version = _NEWEST
+
+    async def receive(self) -> "SessionMessage | Exception":
+        return self._sift(await self._incoming.receive())
+
+    async def aclose(self) -> None:
+        await self._incoming.aclose()
+
+    def __aiter__(self) -> "_Sifted":
+        return self
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        return self._sift(await self._incoming.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._incoming.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._incoming.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _sift(self, item: "SessionMessage | Exception") -> "SessionMessage | Exception":
+        from mcp.types import JSONRPCResponse
+
+        if not isinstance(item, Exception) and isinstance(item.message, JSONRPCResponse):
+            result = item.message.result
+            if "capabilities" in result:
+                self._version = str(result.get("protocolVersion", self._version))
+            for kind in _KINDS:
+                if isinstance(result.get(kind), list):
+                    result[kind] = [each for one in as_array(result[kind]) for each in self._read(kind, one)]
+            mend_answer(result, self._version)
+        return item
+
+    def _read(self, kind: str, item: object) -> list[object]:
+        """The item as the SDK takes it, or nothing."""
+        fields, wrong = dict(as_object(item)), dict[str, str]()
+        if kind == "tools" and (schema := as_object(fields.get("inputSchema"))) is fields.get("inputSchema"):
+            fields["inputSchema"] = {"type": "object", **schema}
+            if _depth(schema) > MOST_DEEP:
+                wrong = {"inputSchema": "nested too deeply"}
+        for _ in range(0 if wrong else 3):  # the revision, and then the SDK, say what is wrong
+            wrong = _wrong(kind, fields, self._version)
+            if not wrong:
+                return [fields]
+            if not _NEEDED.isdisjoint(wrong):
+                break
+            fields = {name: value for name, value in fields.items() if name not in wrong}
+        name = printable(str(fields.get("name", f"one of its {kind}")))
+        self._unread[one_line(name, 100)] = one_line("; ".join(f"{at}: {why}" for at, why in wrong.items()), 200)
+        return []
+
+
+def _depth(value: object) -> int:
+    """How many objects and arrays are within each other, at most."""
+    deepest, level = 0, [value]
+    while level := [inner for each in level for inner in (*as_object(each).values(), *as_array(each))]:
+        deepest += 1
+    return deepest
+
+
+def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, str]:
+    """What is not as the protocol has it, by the member of the item that it is in."""
+    from mcp_types.methods import parse_server_result
+    from pydantic import ValidationError
+
+    try:
+        parse_server_result(f"{kind}/list", version, {**COMPLETE, kind: [fields]})
+    except ValidationError as error:
+        return {str(one["loc"][2]) if len(one["loc"]) > 2 else "": one["msg"] for one in error.errors()}
+    except (KeyError, ValueError):  # of a version that is not known, which the SDK says
+        pass
+    return {}

@@ -1,0 +1,194 @@
+"""A tool of an MCP server, as a tool like any other."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_object, json_dump, json_freeze_object, json_thaw, sha256_hex, wire_bytes
+from sagent.lib.text import one_line, printable
+from sagent.messages import Text
+from sagent.plugins.mcp.link import Link, failure, is_closed
+from sagent.plugins.mcp.output import is_small, output_of, words_in
+from sagent.plugins.mcp.pins import Pins
+from sagent.tool import RunContext, ToolOutput
+from sagent.tools.offload import offload
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError
+    from mcp.types import CallToolResult
+    from mcp.types import Tool as McpToolInfo
+
+    from sagent.lib.json import Thawed
+
+MOST_DESCRIPTION = 2_000  # characters
+MOST_SHOWN = 8_000  # characters of a definition that a person is to approve
+
+
+class Definition:
+    """What a server says of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
+
+    def __init__(self, info: "McpToolInfo") -> None:
+        self.description = printable(info.description or info.title or info.name)[:MOST_DESCRIPTION]
+        self.parameters = _schema(info.input_schema)
+        said = info.model_dump(mode="json", by_alias=True, exclude={"meta", "icons"}, exclude_none=True)
+        self.fingerprint = sha256_hex(wire_bytes(_finite(said)))
+
+    @property
+    def shown(self) -> str:
+        """All that a person is to approve."""
+        text = one_line(f"{self.description} Its arguments: {printable(json_dump(self.parameters))}", 1 << 20)
+        cut = len(text) - MOST_SHOWN
+        return f"{text[:MOST_SHOWN]} ({cut:,} more characters)" if cut > 0 else text
+
+
+class McpTool:
+    """A tool of a server. What its server says of its effects is not believed: a policy asks as for a command.
+
+    `description` and `parameters` are what the model was given, which stays as it was in a session; `now` is what the
+    server says of it by now, None where it offers it no more.
+    """
+
+    def __init__(self, link: Link, info: "McpToolInfo", pins: Pins) -> None:
+        self._link, self._pins = link, pins
+        self.own, self.server = info.name, link.name
+        self.deferrable = not link.server.always_load
+        self.name = f"mcp__{plain(link.name)}__{plain(info.name)}"[:64]
+        self.now: Definition | None = (given := Definition(info))
+        self._first = given.fingerprint
+        self.description, self.parameters = given.description, given.parameters
+        self._judged: dict[str, str] = {}  # what it was by the ids of calls, when they were judged
+
+    @property
+    def lenient(self) -> bool:
+        """Whether arguments are for the server to judge: its schema is no longer the one that the model was given."""
+        return self.now is None or self.now.fingerprint != self._first
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is defined otherwise than when it was last approved."""
+        pinned = self._pins.of(self._link.server, self.own)
+        return self.now is not None and pinned is not None and pinned != self.now.fingerprint
+
+    def approve(self) -> None:
+        """Take its definition as it is now as approved."""
+        if self.now is not None:
+            self._pins.approve(self._link.server, self.own, self.now.fingerprint)
+
+    def note_judged(self, call: str) -> None:
+        """A call is judged, and a person may be asked about it, as the tool is now."""
+        if self.now is not None:
+            self._judged[call] = self.now.fingerprint
+
+    def _settle(self, call: str) -> None:
+        """The call may be made. Raises ToolError where it was judged by another definition than there is now."""
+        assert self.now is not None
+        seen = self._judged.pop(call, None)
+        if seen not in (None, self.now.fingerprint):
+            raise ToolError(f"The MCP server {self.server} has just changed {printable(self.own)}: call it again.")
+        if seen is not None or self._pins.of(self._link.server, self.own) is None:
+            self.approve()
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Call it. Raises ToolError where there is no result; of a call that was sent it may be unknown what it did."""
+        if self.now is None:
+            raise ToolError(f"The MCP server {self.server} no longer offers {printable(self.own)}.")
+        self._settle(run.call_id)
+        self._link.elicitor.begin(self.server)
+        thawed = json_thaw(arguments)
+        assert isinstance(thawed, dict)
+        client = await self._client()
+        finish = self._link.attend()
+        try:
+            result = await self._call(client, thawed, run)
+        finally:
+            undone = finish()
+        self._link.works()
+        small = result.structured_content is None and is_small(result.content)
+        output = await offload(lambda _: output_of(result, self.server), small=small)
+        output = replace(output, content=(*output.content, *(Text(f"({each})") for each in undone)))
+        if output.is_error and (hint := self._link.hint(words_in(output.content))):
+            return replace(output, content=(*output.content, Text(f"({hint})")))
+        return output
+
+    async def _client(self) -> "Client":
+        try:
+            return await self._link.client()
+        except Exception as error:
+            self._link.lost()
+            raise await self._failed(error, "The call was not sent.") from error
+
+    async def _call(
+        self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext, *, again: bool = True
+    ) -> "CallToolResult":
+        """The server's answer. A call is made once more only where the server has said that it did not read it."""
+        from mcp import MCPError
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            run.progress(
+                one_line(printable(message or ""), 200) or (f"{progress:g} of {total:g}" if total else f"{progress:g}")
+            )
+
+        try:
+            return await client.call_tool(self.own, arguments, progress_callback=report)
+        except MCPError as error:
+            if again and _is_ended_session(error):
+                self._link.lost()
+                return await self._call(await self._client(), arguments, run, again=False)
+            if not is_closed(error) and not self._link.login_wanted():
+                raise ToolError(f"{self._who} {await self._reply(error)}") from error
+            self._link.lost()
+            raise await self._failed(error, _UNKNOWN) from error
+        except Exception as error:
+            if isinstance(error, ValueError | RuntimeError) and self._link.state == "connected":  # it has answered
+                raise ToolError(f"{self._who} gave an answer that cannot be used: {failure(error)}") from error
+            self._link.lost()
+            raise await self._failed(error, _UNKNOWN) from error
+
+    async def _reply(self, error: "MCPError") -> str:
+        """What the server did instead of the call, in words."""
+        from mcp import types
+
+        match error.code:
+            case types.REQUEST_TIMEOUT:
+                return f"has not answered within {self._link.server.timeout:g} s (its timeout). {_UNKNOWN}"
+            case types.URL_ELICITATION_REQUIRED:
+                return await self._link.elicitor.show_pages(self.server, error.data)
+            case _:
+                return f"answered with an error: {one_line(printable(error.message), 1_000) or failure(error)}"
+
+    @property
+    def _who(self) -> str:
+        return f"The MCP server {self.server}"
+
+    async def _failed(self, error: Exception, consequence: str) -> ToolError:
+        reason = await self._link.reason(error)
+        hint = self._link.hint(reason)
+        consequence = "" if self._link.login_wanted() else consequence
+        return ToolError(f"{self._who} failed: {reason}. {consequence}".strip() + (f" ({hint})" if hint else ""))
+
+
+_UNKNOWN = "Whether it did what the call asked for is unknown: find out before you call it again."
+
+
+def _is_ended_session(error: "MCPError") -> bool:
+    """Whether a server of the earlier protocol knows no such session: what was sent in it was not read."""
+    return error.message == "Session terminated"
+
+
+def plain(name: str) -> str:
+    """A name in the characters that names of tools may have."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _schema(given: Mapping[str, object]) -> JsonObject:
+    """A schema as providers take it: of an object, and without members that are null."""
+    members = {key: value for key, value in as_object(_finite(given)).items() if value is not None}
+    return json_freeze_object({**members, "type": "object"})
+
+
+def _finite(value: object) -> object:
+    """The value without numbers that JSON has no word for."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)

@@ -1,0 +1,218 @@
+"""Answers of MCP servers: each block that can be shown is, and what is left out is named."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Document, Image, Text
+from sagent.plugins.mcp.output import is_said, is_same
+from sagent.tool import RunContext, ToolOutput, Workspace
+from tests.plugins.mcp.odd import Odd, do, tool
+from tests.repl.samples import PNG
+
+WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0data\x08\0\0\0" + b"\x80" * 8
+
+
+@pytest.mark.parametrize(
+    ("result", "read"),
+    [
+        ({"content": None, "structuredContent": {"a": 1}}, '{"a":1}'),
+        ({"structuredContent": {"a": 1}}, '{"a":1}'),
+        ({"structuredContent": [1, 2]}, "[1,2]"),
+        ({"content": [], "structuredContent": "words"}, "words"),
+        ({"content": {"type": "text", "text": "alone"}}, "alone"),
+        ({"content": "plain"}, "plain"),
+        ({"content": ["plain"]}, "plain"),
+        ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a":1}'),
+        ({"content": [{"type": "text", "text": "x", "annotations": {"priority": "high"}, "_meta": 5}]}, "x"),
+        ({"content": [{"type": "text", "text": "x"}], "isError": None, "_meta": None}, "x"),
+        ({"toolResult": {"a": 1}}, '{"a":1}'),
+        (
+            {"content": [{"type": "text", "text": "x"}, {"type": "hologram", "beam": 7}]},
+            'x(a block of the type hologram cannot be shown: {"beam":7})',
+        ),
+        ({"content": [{"type": "image"}]}, "(a block of the type image cannot be shown: {})"),
+        ({"isError": False}, "(nothing)"),
+        ({"content": [7]}, "(a block without a type cannot be shown: 7)"),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "held", "mimeType": 5}}]},
+            "a:b:\nheld",
+        ),
+        (
+            {"content": [{"type": "resource_link", "uri": "a:b", "size": "big", "description": "the log"}]},
+            "a:b: a:b (the log)",
+        ),
+    ],
+    ids=lambda given: json.dumps(given)[:60],
+)
+@pytest.mark.parametrize("discover", ["legacy", "modern"])
+async def test_odd_answer_is_shown(tmp_path: Path, result: dict[str, object], read: str, discover: str) -> None:
+    odd = Odd(tmp_path, discover=discover)
+    extra = {"resultType": "complete"} if discover == "modern" else {}
+    async with odd.opened() as servers:
+        assert await do(servers, f"result = { ({**extra, **result})!r}") == read
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        ({"result": "words"}, "words"),
+        ({"result": 5}, "5"),
+        ({"result": ["a", 1]}, '["a",1]'),
+        ({"result": None}, "(nothing)"),
+        ({"error": "it broke"}, "it broke"),
+        ({"error": {"message": "no code"}}, "no code"),
+        ({"error": {"code": "E1", "message": "odd code"}}, "odd code"),
+        ({"error": {"code": -1}}, '{"code": -1}'),
+        ({}, "an answer with neither a result nor an error"),
+    ],
+    ids=lambda given: json.dumps(given)[:60],
+)
+async def test_answer_of_no_known_shape_ends_the_call(tmp_path: Path, answer: dict[str, object], read: str) -> None:
+    odd = Odd(tmp_path)
+    async with asyncio.timeout(30), odd.opened() as servers:
+        code = f"raw(json.dumps({{'jsonrpc': '2.0', 'id': number, **{answer!r}}}).encode())"
+        assert read in await do(servers, code)
+
+
+async def test_error_result_keeps_structured_content(tmp_path: Path) -> None:
+    content = [{"type": "text", "text": "failed"}, {"type": "new"}]
+    result = {"content": content, "structuredContent": {"line": 121}, "isError": "true"}
+    output = await _call(Odd(tmp_path), result)
+    assert output.is_error
+    assert [part.text for part in output.content if isinstance(part, Text)] == [
+        "failed",
+        "(a block of the type new cannot be shown: {})",
+        '{"line":121}',
+    ]
+
+
+async def test_output_that_breaks_its_schema_is_shown_and_said(tmp_path: Path) -> None:
+    typed = {**tool("do"), "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    async with Odd(tmp_path, tools=[typed]).opened() as servers:
+        read = await do(servers, "result = {'content': [], 'structuredContent': {'n': 'x'}}")
+        assert "Invalid structured content" in read and '{"n":"x"}' in read
+        read = await do(servers, "result = {'content': [{'type': 'text', 'text': 'only words'}]}")
+        assert "only words" in read and "did not return structured content" in read
+
+
+async def test_recording_is_a_document(tmp_path: Path) -> None:
+    audio = {"type": "audio", "mimeType": "audio/wav", "data": base64.b64encode(WAV).decode()}
+    output = await _call(Odd(tmp_path), {"content": [audio]})
+    (part,) = output.content
+    assert isinstance(part, Document) and part.media_type == "audio/wav"
+
+
+@pytest.mark.parametrize("form", ["plain", "url-safe", "data URL", "unpadded"])
+async def test_base64_in_any_form_is_read(tmp_path: Path, form: str) -> None:
+    data = b"\xfb\xff\xfe text"
+    text = base64.b64encode(data).decode()
+    text = {
+        "url-safe": base64.urlsafe_b64encode(data).decode(),
+        "data URL": f"data:application/x-odd;base64,{text}",
+        "unpadded": text.rstrip("="),
+    }.get(form, text)
+    held = {"uri": "a:b", "mimeType": "application/x-odd", "blob": text}
+    output = await _call(Odd(tmp_path), {"content": [{"type": "resource", "resource": held}]})
+    assert output.content == (Document("application/x-odd", data, "a:b"),)
+
+
+async def test_prompt_and_resource_of_odd_shape_are_read(tmp_path: Path) -> None:
+    uri = "file:///x"
+    held = [{"uri": uri, "text": "one", "mimeType": 5}, {"uri": uri, "hologram": 1}, {"uri": uri, "text": "two"}]
+    odd = Odd(tmp_path, resources=[{"uri": uri, "name": "x"}], read={uri: {"contents": held}})
+    async with odd.opened() as servers:
+        parts = await servers.read(f"odd:{uri}")
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    assert "one" in texts[0] and "cannot be shown" in texts[1] and '"hologram":1' in texts[1] and "two" in texts[2]
+
+
+@pytest.mark.parametrize(
+    ("data", "texts", "said"),
+    [
+        ({"a": 1}, ['{ "a": 1.0 }'], True),
+        ({"a": 1}, ['The answer is:\n```json\n{"a": 1}\n```'], True),
+        ({"a": 1}, ['some [brackets] and then {"a": 1} end'], True),
+        ({"a": 1}, ['{"a": true}'], False),
+        ({"a": 1, "b": 2}, ['{"a": 1}'], False),
+        ({"result": "hello"}, ["hello"], True),
+        ({"result": 42}, ["42"], True),
+        ({"result": [{"a": 1}, {"a": 2}]}, ['{"a": 1}', '{"a": 2}'], True),
+        ({"result": [1, 2]}, ["1", "3"], False),
+        ({"rows": [17, 18]}, ["1 page read; its rows are in the structured content."], False),
+        ({}, ["{}"], True),
+        ({}, ["[]"], False),
+    ],
+)
+def test_same_json_is_not_shown_twice(data: object, texts: list[str], said: bool) -> None:
+    assert is_said(data, [Text(text) for text in texts]) is said
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_json_is_the_same_as_itself_written(value: object) -> None:
+    assert is_same(json.loads(json.dumps(value)), value)
+
+
+@given(st.dictionaries(st.text(), JSON, min_size=1, max_size=3), st.integers(0, 3))
+def test_own_json_is_found_in_a_text(data: dict[str, object], indent: int) -> None:
+    assert is_said(data, [Text(json.dumps(data, indent=indent))])
+
+
+async def test_declared_type_gives_way_to_the_bytes(tmp_path: Path) -> None:
+    image = {"type": "image", "mimeType": "image/jpeg", "data": base64.b64encode(PNG).decode()}
+    output = await _call(Odd(tmp_path), {"content": [image]})
+    assert getattr(output.content[0], "media_type", "") == "image/png"
+
+
+async def _call(odd: Odd, result: Mapping[str, object]) -> ToolOutput:
+    async with odd.opened() as servers:
+        (found,) = servers.tools
+        run = RunContext("root", "c", Workspace(Path.cwd()), SimpleNamespace(), lambda _: None)  # pyright: ignore[reportArgumentType] -- no blobs
+        return await found(json_freeze_object({"code": f"result = {result!r}"}), run)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"data": base64.b64encode(PNG).decode()},
+        {"data": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
+        {"data": base64.b64encode(PNG).decode(), "mimeType": None},
+        {"source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}},
+    ],
+)
+async def test_image_that_does_not_say_its_type_as_the_protocol_does_is_shown(
+    tmp_path: Path, block: dict[str, object]
+) -> None:
+    [image] = (await _call(Odd(tmp_path), {"content": [{"type": "image", **block}]})).content
+    assert isinstance(image, Image)
+    assert (image.media_type, image.data) == ("image/png", PNG)
+
+
+async def test_recording_without_a_type_is_a_document(tmp_path: Path) -> None:
+    [part] = (
+        await _call(Odd(tmp_path), {"content": [{"type": "audio", "data": base64.b64encode(WAV).decode()}]})
+    ).content
+    assert isinstance(part, Document) and part.data == WAV
+
+
+async def test_drawing_in_svg_is_shown_as_text(tmp_path: Path) -> None:
+    data = base64.b64encode(b"<svg><text>Gr\xc3\xb6\xc3\x9fe</text></svg>").decode()
+    [part] = (
+        await _call(Odd(tmp_path), {"content": [{"type": "image", "data": data, "mimeType": "image/svg+xml"}]})
+    ).content
+    assert isinstance(part, Text) and "Gr\u00f6\u00dfe" in part.text

@@ -1,0 +1,143 @@
+"""MCP servers are added, listed, tested and removed from the shell; nothing else of the file changes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.testing.server import Call, Turn
+from tests.cli.program import Shell
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("things")
+
+@server.tool(description="Adds two numbers.")
+def add(a: int, b: int) -> int:
+    return a + b
+
+server.run()
+"""
+BEFORE = """# mine
+model = "anthropic/claude-sonnet-4-6"   # the usual
+
+[mcp.kept]
+command = "true"
+args = [
+  "a",
+]
+
+[permissions]
+allow = ["Read"]
+"""
+
+
+def config(shell: Shell) -> Path:
+    path = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def test_a_server_is_added_listed_and_removed_and_the_rest_stays(shell: Shell) -> None:
+    path = config(shell)
+    path.write_text(BEFORE)
+    add = shell.run(
+        "mcp", "add", "new-1", "--env", "A=b=c", "--needs", "read:~/x", "--", "prog", "--flag", "two words", model=""
+    )
+    assert add.code == 0, add.err
+    listed = shell.run("mcp", "list", model="")
+    assert "prog --flag 'two words'" in listed.out
+    assert shell.run("mcp", "add", "web", "https://example.org/mcp", "--header", "x-a=1", model="").code == 0
+    assert "https://example.org/mcp" in shell.run("mcp", "list", model="").out
+    assert shell.run("mcp", "add", "web", "https://example.org/2", model="").code == 2
+    for name in ("web", "new-1"):
+        assert shell.run("mcp", "remove", name, model="").code == 0
+    assert path.read_text().rstrip() == BEFORE.rstrip()
+    assert shell.run("mcp", "remove", "kept", model="").code == 0
+    assert "mcp" not in path.read_text()
+    assert 'allow = ["Read"]' in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("bad name", "https://example.org"), "'bad name' is not a valid server name"),
+        (("a", "--env", "X", "--", "prog"), "X"),
+        (("a", "https://x", "--needs", "all"), "--needs"),
+        (("a", "ftp://example.org"), "ftp://example.org is not the URL"),
+    ],
+)
+def test_what_cannot_be_added_leaves_the_file_as_it_is(shell: Shell, words: tuple[str, ...], why: str) -> None:
+    path = config(shell)
+    path.write_text(BEFORE)
+    done = shell.run("mcp", "add", *words, model="")
+    assert done.code == 2 and why in done.err
+    assert path.read_text() == BEFORE
+
+
+def test_a_server_is_tested(shell: Shell) -> None:
+    script = shell.cwd / "server.py"
+    script.write_text(SERVER)
+    assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
+    assert shell.run("mcp", "add", "gone", "--", "/no/such/program", model="").code == 0
+    tested = shell.run("mcp", "test", "things", model="")
+    assert tested.code == 0, tested.err
+    assert "mcp__things__add" in tested.out and "Adds two numbers." in tested.out
+    failed = shell.run("mcp", "test", "gone", model="")
+    assert failed.code == 1
+    assert "/no/such/program" in failed.err
+
+
+def test_tools_that_have_changed_are_approved_by_hand(shell: Shell) -> None:
+    script = shell.cwd / "server.py"
+    script.write_text(SERVER)
+    assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
+    first = shell.run("mcp", "approve", "things", model="")
+    assert first.out == "1 tool of things approved as defined now.\n"
+    script.write_text(SERVER.replace("two numbers", "three numbers"))
+    changed = shell.run("mcp", "approve", "things", model="")
+    assert "mcp__things__add" in changed.out
+    assert "Adds three numbers." in changed.out
+    assert "three" not in shell.run("mcp", "approve", "things", model="").out
+    assert shell.run("mcp", "approve", "other", model="").code == 2
+
+
+ODD = Path(__file__).with_name("odd_server.py")
+
+
+def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without_a_person(shell: Shell) -> None:
+    def offer(about: str) -> None:
+        tool = {"name": "do", "description": about, "inputSchema": {"type": "object"}}
+        prompt = {"name": "words", "arguments": [{"name": "first"}, {"name": "rest"}]}
+        (shell.cwd / "offer.json").write_text(json.dumps({"tools": [tool], "prompts": [prompt]}))
+
+    offer("Does it.")
+    config(shell).write_text(
+        f'[mcp.odd]\ncommand = "{sys.executable}"\nargs = ["{ODD}", "{shell.cwd / "offer.json"}"]\nneeds = ["all"]\n'
+    )
+    call = Turn(text="", calls=(Call("mcp__odd__do", {"code": "text = ask('elicitation/create', message='m')"}),))
+    server = shell.serve([Turn(text="Well."), call, Turn(text="Done."), call, Turn(text="Not done.")])
+    done = shell.run("/mcp__odd__words 'a b' c d")
+    assert done.out == "Well.\n", done.err
+    assert r"words {\"first\": \"a b\", \"rest\": \"c d\"}" in json.dumps(server.requests[0].json)
+    assert shell.run("go", "--allow", "mcp__odd__*").out == "Done.\n"
+    offer("Does something else.")
+    shell.run("go", "--allow", "mcp__odd__*")
+    said = json.dumps(server.requests[-1].json)
+    assert "has changed its definition of do since it was approved. It is now: Does something else." in said
+    assert "There is nobody to ask in this run. To approve it: sagent mcp approve odd" in said
+
+
+@pytest.mark.parametrize(
+    ("oauth", "said"),
+    [
+        ('issuer = "https://a.example", client_id = "c"', "give client_id and a client_secret or private_key"),
+        ('issuer = "https://a.example", client_id = "c", client_secret = "s"', "needs no login"),
+    ],
+)
+def test_a_login_without_a_person_is_complete_and_needs_no_other(shell: Shell, oauth: str, said: str) -> None:
+    config(shell).write_text(f'[mcp.web]\nurl = "https://example.org/mcp"\noauth = {{{oauth}}}\n')
+    failed = shell.run("mcp", "login", "web", model="")
+    assert failed.code == 2
+    assert said in failed.err
