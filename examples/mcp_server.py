@@ -7,10 +7,9 @@ import asyncio
 import sys
 
 from sagent import Agent
-from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.plugins.mcp import open_servers
+from sagent.plugins.mcp import McpServer, open_servers
 from sagent.testing import ScriptedModel
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sagent.app.assembly import policy_of
 from sagent.app.builder import AgentBuilder
-from sagent.app.surface import Surface
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings, load
 from sagent.plugin import ToolEntry
 from sagent.sandbox import Sandbox
+from sagent.surface import Surface
 from sagent.tool import Tool
 
 
@@ -23,7 +23,7 @@ def made(*names: str) -> Sequence[Tool]:
 def builder_of(settings: Settings) -> AgentBuilder:
     """Return the builder of an agent that nobody watches."""
     policy, sandbox = policy_of(settings), Sandbox("off")
-    return AgentBuilder(settings, print, AsyncExitStack(), policy, sandbox, None, None, None, Surface())
+    return AgentBuilder(settings, print, AsyncExitStack(), policy, sandbox, None, None, Surface())
 
 
 def entries(group: str = "") -> Sequence[ToolEntry]:

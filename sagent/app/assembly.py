@@ -15,7 +15,6 @@ from sagent.app import background
 from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.app.past import Keeper, Past, open_log
-from sagent.app.surface import Surface
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings
 from sagent.config.declared import CORE
@@ -38,10 +37,10 @@ from sagent.policy.rules import Rules
 from sagent.providers.wire.exchange import Told, untold
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
+from sagent.surface import Surface
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.plugins.mcp import Servers
     from sagent.providers.batches.transport import Batches
     from sagent.tools.ask import Answerer
 
@@ -58,7 +57,6 @@ async def open_agent(
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
-    servers: "Servers | None" = None,
     keeper: Keeper | None = None,
     batches: "Batches | None" = None,
     told: Told = untold,
@@ -67,7 +65,7 @@ async def open_agent(
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools in addition to those of the settings, `sandbox` and `servers` (of MCP) ones that are known elsewhere too;
+    tools in addition to those of the settings, `sandbox` one that is known elsewhere too;
     `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
     `keeper` keeps the session elsewhere; requests go out by `batches`; `told` is told what calls to local servers wait
     for, "" when for nothing; `surface` is where its person is, to which its parts add. All of it is closed in the end.
@@ -76,7 +74,7 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         policy, surface = policy or policy_of(settings), surface or Surface()
-        builder = AgentBuilder(settings, listener, stack, policy, sandbox, ask, answer, servers, surface)
+        builder = AgentBuilder(settings, listener, stack, policy, sandbox, ask, answer, surface)
         stack.enter_context(_reporting(builder))
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
@@ -259,15 +257,6 @@ def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPol
     return PermissionPolicy(
         settings.permission_mode, rules, private=private, obeyed=obeyed, domains=settings.allow_domains
     )
-
-
-def servers_of(settings: Settings) -> "Servers | None":
-    """What will hold the servers of a session, for whoever shows them to a person; None where there are none."""
-    if not settings.mcp:
-        return None
-    from sagent.plugins.mcp import Servers
-
-    return Servers()
 
 
 def _limits(settings: Settings) -> RunLimits:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker, Resources
+from sagent.app.arrivals import ToolSource
 from sagent.app.models import Choice
 from sagent.app.past import Past
-from sagent.app.surface import Surface
 from sagent.config import Settings
 from sagent.context.places import plugin_folders
 from sagent.events import Event, Notice
@@ -19,10 +19,10 @@ from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
+from sagent.surface import Surface
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.plugins.mcp import Servers
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -36,8 +36,8 @@ class AgentBuilder:
 
     A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the system
     prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person
-    should know. `surface` is where the person is. `offered` are the tools as `adapters` give them, before anything is
-    put around them.
+    should know. `surface` is where the person is; `sources` may add tools later. `offered` are the tools as `adapters`
+    give them, before anything is put around them.
     """
 
     settings: Settings
@@ -47,7 +47,6 @@ class AgentBuilder:
     sandbox: Sandbox
     ask: Asker | None
     answer: "Answerer | None"  # has a person decide on plans, and answer what servers ask
-    servers: "Servers | None"  # of MCP
     surface: Surface
     notices: list[str] = field(init=False)
     log: Log = field(init=False)
@@ -58,6 +57,7 @@ class AgentBuilder:
     judge: Policy = field(init=False)
     tools: list[Tool] = field(init=False)
     offered: Sequence[Tool] = ()
+    sources: list[ToolSource] = field(default_factory=list[ToolSource])
     adapters: list[Layer] = field(default_factory=list[Layer])
     layers: list[Layer] = field(default_factory=list[Layer])
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
@@ -91,6 +91,10 @@ class AgentBuilder:
                 return self.past.proposes or self.plans
             case "defers tools":
                 return any(map(is_deferrable, self.tools))
+            case "adds tools":
+                return any(source.adds for source in self.sources)
+            case "an editor brings servers":
+                return bool(self.surface.brought)
             case "in a terminal":
                 return self.surface.where == "terminal"
             case "in an editor":

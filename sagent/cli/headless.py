@@ -22,7 +22,7 @@ from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.plugins.mcp import Servers
+    from sagent.surface import Surface
 
 T = TypeVar("T")
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT, EXIT_CUT, EXIT_UNFIT = 0, 1, 2, 3, 4, 5, 6
@@ -161,8 +161,9 @@ async def _answer_all(
     renderer: Renderer,
     interrupter: Interrupter,
 ) -> int:
-    from sagent.app import open_agent, servers_of
+    from sagent.app import open_agent
     from sagent.providers.wire.exchange import untold
+    from sagent.surface import Surface
 
     worst, over = EXIT_DONE, False
     told = renderer.on_waiting if isinstance(renderer, TextRenderer) else untold
@@ -174,11 +175,11 @@ async def _answer_all(
             report(event.text)
 
     try:
-        servers = servers_of(settings)
-        async with open_agent(settings, emit, servers=servers, told=told) as agent:
+        surface = Surface()
+        async with open_agent(settings, emit, told=told, surface=surface) as agent:
             interrupter.agent = agent
             async for said in prompts:
-                text = await carry_out(said.text, settings, agent, servers)
+                text = await carry_out(said.text, settings, agent, surface)
                 if not text and not said.parts:
                     continue
                 if settings.plan or (settings.permission_mode != "plan" and _is_told_to_plan(agent)):
@@ -206,7 +207,7 @@ async def _answer_all(
     return worst
 
 
-async def carry_out(text: str, settings: "Settings", agent: Agent, servers: "Servers | None" = None) -> str:
+async def carry_out(text: str, settings: "Settings", agent: Agent, surface: "Surface | None" = None) -> str:
     """A prompt without the slash command that its first line may be, which is carried out; what that says is the
     output, on stderr where the output is JSON. Raises UsageError."""
     if not text.startswith("/"):
@@ -215,8 +216,10 @@ async def carry_out(text: str, settings: "Settings", agent: Agent, servers: "Ser
     from sagent.repl.headless_command import run_headless_command
     from sagent.repl.opening import Opened
     from sagent.sandbox import Sandbox
+    from sagent.surface import Surface
 
-    opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir), servers=servers)
+    sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
+    opened = Opened(agent, policy_of(settings), sandbox, surface or Surface())
     out = sys.stdout if settings.output_format == "text" else sys.stderr
     rest = await run_headless_command(text, settings, opened, out.write, report)
     out.flush()

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from sagent.app.surface import Where
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.providers.wire.exchange import Told
     from sagent.repl.opening import Asker, Listener, OpenedHere
+    from sagent.surface import Surface
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
 
@@ -40,7 +40,9 @@ def open_in_terminal(
     settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
 ) -> "AbstractAsyncContextManager[OpenedHere]":
     """Open a session with the person at this terminal."""
-    return open_session(settings, listener, ask, answer, told=told, where="terminal")
+    from sagent.surface import Surface
+
+    return open_session(settings, listener, ask, answer, told=told, surface=Surface("terminal"))
 
 
 @asynccontextmanager
@@ -52,28 +54,25 @@ async def open_session(
     adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
     private: "Sequence[Path]" = (),
     told: "Told | None" = None,
-    where: "Where" = "",
+    surface: "Surface | None" = None,
 ) -> "AsyncGenerator[OpenedHere]":
-    """Open a session with a person, who is `where`; `private` as `policy_of` has it, `told` as `open_agent`, which says
+    """Open a session with a person; `private` as `policy_of` has it, `told` and `surface` as `open_agent`, which says
     what is raised."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
-    from sagent.app import open_agent, servers_of
-    from sagent.app.surface import Surface
+    from sagent.app import open_agent
     from sagent.providers.wire.exchange import untold
     from sagent.repl.opening import OpenedHere
     from sagent.sandbox import Sandbox
+    from sagent.surface import Surface
     from sagent.tools.ask import AskUser
     from sagent.tools.todo import TodoWrite
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    servers = servers_of(settings)
-    surface, told = Surface(where), told or untold
-    opening = open_agent(
-        settings, listener, ask, policy, more, sandbox, answer, adapt, servers, told=told, surface=surface
-    )
+    surface, told = surface or Surface(), told or untold
+    opening = open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, told=told, surface=surface)
     async with opening as agent:
-        yield OpenedHere(agent, policy, sandbox, surface.selected, servers)
+        yield OpenedHere(agent, policy, sandbox, surface)
 
 
 def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":

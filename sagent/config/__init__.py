@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from sagent.config.layers import load as load
     from sagent.config.settings import Address as Address
     from sagent.config.settings import CustomProvider as CustomProvider
-    from sagent.config.settings import McpServer as McpServer
     from sagent.config.settings import Settings as Settings
 
-__all__ = ["Address", "CustomProvider", "McpServer", "Settings", "load"]
+__all__ = ["Address", "CustomProvider", "Settings", "load"]
 
 
 def __getattr__(name: str) -> object:

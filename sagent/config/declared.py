@@ -260,7 +260,6 @@ _COMMANDS = {
     "advice": "show what a session's advisors said, what came of it and what it cost",
     "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
-    "mcp": "MCP servers: list, add, remove or test them; serve sagent to other agents",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
     "doctor": "check keys, providers, programs, the terminal and directories",
@@ -275,7 +274,7 @@ _SLASH = {
     "model": "model executor provider effort advisor ask-advisor login",
     "rewind": "rewind diff tree:show_tree fork",
     "session": "resume new sessions:list_sessions rename status cost export",
-    "setup": "permissions sandbox tools:list_tools mcp:show_servers skills:show_skills config:show_config "
+    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config "
     "hooks:show_hooks vim:set_vim theme doctor bug",
 }
 """Modules of slash commands, and the names in each, followed by that of the function where it is another."""
@@ -300,10 +299,8 @@ CORE = Plugin(
         Part(f"{_PARTS}.memory:add", ("memory",)),
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
-        Part(f"{_PARTS}.servers:add", ("mcp",)),
-        Part(f"{_PARTS}.search:add", ("mcp", "defers tools"), "offered"),
+        Part(f"{_PARTS}.search:add", ("defers tools", "adds tools"), "offered"),
         Part(f"{_PARTS}.hooks:add", ("hooks",), "around"),
-        Part(f"{_PARTS}.pins:add", ("mcp",), "around"),
         Part(f"{_PARTS}.code:add", ("checks code",), "around"),
     ),
     settings=SETTINGS,
@@ -374,7 +371,6 @@ CORE = Plugin(
         Table("prices", f"{_TABLES}:read_prices"),
         Table("aliases", f"{_TABLES}:read_aliases"),
         Table("hooks", "sagent.config.hooks:read_hooks", "ask"),
-        Table("mcp", f"{_TABLES}:read_mcp", folder_file="mcp.toml"),
         Table("language_servers", f"{_TABLES}:read_language_servers", "ask", show=f"{_TABLES}:show_language_servers"),
     ),
     checks=(

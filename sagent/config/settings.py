@@ -1,7 +1,7 @@
 """The settings in force, as one frozen value."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
@@ -15,7 +15,6 @@ from sagent.providers.rows import Row
 if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
     from sagent.hooks.hook import Hook
-    from sagent.sandbox.profile import Need
     from sagent.tools.code.lsp.rows import ServerRow
 
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
@@ -82,26 +81,6 @@ class PluggedProviders(Mapping[str, CustomProvider]):
         return len(self._rows)
 
 
-@dataclass(frozen=True, slots=True)
-class McpServer:
-    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
-    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition. `oauth` is what
-    a login at a URL needs and its server does not say: `scope`, `client_id`, `client_secret`, `client_metadata_url`,
-    `callback_port`; with `issuer` the login needs no person, but a secret or key. With `always_load` its tools
-    go out with every request, however many there are."""
-
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    timeout: float = 600.0
-    start_timeout: float = 10.0
-    needs: "tuple[Need, ...]" = ()
-    oauth: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    always_load: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(DeclaredSettings):
     """Every setting. `origins` has for each name where it was set.
@@ -116,7 +95,6 @@ class Settings(DeclaredSettings):
     advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
     advisor_rules: "Rules | None" = None  # None = Rules()
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
-    mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     hooks: "tuple[Hook, ...]" = ()
     language_servers: "Mapping[str, ServerRow]" = field(default_factory=dict[str, "ServerRow"])
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
@@ -131,6 +109,14 @@ class Settings(DeclaredSettings):
     def of(self, declared: Setting | Table) -> object:
         """Return the value of a plugin's setting, or what files have of its table: {} where that is nothing."""
         return self.plugged.get(declared.name, declared.default if isinstance(declared, Setting) else {})
+
+    def rows_of(self, table: str) -> Mapping[str, object]:
+        """Return the rows of a plugin's table by name; none where that plugin is not there."""
+        return cast("Mapping[str, object]", self.plugged.get(table, {}))
+
+    def without(self, *tables: str) -> "Settings":
+        """Return the settings without what files have of tables of plugins."""
+        return replace(self, plugged={name: value for name, value in self.plugged.items() if name not in tables})
 
     @property
     def rows(self) -> Mapping[str, Row]:

@@ -174,6 +174,7 @@ class Overrides(TypedDict, total=False):
 OWNERS: Mapping[str, str] = {
     "a2a": "a2a",
     "editor_link": "editor",
+    "mcp": "mcp",
     "telemetry": "telemetry",
     "web": "web",
 }

@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from sagent.config.plugins import Installed
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import Text, decode, readable
@@ -66,6 +67,7 @@ class Plan:
     own: Additions = field(default_factory=Additions)  # for the person's config.toml
     shared: Additions = field(default_factory=Additions)  # for the project's
     files: dict[Path, str] = field(default_factory=dict[Path, str])
+    plugins: Installed = field(default_factory=Installed)
     read: frozenset[str] = frozenset()  # real paths of the instructions and agents that are in use
 
     def look(self) -> None:

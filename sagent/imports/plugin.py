@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.config.hooks import plugin_hooks
+from sagent.config.plugins import Installed
 from sagent.context.definitions import SKILL, DefinitionReader
 from sagent.context.places import PLUGINS, Place
 from sagent.errors import ConfigError, UsageError
@@ -70,7 +71,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
         yield copied, commit
 
 
-def read_plugin(folder: Path, name: str = "") -> Plugin:
+def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) -> Plugin:
     """What a folder brings. Nothing of it is run. Raises UsageError for one that is no plugin."""
     manifest: Mapping[str, object] = {}
     for file in MANIFESTS:
@@ -89,7 +90,7 @@ def read_plugin(folder: Path, name: str = "") -> Plugin:
         parts += [("hook", str(hook)) for hook in plugin_hooks(folder, folder)]
     except ConfigError as error:
         raise UsageError(f"The plugin's hooks cannot be used: {error}") from error
-    plan = Plan(folder, folder, folder)
+    plan = Plan(folder, folder, folder, plugins=plugins or Installed())
     if (folder / ".mcp.json").exists():
         found = _json(folder / ".mcp.json", folder)
         take_servers(plan, found.get("mcpServers", found), folder / ".mcp.json")

@@ -2,17 +2,17 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
-from sagent.config.files import File, expand
-from sagent.config.tables import mcp_server
+from sagent.config.files import File, GivenTable
 from sagent.errors import ConfigError
 from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
-from sagent.plugin import PathBase
+from sagent.plugin import PathBase, resolve
 
 _KNOWN = frozenset(
     {"type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled"}
@@ -39,8 +39,7 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
         else:
             try:
                 server = _server(table, plan.project, milliseconds=milliseconds, expands=expands)
-                filled = as_object(expand(server, os.environ))
-                mcp_server(File(file, "", {}), own, filled, PathBase(file.parent, plan.home))
+                _check(plan, own, server, file)
             except (ValueError, ConfigError) as error:
                 why = str(error).partition(": ")[2] if isinstance(error, ConfigError) else str(error)
                 plan.leave_out("mcp", name, file, why)
@@ -48,6 +47,15 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
             plan.own.mcp[own] = server | ({"always_load": True} if table.get("alwaysLoad") is True else {})
             note = f"as [mcp.{own}] of your config.toml, for all projects: {_words(server, plan.is_shared(file))}"
             plan.add("mcp", name, file, "taken over", note)
+
+
+def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> None:
+    """Have a server read as it would be in a file of settings. Raises ConfigError, and ValueError where none is."""
+    if "mcp" not in plan.plugins.tables:
+        raise ValueError("the plugin mcp, which uses servers, is not there")
+    read = cast("Callable[[GivenTable], object]", resolve(plan.plugins.tables["mcp"].read))
+    base = PathBase(file.parent, plan.home)
+    read(GivenTable("mcp", File(file, "", {}), {name: server}, base, os.environ, None, (), {}, lambda _: None))
 
 
 def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001 -- a fact of the server

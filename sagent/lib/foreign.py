@@ -11,7 +11,7 @@ _POLICY = 'policy=PermissionPolicy("edit") of sagent.policy.permissions, and res
 _KEPT = (
     'an agent continues from run to run: agent.messages is the conversation, Agent(..., session="chats/ann") saves it'
 )
-_TOOLS = "tools=[...], functions with a docstring, or those of servers by sagent.plugins.mcp.open_servers"
+_TOOLS = "tools=[...], functions with a docstring, or those of servers by open_servers of the plugin mcp"
 _RUN = "await agent.run(...), or agent.run_sync(...)"
 _STREAM = "async for event in agent.stream(...)"
 _AS_TOOL = 'tools=[expert.as_tool("expert", "what it is asked for")], or a pattern of agents: docs/agents.md'
@@ -95,8 +95,7 @@ HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` 
     "sagent.peer": "SpawnRequest Switch Inject Compact Stop",
     "sagent.cost.ledger": "Ledger",
     "sagent.session.log": "FileLog MemoryLog",
-    "sagent.config": "Settings McpServer",
-    "sagent.plugins.mcp": "open_servers",
+    "sagent.config": "Settings",
     "sagent.testing": "ScriptedModel",
     "sagent.testing.server": "FakeProviderServer",
 }

@@ -33,7 +33,7 @@ async def run_headless_command(
     context.commands = all_commands(settings, notices)
     for notice in notices:
         warn(notice)
-    if found[0].startswith("mcp__"):
+    if not context.known(found[0]):
         context.commands = {**context.commands, **await prompt_commands(opened)}
     try:
         await run_command(context, *found)

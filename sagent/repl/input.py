@@ -29,9 +29,9 @@ from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
 from sagent.repl.view.lines import alike
 from sagent.repl.view.view import NOTE, ROOT, SHELL
+from sagent.surface import Surface
 
 if TYPE_CHECKING:
-    from sagent.plugins.mcp import Servers
     from sagent.policy.permissions import Mode
 
 LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
@@ -182,17 +182,17 @@ class InputActions:
 
     def send(self, text: str, typed: str = "", *, when_idle: bool = False) -> None:
         """Send a message, with the files and resources that it mentions and the images that were pasted."""
-        servers = self._session.opened.servers if self._session.ready else None
-        elsewhere = [name for name in mentioned(text) if servers is not None and servers.is_mention(name)]
+        surface = self._session.opened.surface if self._session.ready else Surface()
+        elsewhere = [name for name in mentioned(text) if surface.has(name)]
         images = self.pasted.images(typed or text)
         if mentioned(text) or images or self._sending.locked():
-            self._tasks.spawn(self._send_with(servers, elsewhere, images, text, typed, when_idle=when_idle))
+            self._tasks.spawn(self._send_with(surface, elsewhere, images, text, typed, when_idle=when_idle))
         else:
             self._send(user(text), typed or text, when_idle=when_idle)
 
     async def _send_with(
         self,
-        servers: "Servers | None",
+        surface: Surface,
         mentions: Sequence[str],
         images: Sequence[Image],
         text: str,
@@ -205,9 +205,8 @@ class InputActions:
         async with self._sending:
             parts, wrong = await asyncio.to_thread(attach, text, self._session.cwd, mentions)
             for mention in mentions:
-                assert servers is not None
                 try:
-                    parts += await servers.read(mention)
+                    parts += await surface.read(mention)
                 except SagentError as error:
                     wrong.append(str(error))
             fitted, unfit = await fit_images(images)

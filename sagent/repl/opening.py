@@ -1,11 +1,12 @@
 """What the REPL is given: the way to open a session, the session when it is open."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.surface import Surface
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.messages import ToolCall
     from sagent.peer import Switch
-    from sagent.plugins.mcp import Servers
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
@@ -52,15 +52,13 @@ class Elsewhere:
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
-    `sandbox` is what holds their commands, where that is known; `selected` gives what the person has selected in their
-    editor, "" for nothing new; `servers` are those of MCP, where there are any. One that runs `elsewhere` goes on when
-    it is closed here."""
+    `sandbox` is what holds their commands, where that is known; `surface` has what parts of the agent add for the
+    person. One that runs `elsewhere` goes on when it is closed here."""
 
     agent: "RootAgent"
     policy: "Permissions"
     sandbox: "Sandbox | None" = None
-    selected: "Callable[[], str]" = str
-    servers: "Servers | None" = None
+    surface: Surface = field(default_factory=Surface)
     elsewhere: Elsewhere | None = None
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ from sagent.session.names import sessions_of
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
+    from sagent.repl.commands.command import Command
     from sagent.repl.opening import Choices, Opened, Opening
     from sagent.tools.ask import Question
     from sagent.tools.plan import Settled
@@ -82,6 +83,7 @@ class Repl(CommandContext):
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.turn = session.turn
+        self._prompts: Mapping[str, Command] = {}  # among the commands
         session.on_opened = self._on_opened
         session.on_answered = lambda reply: tasks.spawn(self._settle(reply))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
@@ -179,19 +181,20 @@ class Repl(CommandContext):
         self._tasks.spawn(self._add_prompts(opened))
 
     async def _add_prompts(self, opened: "Opened") -> None:
-        """Have the prompts of MCP servers among the commands, now and whenever they are others."""
-        if opened.servers is None:
+        """Have the prompts of the session's sources among the commands, now and whenever they are others."""
+        if not opened.surface.sources:
             return
-        opened.servers.on_prompts = lambda: self._session.on_opened(opened)
-        own = {name: one for name, one in self.commands.items() if not name.startswith("mcp__")}
-        self.commands = {**await prompt_commands(opened), **own}
+        opened.surface.follow(lambda: self._session.on_opened(opened))
+        own = {name: one for name, one in self.commands.items() if one is not self._prompts.get(name)}
+        self._prompts = await prompt_commands(opened)
+        self.commands = {**self._prompts, **own}
 
     def _mentionable(self) -> Sequence[str]:
-        """What may follow an @: the project's files, and resources of MCP servers. Blocks: for a thread."""
-        servers = self._session.opened.servers if self._session.ready else None
-        if servers is None:
+        """Return what may follow an @: the project's files, and resources. Blocks: for a thread."""
+        surface = self._session.opened.surface if self._session.ready else None
+        if surface is None or not surface.sources:
             return self._around.files()
-        listing = asyncio.run_coroutine_threadsafe(servers.resources(), self._loop)
+        listing = asyncio.run_coroutine_threadsafe(surface.resources(), self._loop)
         return [*self._around.files(), *listing.result()]
 
     def _first_commands(self) -> Iterator[str]:

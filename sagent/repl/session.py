@@ -370,7 +370,7 @@ class SessionLoop(Current):
             has_tool = any(tool.name == EXIT_PLAN for tool in agent.tools)
             text = plan_notice(has_tool=has_tool) if planning else PLANNED
             agent.send(user(text, sender=PLAN_MODE), "next")
-        if selected := opened.selected():
+        if selected := opened.surface.selected():
             agent.send(user(selected, sender="editor"), "next")
         try:
             async with self.turn:

@@ -94,30 +94,29 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
 
 
 @_one_by_one
-def add_server(path: Path, name: str, given: Mapping[str, object]) -> None:
-    """Add `[mcp.NAME]` with these members. Raises as `add_rule`, and UsageError where there is one of this name."""
+def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> None:
+    """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
+    file has what `taken` says, where there is one of this name."""
     text, before = _read(path)
-    servers = as_object(before.get("mcp"))
-    if name in servers:
-        raise UsageError(
-            f"{path} has an MCP server {name!r} already: `sagent mcp remove {name}` first, or choose a name."
-        )
-    wanted = {**before, "mcp": {**servers, name: dict(given)}}
-    _replace(path, _with_table(text, f"mcp.{name}", toml_members(given)), wanted, f"add [mcp.{name}]")
+    rows = as_object(before.get(table))
+    if name in rows:
+        raise UsageError(f"{path} has {taken}")
+    wanted = {**before, table: {**rows, name: dict(given)}}
+    _replace(path, _with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
 
 
 @_one_by_one
-def remove_server(path: Path, name: str) -> None:
-    """Remove `[mcp.NAME]`. Raises as `add_rule`, and UsageError where there is none."""
+def remove_row(path: Path, table: str, name: str, what: str) -> None:
+    """Remove `[TABLE.NAME]`, which is a `what`. Raises as `add_rule`, and UsageError where there is none."""
     text, before = _read(path)
-    servers = as_object(before.get("mcp"))
-    if name not in servers:
-        raise UsageError(f"{path} has no MCP server {name!r}. It has: {', '.join(servers) or 'none'}.")
-    wanted = {**before, "mcp": {key: value for key, value in servers.items() if key != name}}
-    wanted = wanted if wanted["mcp"] else {key: value for key, value in wanted.items() if key != "mcp"}
-    header = rf"""[ \t]*\[[ \t]*mcp[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
+    rows = as_object(before.get(table))
+    if name not in rows:
+        raise UsageError(f"{path} has no {what} {name!r}. It has: {', '.join(rows) or 'none'}.")
+    wanted = {**before, table: {key: value for key, value in rows.items() if key != name}}
+    wanted = wanted if wanted[table] else {key: value for key, value in wanted.items() if key != table}
+    header = rf"""[ \t]*\[[ \t]*{table}[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
     text = re.sub(rf"^{header}\n?(?:(?![ \t]*\[).*\n?)*", "", text, flags=re.MULTILINE)
-    _replace(path, text, wanted, f"remove [mcp.{name}]")
+    _replace(path, text, wanted, f"remove [{table}.{name}]")
 
 
 def write_private(path: Path, text: str | bytes) -> None:

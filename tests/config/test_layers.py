@@ -476,24 +476,3 @@ def test_fallbacks_are_a_list_in_every_layer(place):
 )
 def test_a_provider_from_above_puts_another_providers_model_aside(place, layers, model):
     assert place.load(**layers).model == model
-
-
-def test_what_an_mcp_server_needs_is_read_with_its_paths_from_the_file(place):
-    needs = '["network:API.example.org", "write:~/x", "read:y", "all"]'
-    server = place.load(user=f"[mcp.t]\ncommand = 'c'\nneeds = {needs}\nstart_timeout = 2.5").mcp["t"]
-    folder = place.user_file.parent
-    assert [str(need) for need in server.needs] == [
-        "network:api.example.org",
-        f"write:{place.home}/x",
-        f"read:{folder}/y",
-        "all",
-    ]
-    assert server.start_timeout == 2.5
-    for table, said in {
-        "command = 'c'\nneeds = ['net']": "is not a need",
-        "url = 'u'\nneeds = []": "does not run in the sandbox",
-        "command = 'c'\nstart_timeout = 0": "start_timeout: give seconds as a number above 0",
-        "command = 'c'\ntimeout = 0.0": "timeout: give seconds as a number above 0",
-    }.items():
-        with pytest.raises(ConfigError, match=said):
-            place.load(user=f"[mcp.t]\n{table}")

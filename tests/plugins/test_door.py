@@ -99,6 +99,13 @@ def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) 
     assert "language" in shell.run("config", "show", model="").out
 
 
+def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: Path) -> None:
+    (folder / "hello.py").write_text(HELLO.replace('":greet")', '":greet", ("--greet",))'))
+    done = shell.run("you", "--greet", model="")
+    assert (done.code, done.out) == (3, "Hello you --greet\n")
+    assert shell.run("models", "--greet", model="").code == 2
+
+
 @pytest.mark.parametrize("how", ["environment", "file"])
 def test_its_setting_is_read_wherever_settings_are(shell: Shell, folder: Path, how: str) -> None:
     (folder / "hello.py").write_text(HELLO)

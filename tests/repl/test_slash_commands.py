@@ -173,7 +173,6 @@ COMMANDS = (
     Row("/sandbox [wanted]", "/sandbox auto", refuses="give --sandbox on the command line"),
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
-    Row("/mcp", "/mcp", refuses="No MCP server is configured", wrong="x"),
     Row("/hooks", "/hooks", refuses="There are no hooks", wrong="x"),
     Row("/memory [what] [name]", "/memory", "#note writes to", completes="forget", wrong="x"),
     Row("/memory [what] [name]", "/memory forget", refuses="The memory has no files"),

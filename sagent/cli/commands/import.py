@@ -37,7 +37,8 @@ def run_import(argv: Sequence[str]) -> int:
     project = repository_root(settings.cwd) or settings.cwd
     trusted = load_settings({"config": given.config, "cwd": given.cwd, "trust_project": True})
     hooks = frozenset(map(str, trusted.hooks))  # with those that wait for the person's trust
-    plan = Plan(project, Path("~").expanduser(), settings.config_dir, frozenset(settings.mcp), hooks)
+    taken = frozenset(settings.rows_of("mcp"))
+    plan = Plan(project, Path("~").expanduser(), settings.config_dir, taken, hooks, plugins=settings.plugins)
     plan.look()
     takes = (take_claude, take_codex, take_opencode, take_gemini, take_vscode)
     dict(zip(PROGRAMS, takes, strict=True))[given.program](plan)

@@ -52,7 +52,7 @@ def _add(settings: "Settings", given: argparse.Namespace) -> int:
 
     out = binary_safe(sys.stdout)
     with fetched(given.source, given.ref) as (folder, commit):
-        plugin = read_plugin(folder, given.name)
+        plugin = read_plugin(folder, given.name, settings.plugins)
         pin = commit or f"sha256 {digest(folder)}"
         _show(plugin, pin)
         if not given.yes and not _agreed():

@@ -103,7 +103,7 @@ class AcpSession:
         return self.opened.policy
 
     def selected(self) -> str:
-        return self.opened.selected()
+        return self.opened.surface.selected()
 
     async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
         from sagent.repl.headless_command import run_headless_command
@@ -120,10 +120,12 @@ class AcpHost:
     @asynccontextmanager
     async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":
         from sagent.cli.interactive import open_session
+        from sagent.surface import Surface
 
         settings = self._settings(place)
         commands = await asyncio.to_thread(_commands, settings)
-        opening = open_session(settings, given.listener, given.ask, given.answer, given.adapt, where="editor")
+        surface = Surface("editor", place.servers)
+        opening = open_session(settings, given.listener, given.ask, given.answer, given.adapt, surface=surface)
         async with opening as opened:
             yield AcpSession(opened, settings, commands)
 
@@ -134,12 +136,10 @@ class AcpHost:
         directories = [*as_array(self._flags.get("add_dir")), *place.directories]
         flags = {**self._flags, **({"add_dir": directories} if directories else {})}
         settings = settings_for(flags, Wanted(place.session, place.cwd))
-        own = settings.mcp
-        named = {
-            name: replace(server, needs=own[name].needs) if name in own else server
-            for name, server in place.servers.items()
-        }
-        return replace(settings, mcp={**own, **named})
+        if place.servers and "mcp" not in settings.plugins.tables:
+            left = f"The editor's MCP servers are left out: the plugin mcp is not there: {', '.join(place.servers)}."
+            settings = replace(settings, warnings=(*settings.warnings, left))
+        return settings
 
     async def check_login(self) -> None:
         from sagent.app import choose_model

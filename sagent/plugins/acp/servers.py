@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.config import McpServer
 from sagent.lib.json import as_object, as_str
 from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
+from sagent.surface import BroughtServer
 
 
-def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
+def read_servers(given: Sequence[object]) -> Mapping[str, BroughtServer]:
     """Servers by their names. Raises RpcError for what names none."""
-    found: dict[str, McpServer] = {}
+    found: dict[str, BroughtServer] = {}
     for number, each in enumerate(map(as_object, given)):
         where = f"mcpServers[{number}]"
         name = text_in(each, "name", f"{where}.")
@@ -19,16 +19,16 @@ def read_servers(given: Sequence[object]) -> Mapping[str, McpServer]:
     return found
 
 
-def _server(given: Mapping[str, object], where: str) -> McpServer:
+def _server(given: Mapping[str, object], where: str) -> BroughtServer:
     match given.get("type"):
         case None | "stdio":
             args = [each for each in list_in(given, "args", f"{where}.") if isinstance(each, str)]
             if len(args) != len(list_in(given, "args", f"{where}.")):
                 raise RpcError(INVALID_PARAMS, f"{where}.args is a list of strings.")
             env = _pairs(given, "env", where)
-            return McpServer(command=text_in(given, "command", f"{where}."), args=tuple(args), env=env)
+            return BroughtServer(command=text_in(given, "command", f"{where}."), args=tuple(args), env=env)
         case "http":
-            return McpServer(url=text_in(given, "url", f"{where}."), headers=_pairs(given, "headers", where))
+            return BroughtServer(url=text_in(given, "url", f"{where}."), headers=_pairs(given, "headers", where))
         case other:
             raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: sagent takes stdio and http.")
 

@@ -24,7 +24,7 @@ from sagent.session.folds import branch_contents, title
 
 if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
-    from sagent.config import McpServer
+    from sagent.surface import BroughtServer
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
 
@@ -49,7 +49,7 @@ class Place:
 
     cwd: str
     directories: tuple[str, ...]
-    servers: "Mapping[str, McpServer]"
+    servers: "Mapping[str, BroughtServer]"
     session: str | None
 
 

@@ -196,14 +196,14 @@ async def _ask(
         hooks=(),  # what they added is in what was said
     )
     if scratch is None:
-        own, more = replace(own, tools=(), mcp={}), answers.tools
+        own, more = replace(own.without("mcp"), tools=()), answers.tools
     else:
         names = [name for name in names if name not in ("find_tools", "call_tool")]  # they come by themselves
         known = {tool.name for tool in settings.plugins.tools if tool.tool}
         builtin, more = tuple(name for name in names if name in known), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)
-        strangers = [name for name in names if name not in builtin and not settings.mcp]
+        strangers = [name for name in names if name not in builtin and not settings.rows_of("mcp")]
         notes += [f"{name} is not one of sagent's own tools, so it was not offered." for name in strangers]
     result = Result("", (), "error", Failure("error", "nothing was asked"))
     try:

@@ -1,10 +1,46 @@
-"""MCP servers as a client has them (modelcontextprotocol.io): their tools are tools like any other."""
+"""MCP (modelcontextprotocol.io): tools of servers that are tools like any other, and sagent as a server for others.
+Needs sagent[mcp]."""
 
-from sagent.plugins.mcp.host import Host
-from sagent.plugins.mcp.servers import Servers, confining, open_servers
-from sagent.plugins.mcp.tool import McpTool
+from typing import TYPE_CHECKING
 
-LOGINS = "mcp"
-"""The directory of logins, and of what was approved, in the state directory."""
+from sagent.plugin import Command, Part, Plugin, SlashCommand, Table
 
-__all__ = ["LOGINS", "Host", "McpTool", "Servers", "confining", "open_servers"]
+if TYPE_CHECKING:
+    from sagent.plugins.mcp.host import Host as Host
+    from sagent.plugins.mcp.server import McpServer as McpServer
+    from sagent.plugins.mcp.servers import Servers as Servers
+    from sagent.plugins.mcp.servers import confining as confining
+    from sagent.plugins.mcp.servers import open_servers as open_servers
+    from sagent.plugins.mcp.tool import McpTool as McpTool
+
+__all__ = ["Host", "McpServer", "McpTool", "Servers", "confining", "open_servers", "plugin"]
+
+_PART = "sagent.plugins.mcp.part"
+_WHEN = ("mcp", "an editor brings servers")
+MCP = Table("mcp", "sagent.plugins.mcp.table:read_mcp", folder_file="mcp.toml")
+plugin = Plugin(
+    "mcp",
+    "MCP servers: their tools, prompts and resources; sagent as one",
+    commands=(
+        Command(
+            "mcp",
+            "MCP servers: list, add, remove or test them; serve sagent to other agents",
+            "sagent.plugins.mcp.command:run_mcp",
+        ),
+    ),
+    slash_commands=(SlashCommand("mcp", "sagent.plugins.mcp.slash:show_servers"),),
+    parts=(Part(f"{_PART}:add", _WHEN), Part(f"{_PART}:ask_about_changes", _WHEN, "around")),
+    tables=(MCP,),
+)
+
+
+def __getattr__(name: str) -> object:
+    if name == "McpServer":
+        from sagent.plugins.mcp import server
+
+        return server.McpServer
+    if name in __all__:
+        from sagent.plugins.mcp import host, servers, tool
+
+        return next(vars(home)[name] for home in (servers, host, tool) if name in vars(home))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx2
 
-from sagent.config import McpServer
 from sagent.lib.inflate import Inflater, encodings
 from sagent.plugins.mcp.pipes import LONGEST_LINE
+from sagent.plugins.mcp.server import McpServer
 
 
 def http_client(

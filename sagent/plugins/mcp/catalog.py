@@ -45,6 +45,11 @@ class Prompt:
         return f"mcp__{plain(self.server)}__{plain(self.own)}".lower()
 
     @property
+    def shown(self) -> str:
+        """What a person reads of it: what it is about, and its arguments."""
+        return f"{self.about} ({printable(self.usage)})" if self.arguments else self.about
+
+    @property
     def usage(self) -> str:
         """Its arguments as a person types them."""
         return " ".join(f"<{name}>" if required else f"[{name}]" for name, required in self.arguments)

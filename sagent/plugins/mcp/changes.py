@@ -6,7 +6,6 @@ What the model was given stays as it is, so that a provider's cache of it stays 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.tool import MOST_DESCRIPTION, Definition, McpTool
@@ -21,15 +20,6 @@ MOST_REPORTS = 10  # messages about one server
 
 Admitted: TypeAlias = tuple[Sequence[McpTool], Sequence[McpTool]]
 """New tools that can be called in a session: those that a search finds, and those that the message must describe."""
-
-
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """How a tool that a server adds gets into a session: `take` gives it to its agents. Where it is `found` by a search
-    the message names it, else it describes it."""
-
-    take: Callable[[McpTool], None]
-    found: bool
 
 
 class Offer:

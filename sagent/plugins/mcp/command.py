@@ -21,16 +21,18 @@ from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
 from sagent.lib.text import Table, count, one_line
+from sagent.plugins.mcp.table import servers_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sagent.agent import Agent, Asker
     from sagent.agent.live import Wanted
-    from sagent.config import McpServer, Settings
+    from sagent.config import Settings
     from sagent.events import Event
     from sagent.plugins.mcp import McpTool
     from sagent.plugins.mcp.agent_server import Open, Sessions
+    from sagent.plugins.mcp.server import McpServer
 
 TOKEN = "SAGENT_MCP_TOKEN"  # noqa: S105 -- the name of a variable
 
@@ -89,10 +91,10 @@ def _browse(given: Mapping[str, object]) -> int:
 
 
 def _remove(given: Mapping[str, object]) -> int:
-    from sagent.repl.settings_file import remove_server
+    from sagent.repl.settings_file import remove_row
 
     path, name = _own_file(given), str(given["name"])
-    remove_server(path, name)
+    remove_row(path, "mcp", name, "MCP server")
     write(sys.stdout, [f"Removed {name} from {path}."])
     return 0
 
@@ -100,17 +102,17 @@ def _remove(given: Mapping[str, object]) -> int:
 def _list(settings: "Settings") -> int:
     from shlex import join
 
-    if not settings.mcp:
+    if not (servers := servers_of(settings)):
         write(sys.stdout, ["No MCP server is configured. To add one: sagent mcp add NAME URL"])
         return 0
-    rows = tuple((name, each.url or join([each.command, *each.args])) for name, each in settings.mcp.items())
+    rows = tuple((name, each.url or join([each.command, *each.args])) for name, each in servers.items())
     write(binary_safe(sys.stdout), [Table(rows, ("name", "command or URL"))])
     return 0
 
 
 def _test(settings: "Settings", name: str | None) -> int:
     """Start the servers and show what they offer; 1 where one cannot be used."""
-    servers = settings.mcp if name is None else {name: _server(settings, name)}
+    servers = servers_of(settings) if name is None else {name: _server(settings, name)}
     notices: list[str] = []
     rows = [(tool.name, one_line(tool.description, 100)) for tool in asyncio.run(_offered(settings, servers, notices))]
     if not servers:
@@ -140,7 +142,7 @@ def _approve(settings: "Settings", name: str) -> int:
 
 async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", notices: list[str]) -> "Sequence[McpTool]":
     from sagent.app import policy_of
-    from sagent.plugins.mcp import LOGINS, confining, open_servers
+    from sagent.plugins.mcp.servers import LOGINS, confining, open_servers
     from sagent.sandbox import Sandbox
     from sagent.tool import Workspace
 
@@ -155,8 +157,8 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
 
 
 def _add(given: Mapping[str, object]) -> int:
-    from sagent.config.tables import SERVER_NAME
-    from sagent.repl.settings_file import add_server
+    from sagent.plugins.mcp.table import SERVER_NAME
+    from sagent.repl.settings_file import add_row
 
     name, target = str(given["name"]), [*map(str, as_array(given["target"]))]
     is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
@@ -174,7 +176,8 @@ def _add(given: Mapping[str, object]) -> int:
     table |= {key: value for key, value in {"env": env, "headers": headers, "needs": needs}.items() if value}
     path = _own_file(given)
     before = path.read_bytes() if path.exists() else None
-    add_server(path, name, table)
+    taken = f"an MCP server {name!r} already: `sagent mcp remove {name}` first, or choose a name."
+    add_row(path, "mcp", name, table, taken)
     try:
         load_settings({"config": str(path)})
     except SagentError:
@@ -193,9 +196,9 @@ def _login(settings: "Settings", name: str) -> int:
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
 
-    from sagent.plugins.mcp import LOGINS
     from sagent.plugins.mcp.link import failure
     from sagent.plugins.mcp.login import PATIENCE, log_in
+    from sagent.plugins.mcp.servers import LOGINS
 
     def show(url: str) -> None:
         write(sys.stderr, [f"To log in to {name}, open this address within {PATIENCE / 60:g} minutes:", url])
@@ -217,8 +220,8 @@ def _login(settings: "Settings", name: str) -> int:
 def _logout(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
     require("sagent mcp logout", "mcp", "mcp")
-    from sagent.plugins.mcp import LOGINS
     from sagent.plugins.mcp.login import LoginFile
+    from sagent.plugins.mcp.servers import LOGINS
 
     there = LoginFile(settings.state_dir / LOGINS, server.url).forget()
     write(sys.stdout, [f"The login to {name} was removed." if there else f"There was no login to {name}."])
@@ -235,9 +238,10 @@ def _remote(settings: "Settings", name: str) -> "McpServer":
 
 
 def _server(settings: "Settings", name: str) -> "McpServer":
-    if name not in settings.mcp:
-        raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(settings.mcp) or 'none'}.")
-    return settings.mcp[name]
+    servers = servers_of(settings)
+    if name not in servers:
+        raise UsageError(f"There is no MCP server {name!r}. There are: {', '.join(servers) or 'none'}.")
+    return servers[name]
 
 
 def _own_file(given: Mapping[str, object]) -> Path:

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from sagent.config import McpServer
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.answers import tolerate_output
 from sagent.plugins.mcp.elicitation import Elicitor
 from sagent.plugins.mcp.host import Host, client_info
 from sagent.plugins.mcp.pipes import LONGEST_LINE, Program
+from sagent.plugins.mcp.server import McpServer
 from sagent.plugins.mcp.sift import sifted
 
 if TYPE_CHECKING:

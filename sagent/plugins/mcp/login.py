@@ -19,7 +19,6 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, BaseModel
 
-from sagent.config import McpServer
 from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
 from sagent.lib.http1 import problem_of
@@ -27,6 +26,7 @@ from sagent.lib.listener import stop_accepting
 from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.bodies import http_client
 from sagent.plugins.mcp.host import client_info
+from sagent.plugins.mcp.server import McpServer
 
 PATIENCE = 300.0  # seconds for a person to log in
 _RENEWING = 30.0  # seconds that another process may take to renew a token

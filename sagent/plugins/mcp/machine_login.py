@@ -12,9 +12,9 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 
-from sagent.config import McpServer
 from sagent.lib.text import why_unread
 from sagent.plugins.mcp.login import LoginStore
+from sagent.plugins.mcp.server import McpServer
 
 
 def machine_login(server: McpServer) -> OAuthClientProvider:

@@ -1,19 +1,27 @@
-"""The MCP servers of a session: opened with what they are given, and watched."""
+"""The MCP servers of a session, as parts of its agent: opened with what they are given, watched, and asked about when
+their tools are no longer what was approved."""
+
+from collections.abc import Mapping
 
 from sagent.agent import Agent
 from sagent.app.builder import AgentBuilder
 from sagent.messages import user
-from sagent.plugins.mcp import LOGINS, Host, Servers, confining
+from sagent.plugins.mcp.host import Host
+from sagent.plugins.mcp.pin_policy import PinPolicy
+from sagent.plugins.mcp.server import McpServer
+from sagent.plugins.mcp.servers import LOGINS, Servers, confining
+from sagent.plugins.mcp.table import servers_of
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Open the servers of the settings until the session is closed, and offer their tools; the agent reads what changes
-    there."""
-    settings, workspace = builder.settings, builder.workspace
-    servers = builder.servers = builder.servers or Servers()
+    """Open the servers of the settings, and those that an editor brings, until the session is closed, and offer their
+    tools; the agent reads what changes there, and the person has their prompts and resources."""
+    settings, workspace, servers = builder.settings, builder.workspace, Servers()
+    builder.sources.append(servers)
+    builder.surface.sources.append(servers)
     confine = confining(builder.sandbox, lambda: builder.policy.profile(workspace), settings.cwd)
     host = Host(confine, settings.state_dir / LOGINS, workspace.roots, builder.answer)
-    await builder.stack.enter_async_context(servers.opened(settings.mcp, builder.notices, host))
+    await builder.stack.enter_async_context(servers.opened(_wanted(builder), builder.notices, host))
     builder.tools += servers.tools
 
     def announce_to(agent: Agent) -> None:
@@ -21,3 +29,20 @@ async def add(builder: AgentBuilder) -> None:
         builder.stack.callback(servers.stop_announcing)
 
     builder.started.append(announce_to)
+
+
+def _wanted(builder: AgentBuilder) -> Mapping[str, McpServer]:
+    """Return the servers of the settings and those that an editor brings, each with the needs that settings give one of
+    its name."""
+    own = servers_of(builder.settings)
+    brought = {
+        name: McpServer(one.command, one.args, one.env, one.url, one.headers, needs=own.get(name, McpServer()).needs)
+        for name, one in builder.surface.brought.items()
+    }
+    return {**own, **brought}
+
+
+async def ask_about_changes(builder: AgentBuilder) -> None:
+    """Put the question about changed tools around what judges calls; in mode full nothing is asked."""
+    servers, policy = next(each for each in builder.sources if isinstance(each, Servers)), builder.policy
+    builder.judge = PinPolicy(builder.judge, servers.by_name, lambda: policy.mode == "full")

@@ -4,10 +4,10 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from sagent.config import McpServer
 from sagent.lib.atomic import put
 from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
+from sagent.plugins.mcp.server import McpServer
 
 FILE = "approved.json"
 

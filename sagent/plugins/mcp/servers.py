@@ -10,20 +10,22 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.config import McpServer
+from sagent import surface
 from sagent.lib.json import json_dump
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line
 from sagent.plugins.mcp.catalog import Prompt, every_page, fill_prompt, list_prompts, list_resources, read_resource
-from sagent.plugins.mcp.changes import Admitted, Intake, Offer
+from sagent.plugins.mcp.changes import Admitted, Offer
 from sagent.plugins.mcp.elicitation import Elicitor
 from sagent.plugins.mcp.host import Confine, Host, unconfined
 from sagent.plugins.mcp.link import Kind, Link
 from sagent.plugins.mcp.pins import Pins
+from sagent.plugins.mcp.server import McpServer
 from sagent.plugins.mcp.tool import McpTool, plain
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Media
@@ -31,9 +33,12 @@ from sagent.tool import Media
 if TYPE_CHECKING:
     from mcp.types import Tool as McpToolInfo
 
+    from sagent.app.arrivals import Intake
     from sagent.sandbox.profile import Profile
 
 T = TypeVar("T")
+LOGINS = "mcp"
+"""The directory of logins, and of what was approved, in the state directory."""
 
 MOST_TOOLS = 128  # of one server
 MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
@@ -46,20 +51,22 @@ class Servers:
 
     def __init__(self) -> None:
         self.tools: tuple[McpTool, ...] = ()
+        self.configured: Mapping[str, McpServer] = {}
         self.links: dict[str, Link] = {}
         self._announce: Callable[[str], None] = lambda _: None
         self._attended = asyncio.Event()  # somebody is there to whom changes are announced
-        self.intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
+        self._intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
         self._pins = Pins(None)
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
         self._again: set[str] = set()  # servers that have changed while they were looked at
-        self.on_prompts: Callable[[], object] = lambda: None  # are others than before
+        self._on_prompts: Callable[[], object] = lambda: None  # are others than before
         self._prompts: dict[str, Sequence[Prompt]] = {}  # by server, as they were last listed
         self._resources: dict[str, Sequence[str]] = {}
 
     @asynccontextmanager
     async def opened(self, servers: Mapping[str, McpServer], notices: list[str], host: Host) -> AsyncGenerator[None]:
         """Start them, and stop them in the end. What could not be reached is said in the notices."""
+        self.configured = servers
         if not servers or not await _has_package(servers, notices):
             yield
             return
@@ -92,6 +99,24 @@ class Servers:
         """The tools by the names that the model calls them by."""
         return {tool.name: tool for tool in self.tools}
 
+    @property
+    def adds(self) -> bool:
+        """Return True if a server may add tools while the session lasts."""
+        return any(link.adds for link in self.links.values())
+
+    def take_in(self, intake: "Intake") -> None:
+        """Give tools that servers add to the session from now on."""
+        self._intake = intake
+
+    def follow(self, changed: Callable[[], object]) -> None:
+        """Call this from now on when the prompts of a server are others."""
+        self._on_prompts = changed
+
+    async def offered(self) -> Sequence[surface.Prompt]:
+        """Return the prompts of all servers, each as a person may use it."""
+        found = await self.prompts()
+        return [surface.Prompt(one.name, one.shown, partial(self.fill, one)) for one in found]
+
     async def prompts(self) -> Sequence[Prompt]:
         """The prompts of all servers that are there."""
         return await self._listed(self._prompts, list_prompts)
@@ -119,9 +144,9 @@ class Servers:
         """The text of a prompt, given what was typed after it. Raises UsageError."""
         return await fill_prompt(self.links[prompt.server], prompt, typed)
 
-    def is_mention(self, name: str) -> bool:
-        """Whether "server:address" names a server of this session."""
-        server, colon, uri = name.partition(":")
+    def has(self, mention: str) -> bool:
+        """Return True if "server:address" names a server of this session."""
+        server, colon, uri = mention.partition(":")
         return bool(colon and uri) and server in self.links
 
     async def read(self, mention: str) -> Sequence[Media]:
@@ -155,19 +180,19 @@ class Servers:
 
     def _admit(self, link: Link, added: "Sequence[McpToolInfo]") -> Admitted:
         """Give the session what a server has added to its tools, in the bounds that its tools have at the start."""
-        if self.intake is None:
+        if self._intake is None:
             return (), ()
         own = [tool for tool in self.tools if tool.server == link.name]
         new = [McpTool(link, info, self._pins) for info in added]
         kept = [tool for tool in _bounded(link.name, [*own, *new], []) if tool not in own]
-        if not self.intake.found:
+        if not self._intake.found:
             kept = _fitting(kept, MOST_DESCRIBED)
         _number(kept, [], {*self.by_name()})
         self.tools += tuple(kept)
         for tool in kept:
             tool.deferrable = True  # always_load is of what requests begin with
-            self.intake.take(tool)
-        return (kept, ()) if self.intake.found else ((), kept)
+            self._intake.take(tool)
+        return (kept, ()) if self._intake.found else ((), kept)
 
     def _watch(self, link: Link, offer: Offer) -> None:
         """Follow the changes of a server's lists."""
@@ -177,7 +202,7 @@ class Servers:
                 self._resources.pop(link.name, None)
             elif kind == "prompts":
                 self._prompts.pop(link.name, None)
-                self.on_prompts()
+                self._on_prompts()
             elif (task := self._looking.get(link.name)) is None or task.done():
                 self._looking[link.name] = asyncio.create_task(self._look_again(link, offer))
             else:

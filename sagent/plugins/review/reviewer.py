@@ -25,7 +25,7 @@ def reading_only(settings: Settings) -> Settings:
     """The settings of a review. What holds it is that it has no tool that writes, runs or sends anything, whatever the
     repository, its settings or its instructions say."""
     return replace(
-        settings,
+        settings.without("mcp"),
         tools=TOOLS,
         permission_mode="plan",
         plan=False,
@@ -35,7 +35,6 @@ def reading_only(settings: Settings) -> Settings:
         output_style="",
         instructions=False,
         memory=False,
-        mcp={},
         diagnostics="off",
         hooks=(),
         add_dirs=(),

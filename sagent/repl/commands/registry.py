@@ -11,15 +11,14 @@ from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import one_line
 from sagent.plugin import resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.plugins.mcp import Servers
-    from sagent.plugins.mcp.catalog import Prompt
     from sagent.repl.opening import Opened
+    from sagent.surface import Prompt
 
 
 def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapping[str, Command]:
@@ -45,17 +44,15 @@ def _add(
 
 
 async def prompt_commands(opened: "Opened") -> Mapping[str, Command]:
-    """The prompts of the session's MCP servers, as commands."""
-    servers = opened.servers
-    return {} if servers is None else {one.name: _prompt_command(servers, one) for one in await servers.prompts()}
+    """Return the prompts of the session's sources, as commands."""
+    return {one.name: _prompt_command(one) for one in await opened.surface.prompts()}
 
 
-def _prompt_command(servers: "Servers", prompt: "Prompt") -> Command:
+def _prompt_command(prompt: "Prompt") -> Command:
     async def run(context: CommandContext, given: Mapping[str, str]) -> None:
-        context.send_filled(await servers.fill(prompt, given.get("text", "")))
+        context.send_filled(await prompt.fill(given.get("text", "")))
 
-    about = f"{prompt.about} ({printable(prompt.usage)})" if prompt.arguments else prompt.about
-    return Command(prompt.name, about, (Argument("text", required=False, rest=True),), run)
+    return Command(prompt.name, prompt.about, (Argument("text", required=False, rest=True),), run)
 
 
 def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Command]:

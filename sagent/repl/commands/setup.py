@@ -1,4 +1,4 @@
-"""Commands about permissions, tools, MCP servers, skills, settings and the terminal."""
+"""Commands about permissions, tools, skills, settings and the terminal."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from sagent.messages import user
 from sagent.policy.permissions import MODES, Mode
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Line, Span, cut, table
+from sagent.repl.view.lines import Line, cut, table
 from sagent.repl.view.theme import THEMES
 
 MODE_WORDS: Mapping[Mode, str] = {
@@ -100,26 +100,6 @@ async def list_tools(context: CommandContext) -> None:
     tools = [(tool.name, tool.description.split(". ", 1)[0].split("\n", 1)[0]) for tool in context.opened.agent.tools]
     rows = [[("class:tool", name), ("class:dim", cut(about, 160))] for name, about in tools]
     context.write(table(rows or [[("class:dim", "none")]]))
-
-
-@command(name="mcp", here=True)
-async def show_servers(context: CommandContext) -> None:
-    """Show MCP servers and their tools."""
-    servers = context.settings.mcp
-    if not servers:
-        raise UsageError("No MCP server is configured: sagent mcp add NAME URL adds one.")
-    tools: dict[str, list[str]] = {}
-    for tool in context.opened.agent.tools:
-        if (server := getattr(tool, "server", "")) in servers:
-            tools.setdefault(server, []).append(tool.name.rpartition("__")[2])
-    there = context.opened.servers
-    rows: list[list[Span]] = []
-    for name, server in servers.items():
-        link = there.links.get(name) if there else None
-        state = link.state if link else "not connected"
-        offered = f"{state}: {', '.join(tools[name])}" if name in tools else state
-        rows.append([("", name), ("class:dim", f"{server.url or server.command}, {offered}")])
-    context.write(table(rows))
 
 
 @command(name="skills", here=True)

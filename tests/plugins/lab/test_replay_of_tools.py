@@ -10,7 +10,7 @@ from sagent.plugins.lab.replay import replay
 from sagent.plugins.lab.rerun import rerun
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.app.test_deferred_tools import FAMILIES, NATIVE, Deploy, environment, names_sent, searched
-from tests.app.test_late_tools import SELL, Shop, shop
+from tests.plugins.mcp.test_late_tools import SELL, Shop, shop
 
 __all__ = ["shop"]  # a fixture
 MEANT = {"name": Deploy.name, "arguments": {"stage": "test"}}

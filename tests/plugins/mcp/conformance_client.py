@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from sagent.config import McpServer
 from sagent.errors import ToolError
 from sagent.lib.json import as_array, as_object, json_freeze_object
 from sagent.plugins.mcp import Host, McpTool, Servers
 from sagent.plugins.mcp.login import log_in
+from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
 from sagent.tools.ask import Question
 

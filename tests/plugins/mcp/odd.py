@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-from sagent.config import McpServer
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Text
 from sagent.plugins.mcp import Host, McpTool, Servers
+from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
 from sagent.tools.ask import Question
 

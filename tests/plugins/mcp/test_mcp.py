@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent
-from sagent.config import McpServer
 from sagent.lib.json import json_dump
 from sagent.messages import Image
 from sagent.plugins.mcp import open_servers
+from sagent.plugins.mcp.server import McpServer
 from sagent.testing import ScriptedModel
 from tests.plugins.mcp.calls import call
 from tests.plugins.mcp.odd import Odd, do, tool

@@ -44,7 +44,7 @@ async def test_prompts_are_listed_again_when_they_have_changed(tmp_path: Path) -
     odd = Odd(tmp_path, prompts=[BARE])
     heard: list[None] = []
     async with odd.opened() as servers:
-        servers.on_prompts = lambda: heard.append(None)
+        servers.follow(lambda: heard.append(None))
         assert len(await servers.prompts()) == 1
         odd.offer(tools=[], prompts=[BARE, WORDS])
         await do(servers, "notify('notifications/prompts/list_changed')")
@@ -68,9 +68,9 @@ async def test_resources_are_listed_when_they_are_first_wanted_and_read_by_menti
         assert await servers.read("odd:odd://png") == [Image("image/png", PIXEL)]
         with pytest.raises(UsageError, match="@odd:odd://none could not be read"):
             await servers.read("odd:odd://none")
-        assert servers.is_mention("odd:odd://x")
-        assert not servers.is_mention("odd:")
-        assert not servers.is_mention("other:odd://x")
+        assert servers.has("odd:odd://x")
+        assert not servers.has("odd:")
+        assert not servers.has("other:odd://x")
 
 
 async def test_a_server_without_tools_prompts_or_resources_is_there_all_the_same(tmp_path: Path) -> None:

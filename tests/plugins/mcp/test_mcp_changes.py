@@ -9,12 +9,13 @@ import pytest
 from mcp.types import Tool
 
 from sagent.agent import Agent, Resources
-from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
-from sagent.plugins.mcp import LOGINS, Host, Servers
+from sagent.plugins.mcp import Host, Servers
 from sagent.plugins.mcp.changes import Offer
 from sagent.plugins.mcp.pin_policy import PinPolicy
+from sagent.plugins.mcp.server import McpServer
+from sagent.plugins.mcp.servers import LOGINS
 from sagent.policy import Ask
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules

@@ -16,11 +16,11 @@ from typing import ClassVar
 
 import pytest
 
-from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Text
 from sagent.plugins.mcp import Servers
 from sagent.plugins.mcp.output import MOST_MEDIA
+from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.repl.samples import PNG

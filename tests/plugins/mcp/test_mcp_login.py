@@ -22,9 +22,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from sagent.config import McpServer
 from sagent.plugins.mcp import open_servers
 from sagent.plugins.mcp.login import LoginFile, log_in
+from sagent.plugins.mcp.server import McpServer
 from tests.listening import app_at
 from tests.plugins.mcp.calls import call
 
@@ -203,7 +203,7 @@ USER = """
 import asyncio, sys
 from pathlib import Path
 from sagent.plugins.mcp import open_servers
-from sagent.config import McpServer
+from sagent.plugins.mcp.server import McpServer
 from tests.plugins.mcp.calls import call
 
 async def main():

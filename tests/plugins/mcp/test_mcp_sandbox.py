@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent
-from sagent.config import McpServer
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.plugins.mcp import McpTool, confining, open_servers
+from sagent.plugins.mcp.server import McpServer
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
 from sagent.testing import ScriptedModel
@@ -234,7 +234,7 @@ HOST = """
 import asyncio, sys
 from pathlib import Path
 from sagent.plugins.mcp import confining, open_servers
-from sagent.config import McpServer
+from sagent.plugins.mcp.server import McpServer
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
 

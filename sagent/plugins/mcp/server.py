@@ -1,0 +1,30 @@
+"""An MCP server as settings describe it."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Need
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
+    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition. `oauth` is what
+    a login at a URL needs and its server does not say: `scope`, `client_id`, `client_secret`, `client_metadata_url`,
+    `callback_port`; with `issuer` the login needs no person, but a secret or key. With `always_load` its tools
+    go out with every request, however many there are."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    timeout: float = 600.0
+    start_timeout: float = 10.0
+    needs: "tuple[Need, ...]" = ()
+    oauth: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    always_load: bool = False
