@@ -126,6 +126,20 @@ class Extra(NamedTuple):
     add: str
 
 
+class Variable(NamedTuple):
+    """Environment variable that is no setting. `each` says that it is read for each user or agent too, whose name
+    follows with an underscore before it."""
+
+    name: str
+    each: bool = False
+
+
+class SecretFolder(NamedTuple):
+    """Folder in the state directory that no agent of a session for others reads or writes, in any mode."""
+
+    name: str
+
+
 class Suite(NamedTuple):
     """Tests of what an interface promises. `suite` is "module:Class", which tests inherit from. Needs pytest."""
 
@@ -351,6 +365,8 @@ class Plugin:
     stores: tuple[Store, ...] = field(default=(), kw_only=True)
     extras: tuple[Extra, ...] = field(default=(), kw_only=True)
     suites: tuple[Suite, ...] = field(default=(), kw_only=True)
+    variables: tuple[Variable, ...] = field(default=(), kw_only=True)
+    secret_folders: tuple[SecretFolder, ...] = field(default=(), kw_only=True)
     export_formats: tuple[ExportFormat, ...] = field(default=(), kw_only=True)
     providers: tuple[ProviderRow, ...] = field(default=(), kw_only=True)
     tools: tuple[ToolEntry, ...] = field(default=(), kw_only=True)
@@ -372,6 +388,8 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "stores": ("store", Store),
     "extras": ("extra", Extra),
     "suites": ("suite", Suite),
+    "variables": ("variable", Variable),
+    "secret_folders": ("secret folder", SecretFolder),
     "export_formats": ("export format", ExportFormat),
     "providers": ("provider", ProviderRow),
     "tools": ("tool", ToolEntry),

@@ -37,7 +37,9 @@ def opening_of(
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
         state = state_of(settings, user)
-        deny = [*(_walls(settings.state_dir, user, users) if user else ()), *_sealed(state / "a2a")]
+        secret = settings.plugins.secret_folders
+        walls = _walls(settings.state_dir, user, users, secret) if user else ()
+        deny = [*walls, *_sealed(*(state / name for name in secret))]
         settings = prepare(replace(settings, state_dir=state, deny=(*settings.deny, *deny)))
         return open_session(settings, listener, ask, answer, private=private)
 
@@ -49,18 +51,14 @@ def state_of(settings: "Settings", user: str) -> "Path":
     return settings.state_dir / "users" / user if user else settings.state_dir
 
 
-def _walls(state: "Path", user: str, users: Iterable[str]) -> Sequence[str]:
+def _walls(state: "Path", user: str, users: Iterable[str], secret: Iterable[str]) -> Sequence[str]:
     """Rules that keep an agent of a user, in every mode, from the sessions of others and from the servers' tokens."""
     others = {*users, *(each.name for each in state.glob("users/*"))} - {user}
-    places = [
-        state / name
-        for name in ("sessions", "serve", "a2a", "a2a-serve", *(f"users/{each}" for each in sorted(others)))
-    ]
-    return _sealed(*places)
+    return _sealed(*(state / name for name in ("sessions", *secret, *(f"users/{each}" for each in sorted(others)))))
 
 
 def _sealed(*places: "Path") -> Sequence[str]:
-    """Rules by which nothing below places is read or written. In `a2a` there are tokens that clients gave."""
+    """Rules by which nothing below places is read or written."""
     from sagent.policy.rules import escape
 
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]

@@ -25,6 +25,7 @@ from sagent.plugin import (
     Table,
     ToolEntry,
     Trigger,
+    Variable,
     choice,
 )
 
@@ -304,6 +305,12 @@ CORE = Plugin(
         Part(f"{_PARTS}.code:add", ("checks code",), "around"),
     ),
     settings=SETTINGS,
+    variables=(
+        Variable("SAGENT_CONFIG"),
+        Variable("SAGENT_CUSTODY", each=True),  # marks of processes
+        Variable("SAGENT_MCP_TOKEN"),
+        Variable("SAGENT_PROJECT_DIR", each=True),  # of hooks
+    ),
     providers=tuple(ProviderRow(name, "" if name in _MAKERS else _ROWS) for name in (*_MAKERS, *_PROVIDERS)),
     slash_commands=tuple(
         SlashCommand(name, f"sagent.repl.commands.{module}:{function or name.replace('-', '_')}")

@@ -13,12 +13,8 @@ from sagent.config.settings import Settings, Wish
 from sagent.context.places import home_of, plugin_folders
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
-from sagent.plugin import Setting
+from sagent.plugin import Setting, Variable
 
-_OTHER_VARIABLES = ("SAGENT_BUS", "SAGENT_CONFIG", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN")
-"""Variables of no setting."""
-_UNLISTED = ("SAGENT_CUSTODY", "SAGENT_PROJECT_DIR", "SAGENT_A2A_TOKEN")
-"""What others begin with: those of sagent's own commands, and one for each agent elsewhere (SAGENT_A2A_TOKEN_NAME)."""
 _OWN_FLAGS = (
     "executor_api_base",
     "advisor_api_base",
@@ -95,7 +91,7 @@ def _build(
         builder.project = project.path
         _take_file(builder, project, trusted=False)
     builder.take(variables)
-    builder.warnings += _meaningless(environ, every)
+    builder.warnings += _meaningless(environ, every, builder.plugins.variables)
     builder.take(given)
     builder.put_model_aside()
     builder.take_addresses(flags.get("executor_api_base"), flags.get("advisor_api_base"))
@@ -162,11 +158,12 @@ def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[G
     return list(found.values())
 
 
-def _meaningless(environ: Mapping[str, str], every: Sequence[Setting]) -> Iterator[str]:
-    """Warnings of `SAGENT_...` variables that mean nothing."""
-    known = [*_variables(every), *_OTHER_VARIABLES]
+def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], others: Sequence[Variable]) -> Iterator[str]:
+    """Yield warnings of `SAGENT_...` variables that mean nothing."""
+    known = [*_variables(every), *(variable.name for variable in others)]
+    before = tuple(f"{variable.name}_" for variable in others if variable.each)
     for name in environ:
-        if name.startswith("SAGENT_") and name not in known and not name.startswith(_UNLISTED):
+        if name.startswith("SAGENT_") and name not in known and not name.startswith(before):
             yield f"{name}: there is no such setting{nearest(name, known)}"
 
 

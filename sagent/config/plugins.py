@@ -42,6 +42,7 @@ from sagent.plugin import (
     Table,
     ToolEntry,
     Trigger,
+    Variable,
     placed,
     resolve,
 )
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 5  # of the index
+_FORM = 6  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
 
@@ -121,6 +122,18 @@ class Installed:
     def suites(self) -> Sequence[Suite]:
         """The tests of what interfaces promise."""
         return [suite for plugin in self.plugins for suite in plugin.suites]
+
+    @property
+    def secret_folders(self) -> Sequence[str]:
+        """The names of folders in the state directory that agents of sessions for others leave alone."""
+        return [folder.name for plugin in self.plugins for folder in plugin.secret_folders]
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """The environment variables that are no settings."""
+        own = [variable for plugin in self.plugins for variable in plugin.variables]
+        runners = [Variable(name) for plugin in self.plugins for runner in plugin.runners for name in runner.variables]
+        return [*own, *runners, *(Variable(store.variable) for store in self.stores)]
 
     def flags(self, command: str = "") -> Sequence[Flag]:
         """Return the flags that are no settings, of runs or of a command."""

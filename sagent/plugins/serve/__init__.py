@@ -1,6 +1,6 @@
 """Sessions over HTTP and server-sent events, and a page that shows them. Needs sagent[serve]."""
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import Command, Plugin, SecretFolder, Variable
 
 plugin = Plugin(
     "serve",
@@ -10,4 +10,6 @@ plugin = Plugin(
             "serve", "serve sessions over HTTP, for programs and the browser", "sagent.plugins.serve.command:run_serve"
         ),
     ),
+    variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),
+    secret_folders=(SecretFolder("serve"),),  # the server's token
 )
