@@ -16,7 +16,6 @@ from sagent.events import ToolStarted
 from sagent.lib.json import json_freeze_object
 from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
 from sagent.model import Provider
-from sagent.plugins.mesh.opencalls import answer_open_calls
 from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible, families
 from sagent.session.folds import history
 from sagent.testing import ScriptedModel, check_pairing
@@ -399,18 +398,6 @@ async def test_session_that_ended_inside_cut_call_says_it_was_never_made() -> No
     results = close_calls(agent.state, reply, "the process ended").results
     assert results[0].text == "the process ended"
     assert "not run: the reply was cut" in results[1].text
-    await agent.aclose()
-
-
-@pytest.mark.parametrize("ran", [True, False])
-async def test_node_that_takes_over_does_not_make_cut_call(ran: bool) -> None:
-    wipe = Wipe()
-    agent = Agent(ScriptedModel(), tools=[wipe.tool])
-    agent.state.add(user("go"))
-    agent.state.add(assistant("", CUT_CALL, stop="max_tokens"))
-    await answer_open_calls(agent, "n1", lambda path, call: ran)
-    assert wipe.paths == []
-    assert "was not run" in agent.messages[-1].results[0].text
     await agent.aclose()
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
 from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
-from sagent.plugins.mesh.barrier import Barrier, KeptModel
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.session.entries import read_body
@@ -151,9 +150,6 @@ def test_two_provider_objects_of_one_address_and_key_have_the_same_models(
     assert not is_same_model(one.model("m"), again.model("n"))
     several = kind.from_key("k" * 20 + "," + "l" * 20, base_url="http://127.0.0.1:9/v1")
     assert not is_same_model(one.model("m"), several.model("m")), "it has a second key"
-    barrier = cast("Barrier", None)  # only a call needs it
-    kept = KeptModel(one.model("m"), barrier)
-    assert is_same_model(kept, again.model("m")), "as a node of a mesh has it"
 
 
 def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(tmp_path: Path) -> None:

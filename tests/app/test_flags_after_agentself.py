@@ -12,8 +12,6 @@ from sagent.app import open_agent
 from sagent.cli.opening import settings_for
 from sagent.config import Settings, load
 from sagent.peer import Switch
-from sagent.plugins.mesh.commands.node import settings_of
-from sagent.plugins.mesh.hold import Opening
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Turn
 
@@ -91,31 +89,26 @@ async def test_a_program_that_gives_its_advisors_again_has_them(tmp_path: Path) 
         assert active(again) == [f"advisor={ADVISOR}"]
 
 
-def of_client(flags: Mapping[str, object], session: Path) -> Settings:
-    """As `serve`, `acp`, `a2a` and `mcp serve` open a session."""
-    return settings_for(flags, Wanted(session=session.name))
-
-
-def of_node(flags: Mapping[str, object], session: Path) -> Settings:
-    return settings_of(flags, Opening(session, Path(str(flags["cwd"])), {"max_turns": "9"}))
-
-
-@pytest.mark.parametrize("way", [of_client, of_node])
-async def test_flag_of_a_server_does_not_undo_what_a_session_decided(
-    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Mapping[str, object], Path], Settings]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))
-    place = next((tmp_path / "state" / "sessions").rglob("root.jsonl")).parent
-    flags = {"permission_mode": "full", "advisor": [ADVISOR], "cwd": str(tmp_path)}
-    async with open_agent(way(flags, place), lambda _: None) as agent:
+async def check_kept(place: Path, way: Callable[[Mapping[str, object], Path], Settings]) -> None:
+    """Check that the flags of a server, which opens sessions in this way, do not undo what a session decided."""
+    session = next((place / "state" / "sessions").rglob("root.jsonl")).parent
+    flags = {"permission_mode": "full", "advisor": [ADVISOR], "cwd": str(place)}
+    async with open_agent(way(flags, session), lambda _: None) as agent:
         assert not active(agent)
         agent.apply(Switch(advisor=ADVISOR))
-    async with open_agent(way({**flags, "advisor": ["anthropic/claude-haiku-4-5"]}, place), lambda _: None) as agent:
+    async with open_agent(way({**flags, "advisor": ["anthropic/claude-haiku-4-5"]}, session), lambda _: None) as agent:
         assert active(agent) == [f"advisor={ADVISOR}"]
-    async with (
-        open_agent(way(flags, tmp_path / "new"), lambda _: None)
-        if way is of_node
-        else open_agent(settings_for(flags, Wanted()), lambda _: None) as agent
-    ):
+    async with open_agent(way(flags, place / "new"), lambda _: None) as agent:
         assert active(agent) == [f"advisor={ADVISOR}"], "a session that begins has the server's"
+
+
+async def test_flag_of_a_server_does_not_undo_what_a_session_decided(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `serve`, `acp`, `a2a` and `mcp serve` open a session."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))
+    await check_kept(
+        tmp_path,
+        lambda flags, path: settings_for(flags, Wanted(session=path.name) if path.exists() else Wanted()),
+    )

@@ -15,8 +15,6 @@ from pydantic import TypeAdapter
 from sagent.lib.json import Json, JsonObject, NotJsonError, as_int, json_dump, json_freeze, json_load, json_thaw
 from sagent.messages import Message, Private, Text, ToolCall, assistant
 from sagent.model import Request, RequestDigest, ToolSpec
-from sagent.plugins.mesh.bus import Frame
-from sagent.plugins.mesh.cards import Card
 from sagent.policy import Allow
 from sagent.tool import ToolOutput
 
@@ -62,8 +60,6 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "RequestDigest.parameters": lambda given: RequestDigest("", 0, "m", given).parameters,
     "Private.data": lambda given: Private("x", given).data,
     "Allow.arguments": lambda given: Allow(given).arguments,
-    "Card.takes": lambda given: Card("a", "b", takes=given).takes,
-    "Frame.body": lambda given: Frame("reply", given).body,
     "JsonObject": JsonObject,
 }
 

@@ -1,4 +1,4 @@
-"""What it costs to find agents among many on a bus: `python -m tests.benchmarks.mesh_cards 10000`.
+"""What it costs to find agents among many on a bus: `python -m tests.plugins.mesh.benchmarks.cards 10000`.
 
 A hundred namespaces, each with the same number of agents. The server does not sync, which changes none of the figures
 but the time that putting them takes. Prints a line for each query.
@@ -20,7 +20,7 @@ from sagent.plugins.mesh.buses.nats import NatsBus, nats_bus
 from sagent.plugins.mesh.cards import Card, Query, encode_card
 from sagent.plugins.mesh.discovery import find
 from sagent.plugins.mesh.server import ServerOptions, serving
-from tests.benchmarks.mesh_million import unsynced
+from tests.plugins.mesh.benchmarks.million import unsynced
 
 NAMESPACES, ROUNDS, IN_FLIGHT = 100, 20, 500
 QUERIES = {

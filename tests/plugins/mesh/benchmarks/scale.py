@@ -1,4 +1,4 @@
-"""What sessions cost that rest on a bus: `python -m tests.benchmarks.mesh_scale 1000 5000 10000`.
+"""What sessions cost that rest on a bus: `python -m tests.plugins.mesh.benchmarks.scale 1000 5000 10000`.
 
 A node works on each session once, with a model that answers at once, and then all of them rest. Prints a line for each
 of the numbers: memory of the node and of the bus, the bus's disk, and what JetStream has to keep. At last some of the

@@ -1,4 +1,4 @@
-"""What a bus costs a turn, and how long a session is without a node: `python -m tests.benchmarks.mesh`.
+"""What a bus costs a turn, and how long a session is without a node: `python -m tests.plugins.mesh.benchmarks.mesh`.
 
 Prints a table; docs/scale.md has the figures of one run.
 """

@@ -1,4 +1,4 @@
-"""What a bus needs for many sessions, by their traces alone: `python -m tests.benchmarks.mesh_million 100000 300000`.
+"""What a bus needs for many sessions, by their traces: `python -m tests.plugins.mesh.benchmarks.million 100000 300000`.
 
 Each session is what one leaves behind: a record, and a log of three messages. No agent runs. The server does not sync,
 which changes none of the figures but the time that this takes. Prints a line for each number.

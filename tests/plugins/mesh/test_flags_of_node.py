@@ -1,0 +1,27 @@
+"""What a session decided about itself holds on a node that was started with other flags."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sagent.config import Settings
+from sagent.plugins.mesh.commands.node import settings_of
+from sagent.plugins.mesh.hold import Opening
+from tests.app.test_flags_after_agentself import Door, check_kept, door
+
+__all__ = ["door"]
+
+
+def of_node(flags: Mapping[str, object], session: Path) -> Settings:
+    return settings_of(flags, Opening(session, Path(str(flags["cwd"])), {"max_turns": "9"}))
+
+
+async def test_flag_of_a_node_does_not_undo_what_a_session_decided(
+    door: Door,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))
+    await check_kept(tmp_path, of_node)
