@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.cli.flags import Parser
 
 
-class Elsewhere(NamedTuple):
+class StoreAt(NamedTuple):
     """A store, and its address."""
 
     store: Store
@@ -47,9 +47,9 @@ def add_stores(parser: "Parser", *, listing: bool = False) -> None:
         parser.add_argument(f"--{store.name}", metavar=store.metavar, help=text)
 
 
-def elsewhere(given: Mapping[str, object]) -> Elsewhere | None:
+def elsewhere(given: Mapping[str, object]) -> StoreAt | None:
     """Return the place that a flag of `add_stores` names; None for this machine. Raises UsageError for two."""
-    found = [Elsewhere(store, str(url)) for store in _stores() if (url := given.get(_member(store))) is not None]
+    found = [StoreAt(store, str(url)) for store in _stores() if (url := given.get(_member(store))) is not None]
     if len(found) > 1:
         raise UsageError(f"Give only one of {' and '.join(f'--{each.store.name}' for each in found)}.")
     return found[0] if found else None
@@ -59,13 +59,13 @@ def _member(store: Store) -> str:
     return store.name.replace("-", "_")
 
 
-def _of_environment() -> Elsewhere | None:
-    found = (Elsewhere(store, address) for store in _stores() if (address := os.environ.get(store.variable, "")))
+def _of_environment() -> StoreAt | None:
+    found = (StoreAt(store, address) for store in _stores() if (address := os.environ.get(store.variable, "")))
     return next(found, None)
 
 
 @contextmanager
-def reading(find: Callable[[], Path], name: str | None, place: Elsewhere | None) -> Generator[Path]:
+def reading(find: Callable[[], Path], name: str | None, place: StoreAt | None) -> Generator[Path]:
     """Where a session is read while the block lasts. Raises as `locating` does."""
     with locating(find, name, place) as (path, _):
         yield path
@@ -73,8 +73,8 @@ def reading(find: Callable[[], Path], name: str | None, place: Elsewhere | None)
 
 @contextmanager
 def locating(
-    find: Callable[[], Path], name: str | None, place: Elsewhere | None
-) -> Generator[tuple[Path, Elsewhere | None]]:
+    find: Callable[[], Path], name: str | None, place: StoreAt | None
+) -> Generator[tuple[Path, StoreAt | None]]:
     """Where a session is read while the block lasts: what `find` returns, or a copy of what a `place` keeps, or that
     which a store's variable names for one that is not found here; and of which place it is a copy. Raises UsageError,
     SessionNotFound, SessionCorrupt, and what the store raises."""

@@ -37,12 +37,13 @@ to local servers wait for. Raises SagentError."""
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is different where a session runs in another process. `where` is the place, "" while it rests; `begin` has
-    what it says passed on, once its conversation is on the screen, and calls back when its figures are others; `again`
-    is the command that comes back to it. `read` gives the text of a file there that a call would change, None where it
-    is not known, and `modes` the permission modes that may be chosen."""
+    """What is different where a session runs in another process. `where` is the place, "" while it rests in its `home`;
+    `begin` has what it says passed on, once its conversation is on the screen, and calls back when its figures are
+    others; `again` is the command that comes back to it. `read` gives the text of a file there that a call would
+    change, None where it is not known, and `modes` the permission modes that may be chosen."""
 
     where: "Callable[[], str]"
+    home: str
     begin: "Callable[[Callable[[], None]], None]"
     again: str
     read: "Callable[[str], str | None]"
@@ -163,7 +164,7 @@ class Current:
         """For what works on the machine of the session alone. Raises UsageError where that is another."""
         if (elsewhere := self.elsewhere) is not None:
             place = elsewhere.where()
-            where = f"it runs on {place}" if place else "it is idle, and runs on a node of the bus"
+            where = f"it runs on {place}" if place else f"it is idle, and runs on a node of {elsewhere.home}"
             raise UsageError(f"{what} works only on the machine that runs the session: {where}.")
 
     @property

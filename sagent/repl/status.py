@@ -150,7 +150,7 @@ class StatusDisplay:
         figures = replace(figures, window=status.window, cost=agent.cost(), jobs=len(status.jobs))
         figures = replace(figures, branch=self.figures.branch, changed=self.figures.changed)
         held = opened.sandbox.known if opened.sandbox else None
-        place = f"on {opened.elsewhere.where() or 'the bus'}" if opened.elsewhere else ""
+        place = f"on {opened.elsewhere.where() or opened.elsewhere.home}" if opened.elsewhere else ""
         self.show(replace(figures, mode=opened.policy.mode, sandboxed=held, place=place))
 
     def show_branch(self, branch: str, changed: int) -> None:

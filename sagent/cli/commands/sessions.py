@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, reading
+from sagent.cli.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
@@ -157,7 +157,7 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
     return 0
 
 
-def _list_elsewhere(place: Elsewhere, given: argparse.Namespace) -> int:
+def _list_elsewhere(place: StoreAt, given: argparse.Namespace) -> int:
     """List the sessions of a place that is not this machine. Raises UsageError, and what its store raises."""
     if given.costs:
         raise UsageError(f"--costs reads every log: of one on a {place.store.name}, {place.store.costs}.")

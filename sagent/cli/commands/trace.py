@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, reading
+from sagent.cli.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
@@ -46,7 +46,7 @@ def run_trace(argv: Sequence[str]) -> int:
     return 0
 
 
-def _steps(name: str, cwd: str | None, place: Elsewhere | None) -> Iterator[Step]:
+def _steps(name: str, cwd: str | None, place: StoreAt | None) -> Iterator[Step]:
     path = path_of(name)
     try:
         if place is None and name == "-":

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.cli.fetched import Elsewhere, add_stores, elsewhere, locating
+from sagent.cli.fetched import StoreAt, add_stores, elsewhere, locating
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -37,7 +37,7 @@ def run_verify(argv: Sequence[str]) -> int:
         return _check(given, path, copied)
 
 
-def _check(given: argparse.Namespace, path: Path, place: Elsewhere | None) -> int:
+def _check(given: argparse.Namespace, path: Path, place: StoreAt | None) -> int:
     """Check what is at a path, which may be a copy of what a place keeps."""
     where = None if place else path
     signers = path_of(given.signers) if given.check_signature else None

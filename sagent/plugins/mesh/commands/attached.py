@@ -69,7 +69,7 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
                 peer.on_waiting = told
                 texts.begun.set()
 
-            elsewhere = Elsewhere(lambda: agent.where, begin, again, texts.read, lambda: policy.modes)
+            elsewhere = Elsewhere(lambda: agent.where, "the bus", begin, again, texts.read, lambda: policy.modes)
             yield Opened(agent, policy, elsewhere=elsewhere)
 
     return opening
