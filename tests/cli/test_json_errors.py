@@ -21,8 +21,6 @@ OTHERS = [
     ["sessions", "nonsense", "--json"],
     ["models", "--json", "--nonsense"],
     ["config", "show", "--json", "--nonsense"],
-    ["nodes", "--json", "--nonsense"],
-    ["agents", "--json", "--bus"],
 ]
 
 

@@ -65,13 +65,6 @@ def test_message_to_an_agent_is_decoded(monkeypatch: pytest.MonkeyPatch, piped: 
     assert text == reads or (not reads and "is not UTF-8 text" in err.getvalue())
 
 
-@pytest.mark.parametrize("stdin", [b"", b"\n"])
-def test_empty_message_is_refused(shell: Shell, stdin: bytes) -> None:
-    done = shell.run("send", "team.echo", "--bus", "nats://127.0.0.1:1", stdin=stdin, model="")
-    assert done.code == 2
-    assert "There is no message" in done.err
-
-
 def test_closed_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headless, "FIRST_BYTE", 5.0)
     reading, writing = os.pipe()
