@@ -15,7 +15,7 @@ from sagent.providers.rows import Row
 if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
     from sagent.hooks.hook import Hook
-    from sagent.tools.code.lsp.rows import ServerRow
+    from sagent.plugins.code.lsp.rows import ServerRow
 
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""

@@ -16,7 +16,7 @@ from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, rea
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
-    from sagent.tools.code.lsp.rows import ServerRow
+    from sagent.plugins.code.lsp.rows import ServerRow
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
 _QUIRKS = tuple(each.name for each in fields(Quirks))
@@ -154,9 +154,9 @@ def table_of_texts(value: object, what: str) -> Mapping[str, str]:
 
 
 def read_language_servers(given: GivenTable) -> "Mapping[str, ServerRow]":
-    """`[language_servers.NAME]`: members of a row of tools/code/lsp/servers.toml. Raises ConfigError with file and
+    """`[language_servers.NAME]`: members of a row of plugins/code/lsp/servers.toml. Raises ConfigError with file and
     line."""
-    from sagent.tools.code.lsp.rows import read_rows
+    from sagent.plugins.code.lsp.rows import read_rows
 
     known = cast("Mapping[str, ServerRow] | None", given.before)
     found: dict[str, ServerRow] = {}

@@ -173,7 +173,7 @@ def check_servers(settings: "Settings", _: str) -> Sequence[Finding]:
 
 
 def _servers(settings: "Settings") -> Finding:
-    from sagent.tools.code.lsp.rows import every_row, find_program
+    from sagent.plugins.code.lsp.rows import every_row, find_program
 
     if settings.diagnostics == "off":
         return Finding("good", "language servers", "not used: diagnostics is off")

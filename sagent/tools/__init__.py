@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
     from sagent.tools.background import BackgroundTask
     from sagent.tools.bash import Bash
-    from sagent.tools.code.lsp.tool import Code
-    from sagent.tools.code.map.tool import RepoMap
+    from sagent.plugins.code.lsp.tool import Code
+    from sagent.plugins.code.map.tool import RepoMap
     from sagent.tools.decorator import FunctionTool, tool
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob
     from sagent.tools.grep import Grep
-    from sagent.tools.kernel.tool import Notebook
+    from sagent.plugins.notebook.tool import Notebook
     from sagent.tools.list import List
     from sagent.tools.read import Read
     from sagent.tools.todo import TodoWrite

@@ -26,7 +26,7 @@ with temporary() as place: (place / "stays").touch(); (place / "before").touch()
 """
 KERNEL = """
 import asyncio, sys
-from sagent.tools.kernel.driver import Driver
+from sagent.plugins.notebook.driver import Driver
 async def main():
     await Driver(sys.executable).run(1, "1 + 1", 60)
     ready()

@@ -1,0 +1,56 @@
+"""A tool that changes files, after whose calls the files are checked."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sagent.lib.json import JsonObject, as_str
+from sagent.messages import Text
+from sagent.tool import Answer, RunContext, Tool, ToolOutput
+from sagent.plugins.code.lsp.access import CodeAccess
+from sagent.tools.paths import judged
+from sagent.tools.wrapped import WrappedTool
+
+_FILES = ("Edit", "Write")
+_COMMANDS = ("Bash", "Notebook")
+
+
+class CheckedTool(WrappedTool):
+    """A tool as it is; what its change of a file brings is in its result, if it is known in time."""
+
+    def __init__(self, tool: Tool, access: CodeAccess) -> None:
+        super().__init__(tool)
+        self._access = access
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> Answer:
+        if self.name in _COMMANDS:
+            try:
+                return await self.tool(arguments, run)
+            finally:
+                if self._access.begun is not None:
+                    self._access.begun.command_ran()
+        from sagent.plugins.code.lsp.checks import read_text
+
+        checks = self._access.checks
+        path = judged(run.workspace.resolve(as_str(arguments.get("file_path"))), run)
+        if not checks.servers.kinds(path):
+            return await self.tool(arguments, run)
+        before = await asyncio.to_thread(read_text, path)
+        is_new = before is None and not path.exists()
+        output = await self.tool(arguments, run)
+        if before is None and not is_new:
+            return output
+        whole = ToolOutput.of(output)
+        try:
+            news = await checks.changed(path, before or "", run.agent, run.workspace)
+        except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
+            return whole
+        if not news:
+            return whole
+        summary = f"{whole.summary} It brings new errors.".strip()
+        return replace(whole, content=(*whole.content, Text(f"\n{news}")), summary=summary)
+
+
+def checked(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:
+    """The tools, those wrapped that change files."""
+    return [CheckedTool(tool, access) if tool.name in (*_FILES, *_COMMANDS) else tool for tool in tools]

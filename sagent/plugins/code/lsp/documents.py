@@ -1,0 +1,71 @@
+"""A file as a server was given it, and what the server has said of it since."""
+
+import asyncio
+from collections.abc import Sequence
+
+from sagent.plugins.code.lsp.diagnostics import Diagnostic, Found
+
+SETTLED = 0.2  # seconds without another word, from a server that does not say which version it means
+UNSURE = 1.0  # the same, where what it said may be of the version before
+
+
+class Document:
+    """`errors` are those of `text`; None while they are not known. `base` is what the agents know of: a text, and the
+    errors in it."""
+
+    def __init__(self, uri: str, language: str) -> None:
+        self.uri, self.language = uri, language
+        self.version, self.text = 0, ""
+        self.errors: Sequence[Diagnostic] | None = None
+        self.base: Found | None = None
+        self._waited: asyncio.Future[None] | None = None
+        self._unsure: Sequence[Diagnostic] | None = None
+        self._passed = False  # whether the server has read this version, as far as it can be known
+        self._timer: asyncio.TimerHandle | None = None
+
+    def change(self, text: str) -> None:
+        """Another version: what was said is of the one before."""
+        self.version, self.text = self.version + 1, text
+        self.errors = self._unsure = None
+        self._passed = False
+        self.wake()
+
+    def take(self, errors: Sequence[Diagnostic], version: int | None) -> None:
+        """What the server says of a version, or of one that it does not name."""
+        if version == self.version:
+            self._accept(errors)
+        elif version is None:
+            self._unsure = errors
+            if self._passed:
+                self._settle(SETTLED)
+
+    def passed(self, version: int) -> None:
+        """The server has answered a request that was sent after a version: it has read that."""
+        if version == self.version:
+            self._passed = True
+            if self._unsure is not None:
+                self._settle(UNSURE)
+
+    async def known(self) -> None:
+        """Return when the errors are known, or are no longer waited for, since there is another version."""
+        if self.errors is None:
+            if self._waited is None or self._waited.done():
+                self._waited = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waited)
+
+    def _settle(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._accept, None)
+
+    def _accept(self, errors: Sequence[Diagnostic] | None) -> None:
+        self.errors = self._unsure if errors is None else errors
+        self.wake()
+
+    def wake(self) -> None:
+        """Have nobody wait any longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waited is not None and not self._waited.done():
+            self._waited.set_result(None)

@@ -1,0 +1,46 @@
+"""What follows from changes of code, around a policy: the errors they bring; and what a rename would do, before it is
+judged."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall, user
+from sagent.peer import Action, Inject
+from sagent.policy import Allow, Policy, Turn, Verdict
+from sagent.tool import Effect, Workspace
+from sagent.plugins.code.lsp.access import CodeAccess
+
+if TYPE_CHECKING:
+    from sagent.plugins.code.lsp.tool import Code
+
+SENDER = "code"
+"""Who messages about errors are from."""
+
+
+class CodePolicy(Policy):
+    """A policy with checks around it, and the tool whose renames it judges, where there are any."""
+
+    def __init__(self, inner: Policy, access: CodeAccess | None, code: "Code | None") -> None:
+        """With `access` errors are reported."""
+        self._inner, self._access, self._code = inner, access, code
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """What the policy says; of a rename once it is known which files it changes, and how."""
+        code = self._code
+        if code is not None and call.name == code.name and code.is_unplanned(call.arguments, workspace):
+            changes = await code.plan(call.arguments, workspace)
+            return Allow(JsonObject({**call.arguments, "changes": changes}))
+        return await self._inner.before_tool(call, effect, workspace)
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What follows for the policy, and errors that were found since; at the turn's end they are waited for."""
+        actions = await self._inner.after_turn(turn)
+        if self._access is None or (checks := self._access.begun) is None:
+            return actions
+        if not turn.reply.calls:
+            if turn.reply.stop != "end":  # a turn that ends for another reason is not gone on with for this
+                return actions
+            await checks.finish(turn.agent)
+        news = await checks.news(turn.agent)
+        return [*actions, Inject(user(news, sender=SENDER))] if news else actions

@@ -1,0 +1,184 @@
+"""The language servers of a session: one for each row and directory, started when it is first needed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from sagent.errors import SagentError
+from sagent.lib.process import ProcessGroup
+from sagent.sandbox import Confined
+from sagent.plugins.code.lsp.connection import ServerError
+from sagent.plugins.code.lsp.rows import ServerRow, filled, find_program, project_python, serving
+from sagent.plugins.code.lsp.server import START, LanguageServer
+from sagent.plugins.code.lsp.watched import Watched
+
+RESTARTS = 2
+IDLE = 600.0  # seconds after which one that nobody asks is ended
+MOST_RUNNING = 4
+MOST_MEMORY = 4 << 30  # bytes of data of each process
+
+
+Allowed: TypeAlias = Literal["all", "outside", "none"]
+"""All programs, only those that do not lie in the project, or none."""
+
+
+class Launcher(Protocol):
+    """How programs of servers are run."""
+
+    async def allowed(self) -> Allowed:
+        """Which programs may be run."""
+        ...
+
+    async def launch(self, argv: Sequence[str], root: Path) -> Confined: ...
+
+    def environment(self) -> Mapping[str, str]:
+        """What they get, without keys."""
+        ...
+
+
+class Seat:
+    """A server's place, whether it runs or not. `why` says why it does not, for good; "" while it may."""
+
+    def __init__(self, row: ServerRow, root: Path) -> None:
+        self.row, self.root = row, root
+        self.server: LanguageServer | None = None
+        self.why = ""
+        self.ends = 0
+        self.watched = Watched(root, row)
+        self.turn = asyncio.Lock()  # held while it is notified of changed files
+        self._gate = asyncio.Lock()  # held while it begins or ends
+        self._locks: dict[Path, asyncio.Lock] = {}
+        self._finish: Callable[[], object] = lambda: None
+        self._starting: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def ready(self) -> LanguageServer | None:
+        """The server, where it runs and has introduced itself."""
+        started = self._starting is not None and self._starting.done()
+        return self.server if self.server is not None and started and not self.server.fault else None
+
+    def lock(self, path: Path) -> asyncio.Lock:
+        """Held while a file is checked: one change of it after the other."""
+        return self._locks.setdefault(path, asyncio.Lock())
+
+    async def get(self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["Seat"], None]) -> None:
+        """Have it run, if it may. Several may wait for it; who gives up waiting does not end it."""
+        async with self._gate:
+            if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
+                self.ends += 1
+                self.why = self.why or (self.server.fault if self.ends > RESTARTS else "")
+                await self._end()
+            if self.why:
+                return
+            starting = self._starting = self._starting or asyncio.create_task(start())
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(IDLE, close, self)
+        await asyncio.wait([starting])
+
+    async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
+        """Start its program, which may run this interpreter. What keeps it from that is in `why`."""
+        settings = filled(self.row.settings, python)
+        server = self.server = LanguageServer(self.row, self.root, group, settings)
+        try:
+            launched = await launcher.launch(argv, self.root)
+            self._finish = launched.finish
+            await server.open(*launched.launched({**launcher.environment(), **self.row.env}))
+        except TimeoutError:
+            self.why = f"it was not ready within {START:g} s"
+        except (OSError, ValueError, ServerError, SagentError) as error:
+            self.why = server.fault or str(error)
+        if self.why:
+            await server.aclose()
+
+    async def aclose(self) -> None:
+        """End it. It may be started again."""
+        async with self._gate:
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait([starting])
+        server, self.server = self.server, None
+        self.watched = Watched(self.root, self.row)
+        if server is not None:
+            await server.aclose()
+        self._finish()
+
+
+class Servers:
+    """Those of a session. `warn` reports one that cannot be used to the person, once."""
+
+    def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
+        self._rows, self._launcher, self._warn = rows, launcher, warn
+        self._seats: dict[tuple[str, Path], Seat] = {}  # the last used at the end
+        self._group = ProcessGroup()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._warned: set[str] = set()
+
+    def kinds(self, path: Path) -> list[str]:
+        """The kinds of servers there are for a file's language."""
+        return list(dict.fromkeys(row.kind for row in serving(self._rows, path)))
+
+    def is_ready(self, kind: str, path: Path, roots: Sequence[Path]) -> bool:
+        """Whether a server of a kind runs for a file, and so answers soon."""
+        rows = (row for row in serving(self._rows, path) if row.kind == kind)
+        seats = (self._seats.get((row.name, root)) for row in rows if (root := row.root_of(path, roots)) is not None)
+        return any(seat is not None and seat.ready for seat in seats)
+
+    def running(self) -> list[Seat]:
+        return [seat for seat in self._seats.values() if seat.ready]
+
+    async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> Seat | None:
+        """The first of a kind that is found and runs, for the directory of a file."""
+        if (allowed := await self._launcher.allowed()) == "none":
+            return None
+        missed: list[Seat] = []
+        for row in serving(self._rows, path):
+            root = row.root_of(path, roots) if row.kind == kind else None
+            program = find_program(row, root, roots, own=allowed == "all") if root is not None else ""
+            if root is None or not program:
+                continue
+            seat = self._seats.pop((row.name, root), None) or Seat(row, root)
+            self._seats[row.name, root] = seat
+            python = project_python(root, roots) if allowed == "all" else ""
+            argv = _bounded([program, *row.command[1:]])
+            await seat.get(partial(seat.open, argv, python, self._launcher, self._group), self._close)
+            if seat.ready:
+                for old in self.running()[:-MOST_RUNNING]:
+                    self._close(old)
+                return seat
+            missed.append(seat)
+        for seat in missed:
+            if seat.why and seat.row.name not in self._warned:
+                self._warned.add(seat.row.name)
+                self._warn(f"The language server {seat.row.name} is not used in this session: {seat.why.rstrip('.')}.")
+        return None
+
+    def hint(self, path: Path) -> str:
+        """How a person gets a server for a file."""
+        return " or ".join(row.install for row in serving(self._rows, path) if row.install) or "it is not in PATH"
+
+    async def aclose(self) -> None:
+        """End them all."""
+        await asyncio.gather(*(seat.aclose() for seat in self._seats.values()), *self._closing, return_exceptions=True)
+        await self._group.aclose()
+
+    def _close(self, seat: Seat) -> None:
+        task = asyncio.create_task(seat.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def _bounded(argv: Sequence[str]) -> list[str]:
+    """A command line whose program gets no more memory than it may, each of its processes for itself. The system's
+    limit, where it has one: what a program would have beyond it is refused."""
+    return ["/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MOST_MEMORY >> 10), *argv]

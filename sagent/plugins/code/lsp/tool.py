@@ -1,0 +1,231 @@
+"""The Code tool: definitions, references, symbols and renames, as a language server knows them."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_int, as_str, json_dump
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.plugins.code.lsp.access import CodeAccess
+    from sagent.plugins.code.lsp.checks import Checks
+    from sagent.plugins.code.lsp.rename import RenamePlan
+    from sagent.plugins.code.lsp.server import LanguageServer
+
+_MOST_PLANS = 8
+_TRIES, _PAUSE = 10, 0.5  # seconds
+_LOOKED_AT = 2_000  # files, for the language of a project
+
+
+class Code:
+    """Asks language servers. `access` gives access to those of the session; without it every call fails."""
+
+    name = "Code"
+    deferrable = True
+    description = (
+        "Ask the language server, which knows names better than Grep. definition, references, rename (to new_name, in "
+        "all files): of a symbol, written as in file_path, nearest to line. symbols: of file_path, or with symbol "
+        "alone those of the project with such a name."
+    )
+    parameters = arguments_schema(
+        "action",
+        action={"type": "string", "enum": ["definition", "references", "symbols", "rename"]},
+        file_path={"type": "string"},
+        symbol={"type": "string"},
+        line={"type": "integer", "minimum": 1},
+        new_name={"type": "string"},
+    )
+
+    def __init__(self, access: "CodeAccess | None" = None) -> None:
+        self.access = access
+        self._plans: dict[str, RenamePlan] = {}
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """Reads; a rename writes the files of its plan, or any files if it has no plan."""
+        from sagent.tools.paths import foreseen
+
+        if arguments["action"] == "rename":
+            plan = self._plans.get(_key(arguments, workspace))
+            return Effect("write", tuple(change.path for change in plan.changes)) if plan else Effect("execute")
+        return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace, hides=True)
+
+    def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
+        """Whether a call is a rename without its planned changes: a model could say anything there, and a person would
+        read it."""
+        if arguments.get("action") != "rename":
+            return False
+        plan = self._plans.get(_key(arguments, workspace))
+        return plan is None or arguments.get("changes") != plan.text(workspace)
+
+    async def plan(self, arguments: Mapping[str, object], workspace: Workspace) -> str:
+        """Find out what a rename would change, as a diff, for the call that makes it. Raises ToolError."""
+        from sagent.plugins.code.lsp.rename import read_plan
+        from sagent.plugins.code.lsp.symbols import is_hidden
+
+        new, path = as_str(arguments.get("new_name")).strip(), _named(arguments, workspace)
+        if not new:
+            raise ToolError("new_name is missing.")
+        if not re.fullmatch(r"[\w$?!'@#-]+", new):  # what some language allows; servers take anything
+            raise ToolError(f"new_name {new!r} is not one name. Nothing was changed.")
+        server, where = await self._place(arguments, path, workspace)
+        answer = await _ask_twice(server, "textDocument/rename", {**where, "newName": new})
+        plan = await asyncio.to_thread(read_plan, answer, server, as_str(arguments["symbol"]).strip())
+        if unread := [change.path for change in plan.changes if is_hidden(change.path, self.name, workspace)]:
+            raise ToolError(f"The rename would change {unread[0]}, which may not be read.")
+        self._plans.pop(_key(arguments, workspace), None)
+        self._plans[_key(arguments, workspace)] = plan
+        while len(self._plans) > _MOST_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return plan.text(workspace)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Ask. Raises ToolError if no server is found, or it has no answer."""
+        from sagent.plugins.code.lsp.symbols import show_outline, show_places
+
+        workspace, action = run.workspace, as_str(arguments["action"])
+        if action == "rename":
+            return await self._rename(arguments, run)
+        if action == "symbols" and not arguments.get("file_path"):
+            return await self._search(as_str(arguments.get("symbol")).strip(), workspace)
+        path = _named(arguments, workspace)
+        if action == "symbols":
+            server = await self._server(path, workspace)
+            about = {"textDocument": {"uri": path.as_uri()}}
+            lines = show_outline(await _ask(server, "textDocument/documentSymbol", about))
+        else:
+            server, where = await self._place(arguments, path, workspace)
+            if action == "references":
+                about = {**where, "context": {"includeDeclaration": True}}
+                answer = await _ask_twice(server, "textDocument/references", about)
+            else:
+                answer = await _ask(server, "textDocument/definition", where)
+            lines = await asyncio.to_thread(show_places, answer, self.name, workspace)
+        return _output(lines, server.row.name)
+
+    async def _rename(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        workspace = run.workspace
+        if run.effect is None or run.effect.kind != "write":
+            await self.plan(arguments, workspace)
+        elif self.is_unplanned(arguments, workspace):
+            raise ToolError("The rename would differ from what was approved. Call it again.")
+        made = await asyncio.to_thread(self._plans.pop(_key(arguments, workspace)).make, workspace)
+        if self.access is not None and self.access.begun is not None:
+            self.access.begun.command_ran()
+        return made
+
+    async def _search(self, name: str, workspace: Workspace) -> ToolOutput:
+        from sagent.plugins.code.lsp.symbols import show_found
+
+        if not name:
+            raise ToolError("Give file_path, or in symbol a name to look for in the project.")
+        servers = [seat.server for seat in self._all.servers.running() if seat.server is not None]
+        able = [server for server in servers if server.can("workspace/symbol")]
+        if not able and (path := await asyncio.to_thread(self._typical, workspace)) is not None:
+            able = [await self._server(path, workspace)]
+        if not able:
+            raise ToolError("No language server runs here yet. Give a file_path, or use Grep.")
+        answers = await asyncio.gather(*(_ask_twice(server, "workspace/symbol", {"query": name}) for server in able))
+        lines = [line for answer in answers for line in show_found(answer, workspace)]
+        return _output(lines, ", ".join(server.row.name for server in able))
+
+    def _typical(self, workspace: Workspace) -> Path | None:
+        """A file of the language that most of a project's files are of."""
+        from sagent.tools.walk import walk
+
+        paths = (workspace.cwd / name for name in islice(walk(str(workspace.cwd), lambda: False), _LOOKED_AT))
+        first: dict[str, Path] = {}
+        suffixes = Counter[str]()
+        for path in paths:
+            if "types" in self._all.servers.kinds(path):
+                suffixes[path.suffix] += 1
+                first.setdefault(path.suffix, path)
+        return first[suffixes.most_common(1)[0][0]] if suffixes else None
+
+    async def _place(
+        self, arguments: Mapping[str, object], path: Path, workspace: Workspace
+    ) -> "tuple[LanguageServer, dict[str, object]]":
+        """A server that has a file as it is, and where the symbol of a call stands in it."""
+        from sagent.plugins.code.lsp.text import Lines
+
+        symbol = as_str(arguments.get("symbol")).strip()
+        if not symbol:
+            raise ToolError("symbol is missing: the name, as it is written in the file.")
+        server = await self._server(path, workspace)
+        position = Lines(server.documents[path].text).find(symbol, as_int(arguments.get("line")) or None)
+        if position is None:
+            raise ToolError(f"{symbol!r} does not occur in {path}. Write it as it is written there.")
+        return server, {"textDocument": {"uri": path.as_uri()}, "position": position}
+
+    async def _server(self, path: Path, workspace: Workspace) -> "LanguageServer":
+        """The server for a file, which it has been given as it is. Raises ToolError."""
+        from sagent.plugins.code.lsp.checks import read_text
+        from sagent.tools.paths import missing
+
+        servers = self._all.servers
+        if not servers.kinds(path):
+            raise ToolError(f"No language server is known for {path.name}. Use Grep and Read.")
+        if not path.is_file():
+            raise ToolError(f"{path} is not a file.") if path.exists() else missing(path, workspace)
+        text = await asyncio.to_thread(read_text, path)
+        if text is None:
+            raise ToolError(f"{path} is not text, or is too large for a language server.")
+        seat = await servers.get("types", path, workspace.roots)
+        if seat is None or (server := seat.ready) is None:
+            hint = f"none is installed or may run ({servers.hint(path)}), or the file is in no project"
+            raise ToolError(f"There is no language server for {path.name}: {hint}. Use Grep.")
+        await self._all.refresh(seat, server)
+        if (known := server.documents.get(path)) is None or known.text != text:
+            server.give(path, text)
+        return server
+
+    @property
+    def _all(self) -> "Checks":
+        if self.access is None:
+            raise ToolError("Language servers are not available here. Use Grep and Read.")
+        return self.access.checks
+
+
+async def _ask(server: "LanguageServer", method: str, about: Mapping[str, object]) -> object:
+    from sagent.plugins.code.lsp.connection import ServerError
+
+    if not server.can(method):
+        raise ToolError(f"The language server {server.row.name} does not answer {method}. Use Grep.")
+    try:
+        return await server.ask(method, about)
+    except ServerError as error:
+        raise ToolError(f"The language server {server.row.name} failed: {error}.") from None
+
+
+async def _ask_twice(server: "LanguageServer", method: str, about: Mapping[str, object]) -> object:
+    """The same; a server that has just begun, and may not know all files yet, is asked until it says the same again."""
+    answer = await _ask(server, method, about)
+    for _ in range(_TRIES):
+        if not server.is_young:
+            break
+        await asyncio.sleep(_PAUSE)
+        before, answer = answer, await _ask(server, method, about)
+        if before == answer:
+            break
+    return answer
+
+
+def _named(arguments: Mapping[str, object], workspace: Workspace) -> Path:
+    """The file of a call, by the path that leads through no link."""
+    if not (name := as_str(arguments.get("file_path"))):
+        raise ToolError("file_path is missing.")
+    return workspace.resolve(name).resolve()
+
+
+def _key(arguments: Mapping[str, object], workspace: Workspace) -> str:
+    names = ("file_path", "symbol", "line", "new_name")
+    return json_dump([str(workspace.cwd), *(arguments.get(name) for name in names)])
+
+
+def _output(lines: list[str], server: str) -> ToolOutput:
+    return ToolOutput.of("\n".join(lines) or f"{server} finds nothing.", summary=f"{len(lines)} from {server}")

@@ -1,0 +1,147 @@
+"""What source files define and name, found by tree-sitter in a process of its own, for a file may be made to end its
+reader or to keep it busy.
+
+A file has two seconds of a processor. One that takes longer, or that ends the process, is passed over; the files after
+it are read by the next process.
+"""
+
+import json
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from sagent.lib import isolated
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_int, as_str
+from sagent.plugins.code.map.languages import GRAMMARS
+
+if TYPE_CHECKING:
+    from tree_sitter import Parser, Query
+
+SECONDS = 2.0  # of a processor, for one file
+PATIENCE = 60.0  # seconds on the clock, for all files that one process is given
+MOST_BYTES = 500_000  # of a file
+MOST_DEFINED = 2_000  # definitions of a file
+MOST_NAMED = 1_000  # names that a file is taken to use
+WIDTH = 160  # characters of a line
+Dumped: TypeAlias = tuple[str, str]
+"""Tags as texts."""
+_NAME = re.compile(r"[^\W\d]\w{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition: its name, its first and last line, and the first as it is written."""
+
+    name: str
+    first: int
+    last: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """What a file defines, in its order, and which names are in it."""
+
+    defined: tuple[Definition, ...] = ()
+    named: tuple[str, ...] = ()
+
+    def dump(self) -> Dumped:
+        """As texts to keep."""
+        rows = [[each.name, each.first, each.last, each.text] for each in self.defined]
+        return json.dumps(rows), " ".join(self.named)
+
+    @classmethod
+    def load(cls, defined: str, named: str = "") -> "Tags":
+        """From what `dump` gave."""
+        rows = [as_array(row) for row in as_array(json.loads(defined))]
+        found = (Definition(as_str(row[0]), as_int(row[1]), as_int(row[2]), as_str(row[3])) for row in rows)
+        return cls(tuple(found), tuple(named.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read."""
+
+    language: str
+    data: bytes
+
+
+async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
+    """What is in each; None of one that ends its reader. Raises OSError where no process can be started, and
+    TimeoutError."""
+    found: list[Dumped | None] = []
+    while len(found) < len(sources):
+        read, whole = await _parse(sources[len(found) :])
+        found += read
+        if not whole:
+            found.append(None)  # the one at which the process ended
+    return found[: len(sources)]
+
+
+async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
+    """What one process has read before it ended, and whether that was everything."""
+
+    head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
+    question = head + b"".join(source.data for source in sources)
+    done = await isolated.answered(__name__, question, seconds=PATIENCE)
+    if done is None:
+        raise OSError("a process to read source files could not be started")
+    lines = done.output.split(b"\n")[:-1]
+    return [_read(line) for line in lines], len(lines) == len(sources)
+
+
+def _read(line: bytes) -> Dumped | None:
+    defined, named = map(as_str, as_array(json.loads(line)))
+    return (defined, named) if defined else None
+
+
+def answer() -> None:
+    """The other process: a line of JSON for each file, in their order."""
+    isolated.limit()
+    sizes = [as_array(each) for each in as_array(json.loads(sys.stdin.buffer.readline()))]
+    readers: dict[str, tuple[Parser, Query] | None] = {}
+    for language, size in ((as_str(each[0]), as_int(each[1])) for each in sizes):
+        data = sys.stdin.buffer.read(size)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)  # which ends this process, wherever it is
+        if language not in readers:
+            readers[language] = _reader(language)
+        reader = readers[language]
+        found = None if reader is None else _tags(data, *reader)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        sys.stdout.write(json.dumps(found.dump() if found else ("", "")) + "\n")
+        sys.stdout.flush()
+
+
+def _reader(language: str) -> "tuple[Parser, Query] | None":
+    """What reads a language; None where its grammar is not installed, or has changed."""
+    grammar = GRAMMARS[language]
+    with suppress(ImportError, AttributeError, ValueError, TypeError):
+        from tree_sitter import Language, Parser, Query
+
+        made: object = getattr(import_module(grammar.module), grammar.function)()
+        spoken = Language(made)
+        return Parser(spoken), Query(spoken, grammar.query)
+    return None
+
+
+def _tags(data: bytes, parser: "Parser", query: "Query") -> Tags:
+    from tree_sitter import QueryCursor
+
+    text = data.decode("utf-8", "replace")
+    lines = text.split("\n")
+    found: dict[tuple[int, str], Definition] = {}
+    for _, captured in QueryCursor(query).matches(parser.parse(text.encode("utf-8", "replace")).root_node):
+        for node, named in zip(captured.get("definition", ()), captured.get("name", ()), strict=False):
+            name = (named.text or b"").decode("utf-8", "replace")[:WIDTH]
+            first, last = named.start_point[0], node.end_point[0]
+            written = " ".join(lines[first].split())[:WIDTH]
+            if name.strip():
+                found.setdefault((first, name), Definition(name, first + 1, last + 1, written))
+    defined = sorted(found.values(), key=lambda each: (each.first, -each.last, each.name))[:MOST_DEFINED]
+    named = sorted(set(_NAME.findall(text)))[:MOST_NAMED]
+    return Tags(tuple(defined), tuple(name for name in named if len(name) <= WIDTH))

@@ -1,0 +1,230 @@
+"""What is known of a project's files, in a file of the state directory: tags by the hash of a content, and the graph.
+
+A file that cannot be used is begun anew: nothing is in it that could not be found again.
+"""
+
+import asyncio
+import json
+import sqlite3
+from array import array
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from sagent.lib.json import sha256_hex
+from sagent.session.log import make_directory
+from sagent.plugins.code.map.parsing import Dumped, Tags
+from sagent.plugins.code.map.ranking import Graph, Weights
+
+T = TypeVar("T")
+FORMAT = 2
+MOST_KEPT = 20  # projects
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, stamp TEXT, key TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tags (key TEXT PRIMARY KEY, defined TEXT, named TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS graph (
+  one INTEGER PRIMARY KEY, print TEXT, starts BLOB, targets BLOB, shares BLOB, ranks BLOB
+);
+CREATE TABLE IF NOT EXISTS weights (path TEXT PRIMARY KEY, names TEXT, key TEXT, held TEXT, ranked TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS homes (name TEXT, path TEXT, PRIMARY KEY (name, path)) WITHOUT ROWID;
+"""
+_GONE = "SELECT EXISTS (SELECT 1 FROM weights LEFT JOIN files USING (path) WHERE files.path IS NULL)"
+_COME = """
+SELECT EXISTS (
+  SELECT 1 FROM files JOIN tags USING (key) LEFT JOIN weights USING (path)
+  WHERE weights.path IS NULL AND defined != ''
+)
+"""
+
+
+class Store:
+    """One project's, used by the thread that has opened it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._ask = connection.execute
+
+    def files(self) -> Mapping[str, tuple[str, str]]:
+        """Each file's stamp, and the key of its tags."""
+        return {path: (stamp, key) for path, stamp, key in self._ask("SELECT path, stamp, key FROM files")}
+
+    def known(self, keys: Iterable[str]) -> set[str]:
+        """Which of the keys have tags."""
+        listed = json.dumps(list(keys))
+        return {
+            key for (key,) in self._ask("SELECT tags.key FROM tags JOIN json_each(?) ON tags.key = value", [listed])
+        }
+
+    def add(self, files: Mapping[str, tuple[str, str]], tags: Mapping[str, Dumped | None]) -> None:
+        """Keep what was found in some files. No tags: it cannot be read, and is not tried again."""
+        rows = [(key, *(found or ("", ""))) for key, found in tags.items()]
+        with self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO tags VALUES (?, ?, ?)", rows)
+            entries = [(path, *state) for path, state in files.items()]
+            self._connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", entries)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Files that are not there any more, and tags that no file has."""
+        with self._connection:
+            self._connection.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
+            self._ask("DELETE FROM tags WHERE key NOT IN (SELECT key FROM files)")
+
+    def words(self) -> Iterator[tuple[tuple[str, str], Sequence[str], Sequence[str]]]:
+        """Each file that could be read and the key of its tags, with what it defines and what it names, in the order of
+        paths."""
+        rows = self._ask(
+            "SELECT path, key, defined, named FROM files JOIN tags USING (key) WHERE defined != '' ORDER BY path"
+        )
+        for path, key, defined, named in rows:
+            yield (path, key), [row[0] for row in json.loads(defined)], named.split()
+
+    def tags(self, path: str) -> Tags:
+        """What a file defines."""
+        row = self._ask("SELECT defined FROM files JOIN tags USING (key) WHERE path = ?", [path]).fetchone()
+        return Tags.load(row[0]) if row and row[0] else Tags()
+
+    def paths(self) -> Sequence[str]:
+        """The files of the graph, by their numbers."""
+        return [path for (path,) in self._ask("SELECT path FROM weights ORDER BY path")]
+
+    def mappable(self) -> int:
+        """How many of them define something."""
+        return self._ask("SELECT count(*) FROM weights WHERE names != '[]'").fetchone()[0]
+
+    def homes(self, name: str) -> Sequence[str]:
+        """The files that define a name."""
+        return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
+
+    def ranked(self) -> tuple[str, int, Sequence[str]]:
+        """What the graph is kept under, how many files have changed since it was made, and those of which something
+        older is known than they are. Where there are other files than it is of, it is kept under nothing."""
+        kept = self._ask("SELECT print FROM graph").fetchone()
+        if kept is None or any(self._ask(each).fetchone()[0] for each in (_GONE, _COME)):
+            return "", 0, ()
+        rows = self._ask(
+            "SELECT path, files.key != weights.key, files.key != held FROM weights JOIN files USING (path)"
+        )
+        found = [(path, changed, older) for path, changed, older in rows if changed or older]
+        return kept[0], sum(changed for _, changed, _ in found), [path for path, _, older in found if older]
+
+    def follow(self, paths: Iterable[str]) -> None:
+        """Know what these files define by now, each name with the weight that it had in its file, if it was there."""
+        with self._connection:
+            for path in paths:
+                names = {each.name for each in self.tags(path).defined}
+                row = self._ask("SELECT coalesce(ranked, names) FROM weights WHERE path = ?", [path]).fetchone()
+                ranked = dict[str, float](json.loads(row[0]))
+                found = json.dumps([(name, ranked.get(name, 0.0)) for name in sorted(names)])
+                self._ask(
+                    "UPDATE weights SET names = ?, ranked = ?, held = (SELECT key FROM files WHERE files.path = ?)"
+                    " WHERE path = ?",
+                    [found, row[0], path, path],
+                )
+                self._ask("DELETE FROM homes WHERE path = ?", [path])
+                homes = ((name, path) for name in names)
+                self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
+
+    def weights(self, path: str) -> Weights:
+        """How much each definition of a file is named by others."""
+        row = self._ask("SELECT names FROM weights WHERE path = ?", [path]).fetchone()
+        return dict(json.loads(row[0])) if row else {}
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Within the block all that is read is of one moment."""
+        self._ask("BEGIN")
+        try:
+            yield
+        finally:
+            self._ask("ROLLBACK")
+
+    def graph(self, fingerprint: str) -> "tuple[Graph, array[float]] | None":
+        """The graph of just these files, with their ranks."""
+        row = self._ask("SELECT starts, targets, shares, ranks FROM graph WHERE print = ?", [fingerprint]).fetchone()
+        if row is None:
+            return None
+        starts, targets, shares, ranks = array("i"), array("i"), array("d"), array("d")
+        for kept, data in zip((starts, targets, shares, ranks), row, strict=True):
+            kept.frombytes(data)
+        return Graph(starts, targets, shares), ranks
+
+    def keep_graph(
+        self, fingerprint: str, graph: Graph, ranks: "array[float]", weights: Mapping[tuple[str, str], Weights]
+    ) -> None:
+        """Keep a graph, in place of an earlier one, with the weights by files and the keys of their tags."""
+        arrays = (kept.tobytes() for kept in (graph.starts, graph.targets, graph.shares, ranks))
+        with self._connection:
+            for table in ("graph", "weights", "homes"):
+                self._ask(f"DELETE FROM {table}")  # noqa: S608 -- one of three names
+            self._ask("INSERT INTO graph VALUES (1, ?, ?, ?, ?, ?)", [fingerprint, *arrays])
+            names = [(path, json.dumps(sorted(found.items())), key, key) for (path, key), found in weights.items()]
+            self._connection.executemany("INSERT INTO weights VALUES (?, ?, ?, ?, NULL)", names)
+            homes = ((name, path) for (path, _), found in weights.items() for name in found)
+            self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_store(folder: Path | None, root: str) -> Store:
+    """The store of a project; in memory where there is no folder for it, or it cannot be used."""
+    if file := _file(folder, root) if folder else None:
+        with suppress(sqlite3.OperationalError):  # it is held for long, or cannot be written
+            return Store(_open(str(file)))
+    return Store(_open(":memory:"))
+
+
+class StoreThread:
+    """A store in a thread of its own, closed there once all that was asked of it is done: a call that is cancelled does
+    not wait for that."""
+
+    def __init__(self, folder: Path | None, root: str) -> None:
+        self._folder, self._root = folder, root
+        self._thread = ThreadPoolExecutor(1, "sagent-map")
+        self._store: Store | None = None
+
+    async def do(self, work: Callable[[Store], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+
+    def close(self) -> None:
+        self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+
+    def _do(self, work: Callable[[Store], T]) -> T:
+        self._store = self._store or open_store(self._folder, self._root)
+        return work(self._store)
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+def discard_store(folder: Path, root: str) -> None:
+    """Take away one that turned out to be damaged."""
+    if file := _file(folder, root):
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def _file(folder: Path, root: str) -> Path | None:
+    try:
+        make_directory(folder)
+        others = sorted(folder.glob("*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in others[MOST_KEPT:]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return None
+    return folder / f"{sha256_hex(root.encode('utf-8', 'surrogateescape'))[:24]}-{FORMAT}.sqlite"
+
+
+def _open(name: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(name, timeout=10.0)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")  # it can be made again
+        connection.executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

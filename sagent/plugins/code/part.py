@@ -1,0 +1,81 @@
+"""The language servers of a session, as its settings have them: in the sandbox, where they may only look."""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent import tools
+from sagent.app.builder import AgentBuilder, withheld
+from sagent.config import Settings
+from sagent.sandbox import Confined, Sandbox
+from sagent.plugins.code.lsp.access import CodeAccess
+from sagent.plugins.code.lsp.policy import CodePolicy
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Profile
+    from sagent.plugins.code.lsp.checks import Checks
+    from sagent.plugins.code.lsp.servers import Allowed
+
+
+async def add(builder: AgentBuilder) -> None:
+    """Check changes, where that is wanted, and plan renames, where there is the tool for it. Servers get no variables
+    that look like keys."""
+    settings, policy, sandbox = builder.settings, builder.policy, builder.sandbox
+    launcher = SandboxLauncher(settings, lambda: policy.profile(builder.workspace), sandbox, withheld(settings))
+
+    def make() -> "Checks":
+        from sagent.plugins.code.lsp.checks import Checks
+        from sagent.plugins.code.lsp.rows import every_row
+        from sagent.plugins.code.lsp.servers import Servers
+
+        return Checks(Servers(every_row(settings.language_servers), launcher, sandbox.warn))
+
+    access = CodeAccess(make)
+    builder.stack.push_async_callback(access.aclose)
+    code = next((tool for tool in builder.offered if tool.name == "Code" and isinstance(tool, tools.Code)), None)
+    if code is not None:
+        code.access = access
+    if builder.checks_code:
+        from sagent.plugins.code.lsp.checked import checked
+
+        builder.tools = checked(builder.tools, access)
+    builder.judge = CodePolicy(builder.judge, access if builder.checks_code else None, code)
+
+
+class SandboxLauncher:
+    """Runs servers in the sandbox, where they write nothing but caches and reach no host. Where none stands, they run
+    only for a person who has asked for them: with `diagnostics = "on"`, or by their tool."""
+
+    def __init__(
+        self, settings: Settings, profile: "Callable[[], Profile]", sandbox: Sandbox, withheld: Collection[str]
+    ) -> None:
+        self._settings, self._profile, self._sandbox, self._withheld = settings, profile, sandbox, withheld
+
+    async def allowed(self) -> "Allowed":
+        if await asyncio.to_thread(lambda: self._sandbox.stands):
+            return "all"
+        wanted = self._settings.diagnostics == "on" or "code" in map(str.lower, self._settings.tools or ())
+        return "outside" if wanted else "none"
+
+    async def launch(self, argv: Sequence[str], root: Path) -> Confined:
+        if not self._sandbox.stands:
+            return Confined(argv)
+        return await self._sandbox.confine(argv, _looking(self._profile()), root, lasting=True)
+
+    def environment(self) -> Mapping[str, str]:
+        from sagent.lib.secrets import without_keys
+
+        return without_keys(os.environ, self._settings.env_pass, self._withheld)
+
+
+def _looking(profile: "Profile") -> "Profile":
+    """A profile in which nothing is written but the caches that it lets be written, and no host is reached."""
+    from dataclasses import replace
+
+    from sagent.sandbox.places import known_places, really_below
+
+    home = os.path.realpath(Path("~").expanduser())
+    caches = really_below(home, known_places().caches)
+    return replace(profile, writable=tuple(path for path in profile.writable if path in caches), domains=())

@@ -1,0 +1,230 @@
+"""Servers that are late, wrong, silent or gone: what is said of a change is of the change, or nothing is said."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Message
+from sagent.peer import Inject
+from sagent.policy import AllowAll, Turn
+from sagent.tool import RunContext, ToolOutput
+from sagent.plugins.code.lsp.checked import checked
+from sagent.plugins.code.lsp.policy import CodePolicy
+from sagent.tools.decorator import tool
+from sagent.tools.write import Write
+from tests.plugins.code.conftest import Bench
+from tests.tools.conftest import Folder
+from tests.waiting import until
+
+GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
+
+
+@pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
+async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(
+    bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "unversioned":
+        monkeypatch.setattr("sagent.plugins.code.lsp.documents.UNSURE", 0.1)
+    bench.use_fake(kind)
+    assert await bench.changed("a.fake", GOOD) == ""
+    assert await bench.changed("a.fake", BAD) == f"New error in a.fake:\n2:1 bad: BAD two ({kind})"
+    assert await bench.changed("a.fake", WORSE) == f"New error in a.fake:\n3:1 bad: BAD three ({kind})"
+    assert await bench.changed("a.fake", GOOD) == ""
+    assert bench.warned == []
+
+
+async def test_errors_that_were_there_before_the_first_change_are_not_new(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    (bench.root / "a.fake").write_text(BAD)
+    assert await bench.changed("a.fake", "BAD zero\n" + BAD) == "New error in a.fake:\n1:1 bad: BAD zero (versioned)"
+
+
+async def test_a_call_does_not_wait_for_a_server_that_starts_and_hears_of_it_later(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    assert await bench.change("a.fake", BAD) == ""
+    assert "BAD two" in await bench.later()
+
+
+async def test_a_silent_server_holds_nobody_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("silent")
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
+    for text in (BAD, WORSE, GOOD):
+        async with asyncio.timeout(20):
+            assert await bench.changed("a.fake", text) == ""
+
+
+async def test_one_that_never_answers_is_waited_for_three_times_in_a_row(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.use_fake("silent")
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
+    for number in range(4):
+        await bench.changed("a.fake", f"BAD {number}\n")
+        monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 600.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 600.0)
+    async with asyncio.timeout(20):
+        assert await bench.changed("a.fake", GOOD) == ""
+
+
+async def test_one_that_crashes_under_several_checks_is_started_once_for_all(bench: Bench) -> None:
+    bench.use_fake("crash")
+    names = [f"{number}.fake" for number in range(5)]
+    for text in (GOOD, BAD, GOOD, BAD):
+        await asyncio.gather(*(bench.change(name, text) for name in names))
+        await bench.later()
+    assert len(bench.launcher.started) <= 3
+
+
+async def test_of_a_change_that_was_changed_again_before_it_was_known_nothing_is_said(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    await bench.change("a.fake", BAD)
+    await bench.change("a.fake", GOOD)
+    assert await bench.later() == ""
+    await bench.change("a.fake", BAD)
+    (bench.root / "a.fake").write_text(GOOD)  # by the person, say
+    assert await bench.later() == ""
+
+
+async def test_one_that_crashes_is_started_again_twice_and_then_left_alone(bench: Bench) -> None:
+    bench.use_fake("crash")
+    for number in range(5):
+        assert await bench.changed("a.fake", GOOD + f"{number}\n") == ""
+        assert await bench.changed("a.fake", BAD + f"{number}\n") == ""
+    assert len(bench.launcher.started) == 3
+    assert bench.warned == ["The language server crash is not used in this session: it ended with exit code 7."]
+
+
+async def test_the_next_of_its_kind_takes_the_place_of_one_that_does_not_start(bench: Bench) -> None:
+    bench.use_fake("no-start", "versioned")
+    assert await bench.changed("a.fake", BAD) == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
+    assert bench.warned == []
+
+
+async def test_one_that_says_a_wrong_length_is_ended_and_named(bench: Bench) -> None:
+    bench.use_fake("wrong-length")
+    for number in range(4):
+        assert await bench.changed("a.fake", f"{number}\n") == ""
+    [warned] = bench.warned
+    assert "it wrote something that is not a message" in warned
+
+
+async def test_of_thousands_of_errors_ten_are_shown_and_the_others_counted(bench: Bench) -> None:
+    bench.use_fake("huge")
+    said = await bench.changed("a.fake", BAD)
+    assert said.count("xxx") > 10
+    assert len(said) < 5_000
+    assert said.endswith("and 1990 more errors")
+
+
+async def test_one_that_speaks_once_is_not_waited_for_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("once")
+    assert "BAD two" in await bench.changed("a.fake", BAD)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
+    assert await bench.changed("a.fake", WORSE) == ""
+
+
+async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    for number in range(6):
+        (bench.root / f"p{number}").mkdir()
+        (bench.root / f"p{number}" / "marker").touch()
+        assert "BAD two" in await bench.changed(f"p{number}/deep/a.fake", BAD)
+        assert "BAD three" in await bench.changed(f"p{number}/b.fake", WORSE)
+    assert len(bench.launcher.started) == 6
+    await until(lambda: len(bench.checks.servers.running()) == 4, "the end of the oldest")
+    assert await bench.changed("../outside.fake", BAD) == ""
+    assert len(bench.launcher.started) == 6
+
+
+async def test_what_is_found_late_is_read_when_a_turn_would_end_and_ends_none_that_was_cut(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    assert bench.access.checks is bench.checks
+    policy = CodePolicy(AllowAll(), bench.access, None)
+    assert await bench.change("a.fake", BAD) == ""
+    cut, ended = (Turn("root", Message("assistant", stop=stop), None) for stop in ("max_tokens", "end"))
+    assert list(await policy.after_turn(cut)) == []
+    [action] = await policy.after_turn(ended)
+    assert isinstance(action, Inject)
+    assert action.message.content == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
+    assert list(await policy.after_turn(ended)) == []
+
+
+async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench.use_fake("silent")
+    (bench.root / "a.fake").write_text(GOOD)
+    run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
+    [write] = checked([Write()], bench.access)
+    (seat,) = [await bench.checks.servers.get("types", bench.root / "a.fake", (bench.root,))]
+    assert seat is not None
+    bench.workspace.saw(bench.root / "a.fake", GOOD.encode())
+    call = asyncio.ensure_future(write(json_freeze_object({"file_path": "a.fake", "content": BAD}), run))
+    await until(lambda: (bench.root / "a.fake").read_text() == BAD, "the change")
+    call.cancel()
+    output = await call
+    assert isinstance(output, ToolOutput)
+    assert output.summary == "Wrote a.fake (2 lines, before 1)."
+
+
+@pytest.mark.parametrize("name", ["Bash", "Notebook"])
+async def test_what_ran_may_have_changed_any_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    @tool(name=name)
+    def run_code() -> str:
+        """Run code."""
+        return "ran"
+
+    looks: list[str] = []
+    monkeypatch.setattr(bench.access.checks, "command_ran", lambda: looks.append(name))
+    run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
+    [runs] = checked([run_code], bench.access)
+    await runs(json_freeze_object({}), run)
+    assert looks == [name]
+
+
+async def test_one_that_nobody_asks_is_ended_and_started_again_when_it_is_needed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.use_fake("versioned")
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.IDLE", 0.0)
+    for text in (GOOD, BAD, WORSE, BAD, WORSE):
+        await bench.changed("a.fake", text)
+        await until(lambda: not bench.checks.servers.running(), "its end")
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.IDLE", 600.0)
+    assert "BAD four" in await bench.changed("a.fake", WORSE + "BAD four\n")
+    assert bench.warned == []
+
+
+@pytest.mark.needs("linux")
+async def test_one_that_wants_too_much_memory_does_not_get_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("hungry")
+    assert "BAD two" in await bench.changed("a.fake", BAD)
+    await bench.checks.aclose()
+    bench.use_fake("hungry")
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.MOST_MEMORY", 200 << 20)
+    assert await bench.changed("a.fake", WORSE) == ""
+
+
+async def test_a_whole_home_is_no_project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.use_fake("versioned")
+    for home in (bench.root, bench.root / "me"):
+        monkeypatch.setenv("HOME", str(home))
+        assert await bench.changed("a.fake", BAD) == ""
+        (bench.root / "a.fake").unlink()
+    (bench.root / "project").mkdir()
+    (bench.root / "project" / "marker").touch()
+    assert "BAD two" in await bench.changed("project/a.fake", BAD)
+
+
+async def test_without_a_wall_programs_of_the_project_are_not_run(bench: Bench) -> None:
+    bench.use_fake("versioned")
+    bench.launcher.rule = "none"
+    assert await bench.changed("a.fake", BAD) == ""
+    assert bench.launcher.started == []
