@@ -10,8 +10,8 @@ from sagent.lib.dataclass import dataclass
 if TYPE_CHECKING:
     from sagent.tool import Media
 
-Where: TypeAlias = Literal["", "terminal", "editor"]
-"""Where the person is; "" where nobody is, or it is not known."""
+Where: TypeAlias = Literal["", "terminal", "editor", "node"]
+"""Where the person is, attached to a node from elsewhere; "" where nobody is, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ MODULES = (
     "sagent.agent",
     "sagent.plugins.teams",
     "sagent.plugins.local",
+    "sagent.plugins.code",
+    "sagent.plugins.notebook",
     "sagent.plugins.papers",
     "sagent.plugins.telemetry",
     "sagent.plugins.web",

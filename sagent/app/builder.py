@@ -69,12 +69,6 @@ class AgentBuilder:
         self.notices, self.judge = list(self.settings.warnings), self.policy
 
     @property
-    def checks_code(self) -> bool:
-        """Whether changes of code are checked: by default where a person is there."""
-        wish = self.settings.diagnostics
-        return wish == "on" or (wish == "auto" and self.answer is not None)
-
-    @property
     def plans(self) -> bool:
         """Whether a session begins in plan mode, where somebody is there who decides on plans."""
         return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
@@ -99,8 +93,10 @@ class AgentBuilder:
                 return self.surface.where == "terminal"
             case "in an editor":
                 return self.surface.where == "editor"
-            case "checks code":
-                return self.checks_code or any(tool.name == "Code" for tool in self.offered)
+            case "somebody answers":
+                return self.answer is not None
+            case _ if fact.startswith("tool "):
+                return any(fact == f"tool {tool.name}" for tool in self.offered)
             case _:
                 return self._is_set(fact)
 

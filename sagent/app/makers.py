@@ -7,7 +7,6 @@ from sagent.app.builder import AgentBuilder, withheld
 from sagent.context.places import places
 
 if TYPE_CHECKING:
-    from sagent.tool import Tool
     from sagent.tools.ask import AskUser
 
 
@@ -32,12 +31,3 @@ def ask_user(builder: AgentBuilder) -> "AskUser":
     from sagent.tools.ask import AskUser
 
     return AskUser(builder.answer)
-
-
-def repo_map(builder: AgentBuilder) -> "Tool":
-    return tools.RepoMap(builder.settings.state_dir / "maps")
-
-
-def notebook(builder: AgentBuilder) -> "Tool":
-    keep = builder.settings.env_pass
-    return tools.Notebook(keep_keys=keep, withheld=withheld(builder.settings), sandbox=builder.sandbox)

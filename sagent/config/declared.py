@@ -151,11 +151,6 @@ SETTINGS: tuple[Setting, ...] = (
         help="change no files: print a plan, or in the REPL propose one",
     ),
     Setting(
-        "diagnostics", choice("off", "auto", "on"), "auto", 'Literal["auto", "on", "off"]', project="lower",
-        metavar="WHEN",
-        help="report errors after edits, from language servers: auto (default: in a terminal), on or off",
-    ),
-    Setting(
         "sandbox", values.sandbox_mode, "auto", "SandboxMode", project="lower", metavar="MODE", key="sandbox.mode",
         help="sandbox for commands: auto (default), required or off",
     ),
@@ -302,7 +297,6 @@ CORE = Plugin(
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
         Part(f"{_PARTS}.search:add", ("defers tools", "adds tools"), "offered"),
         Part(f"{_PARTS}.hooks:add", ("hooks",), "around"),
-        Part(f"{_PARTS}.code:add", ("checks code",), "around"),
     ),
     settings=SETTINGS,
     variables=(
@@ -368,9 +362,6 @@ CORE = Plugin(
         ToolEntry("BackgroundTask", f"{_TOOLS}.background:BackgroundTask", _DEFAULT),
         ToolEntry("TodoWrite", f"{_TOOLS}.todo:TodoWrite"),
         ToolEntry("AskUser", f"{_TOOL_MAKERS}:ask_user"),
-        ToolEntry("Code", f"{_TOOLS}.code.lsp.tool:Code", ("code",)),
-        ToolEntry("RepoMap", f"{_TOOL_MAKERS}:repo_map", ("code",)),
-        ToolEntry("Notebook", f"{_TOOL_MAKERS}:notebook", ("notebook",)),
         *map(ToolEntry, ("ExitPlan", "ToolSearch", "advisor", "find_tools", "call_tool")),
     ),
     tables=(
@@ -378,13 +369,11 @@ CORE = Plugin(
         Table("prices", f"{_TABLES}:read_prices"),
         Table("aliases", f"{_TABLES}:read_aliases"),
         Table("hooks", "sagent.config.hooks:read_hooks", "ask"),
-        Table("language_servers", f"{_TABLES}:read_language_servers", "ask", show=f"{_TABLES}:show_language_servers"),
     ),
     checks=(
         Check("keys", f"{_CHECKS}:check_keys"),
         Check("programs", f"{_CHECKS}:check_programs"),
         Check("sandbox", f"{_CHECKS}:check_sandbox"),
-        Check("language servers", f"{_CHECKS}:check_servers"),
         Check("terminal", f"{_CHECKS}:check_terminal"),
         Check("directories", f"{_CHECKS}:check_places"),
         Check("providers", f"{_CHECKS}:check_providers"),

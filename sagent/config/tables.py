@@ -1,7 +1,7 @@
 """The tables of the person's file: providers they describe, prices they know."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
@@ -16,7 +16,6 @@ from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, rea
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
-    from sagent.plugins.code.lsp.rows import ServerRow
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
 _QUIRKS = tuple(each.name for each in fields(Quirks))
@@ -151,24 +150,3 @@ def table_of_texts(value: object, what: str) -> Mapping[str, str]:
     if all(isinstance(text, str) for text in pairs.values()):
         return cast("Mapping[str, str]", pairs)
     raise RefusedError(f"{what}: give a table of strings")
-
-
-def read_language_servers(given: GivenTable) -> "Mapping[str, ServerRow]":
-    """`[language_servers.NAME]`: members of a row of plugins/code/lsp/servers.toml. Raises ConfigError with file and
-    line."""
-    from sagent.plugins.code.lsp.rows import read_rows
-
-    known = cast("Mapping[str, ServerRow] | None", given.before)
-    found: dict[str, ServerRow] = {}
-    for name, row in given.rows().items():
-        try:
-            found |= read_rows({name: {key: plain(value) for key, value in row.items()}}, known)
-        except (ConfigError, TypeError) as error:
-            raise given.file.error(("language_servers", name), f"language_servers.{error}") from None
-    return found
-
-
-def show_language_servers(value: object) -> Iterator[tuple[str, str]]:
-    """Yield the name and the command of each server that is set."""
-    for name, server in cast("Mapping[str, ServerRow]", value).items():
-        yield name, "off" if server.off else " ".join(server.command)

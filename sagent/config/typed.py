@@ -58,7 +58,6 @@ class DeclaredSettings:
     tools: tuple[str, ...] | None = None
     permission_mode: Mode = "edit"
     plan: bool = False
-    diagnostics: Literal["auto", "on", "off"] = "auto"
     sandbox: SandboxMode = "auto"
     allow_domains: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
@@ -131,7 +130,6 @@ class Overrides(TypedDict, total=False):
     tools: _Names | None
     permission_mode: Mode | None
     plan: bool | None
-    diagnostics: Literal["auto", "on", "off"] | None
     sandbox: SandboxMode | None
     allow_domains: _Names | None
     allow: _Names | None
@@ -161,6 +159,7 @@ class Overrides(TypedDict, total=False):
     status_line: str | None
     keys: Mapping[str, str] | str | None
     a2a: Mapping[str, str] | str | Sequence[str] | None
+    diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
     telemetry: bool | None
     executor: str | None
@@ -173,6 +172,8 @@ class Overrides(TypedDict, total=False):
 
 OWNERS: Mapping[str, str] = {
     "a2a": "a2a",
+    "diagnostics": "code",
+    "language_servers": "code",
     "editor_link": "editor",
     "mcp": "mcp",
     "telemetry": "telemetry",

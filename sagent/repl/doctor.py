@@ -167,23 +167,6 @@ def _sandbox(settings: "Settings") -> Finding:
     return Finding("poor" if why else "good", "sandbox", f"commands run in {means.name}{why}")
 
 
-def check_servers(settings: "Settings", _: str) -> Sequence[Finding]:
-    """Return the language servers that there are for the working directory."""
-    return [_servers(settings)]
-
-
-def _servers(settings: "Settings") -> Finding:
-    from sagent.plugins.code.lsp.rows import every_row, find_program
-
-    if settings.diagnostics == "off":
-        return Finding("good", "language servers", "not used: diagnostics is off")
-    root, roots = settings.cwd, (settings.cwd, *settings.add_dirs)
-    rows = [row for row in every_row(settings.language_servers) if not row.off]
-    found = [row.name for row in rows if find_program(row, root, roots, own=True)]
-    detail = ", ".join(found) or "none is installed: errors are not reported after edits (docs/code.md)"
-    return Finding("good" if found else "poor", "language servers", detail)
-
-
 def check_terminal(_: "Settings", __: str) -> Iterator[Finding]:
     """Yield the size and the encoding of the terminal."""
     size = shutil.get_terminal_size()

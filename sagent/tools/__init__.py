@@ -10,13 +10,10 @@ if TYPE_CHECKING:
     from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
     from sagent.tools.background import BackgroundTask
     from sagent.tools.bash import Bash
-    from sagent.plugins.code.lsp.tool import Code
-    from sagent.plugins.code.map.tool import RepoMap
     from sagent.tools.decorator import FunctionTool, tool
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob
     from sagent.tools.grep import Grep
-    from sagent.plugins.notebook.tool import Notebook
     from sagent.tools.list import List
     from sagent.tools.read import Read
     from sagent.tools.todo import TodoWrite
@@ -28,15 +25,12 @@ __all__ = [
     "AgentSpawn",
     "BackgroundTask",
     "Bash",
-    "Code",
     "Edit",
     "FunctionTool",
     "Glob",
     "Grep",
     "List",
-    "Notebook",
     "Read",
-    "RepoMap",
     "TodoWrite",
     "Write",
     "agent_tools",
@@ -50,9 +44,6 @@ _MODULES = {
     **dict.fromkeys(("AgentSelf", "AgentSend", "AgentSpawn"), "agents"),
     **dict.fromkeys(("FunctionTool", "tool"), "decorator"),
     "BackgroundTask": "background",
-    "Code": "code.lsp.tool",
-    "Notebook": "kernel.tool",
-    "RepoMap": "code.map.tool",
     "TodoWrite": "todo",
 }  # the modules of names; else a tool's is called as it is, in lower case
 

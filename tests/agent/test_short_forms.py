@@ -38,7 +38,7 @@ from sagent.providers import Anthropic, provider_named
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import Effect, RunContext, Workspace
-from sagent.tools import Bash, Notebook, Read, tool
+from sagent.tools import Bash, Read, tool
 from tests.depth import slow
 from tests.messages import call
 from tests.snippets import check
@@ -228,7 +228,7 @@ async def later(event: object) -> None:
         (lambda _: Ledger(0.5, PriceBook()), "a ledger's budget is USD as a Decimal, as in .*, not 0.5"),
         (lambda _: Ledger(Decimal("nan"), PriceBook()), r"a ledger's budget is USD as a Decimal, .*, not Decimal"),
         (lambda _: Bash(withheld="HOME"), "withheld='HOME': give a list of names"),
-        (lambda _: Notebook(keep_keys="HOME"), "keep_keys='HOME': give a list of names"),
+        (lambda _: Bash(keep_keys="HOME"), "keep_keys='HOME': give a list of names"),
         (lambda _: provider_named(None), "name is NoneType: give a string"),
         (lambda _: Anthropic.from_key("k" * 8, transport=3), "transport is direct or sdk, not 3"),
         (lambda _: Agent.open(3), "session=3: give the path of its directory"),

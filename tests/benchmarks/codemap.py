@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 from sagent.lib.json import EMPTY
+from sagent.plugins.code import RepoMap
 from sagent.tool import RunContext, Workspace
-from sagent.tools import RepoMap
 
 FILES = 10_000
 

@@ -6,42 +6,63 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent import tools
 from sagent.app.builder import AgentBuilder, withheld
 from sagent.config import Settings
-from sagent.sandbox import Confined, Sandbox
+from sagent.plugins.code import DIAGNOSTICS
 from sagent.plugins.code.lsp.access import CodeAccess
 from sagent.plugins.code.lsp.policy import CodePolicy
+from sagent.sandbox import Confined, Sandbox
 
 if TYPE_CHECKING:
-    from sagent.sandbox.profile import Profile
     from sagent.plugins.code.lsp.checks import Checks
     from sagent.plugins.code.lsp.servers import Allowed
+    from sagent.plugins.code.lsp.tool import Code
+    from sagent.sandbox.profile import Profile
 
 
 async def add(builder: AgentBuilder) -> None:
     """Check changes, where that is wanted, and plan renames, where there is the tool for it. Servers get no variables
     that look like keys."""
     settings, policy, sandbox = builder.settings, builder.policy, builder.sandbox
+    checks = is_checked(builder)
+    code = _code_of(builder)
+    if not checks and code is None:
+        return
     launcher = SandboxLauncher(settings, lambda: policy.profile(builder.workspace), sandbox, withheld(settings))
 
     def make() -> "Checks":
         from sagent.plugins.code.lsp.checks import Checks
         from sagent.plugins.code.lsp.rows import every_row
         from sagent.plugins.code.lsp.servers import Servers
+        from sagent.plugins.code.settings import servers_of
 
-        return Checks(Servers(every_row(settings.language_servers), launcher, sandbox.warn))
+        return Checks(Servers(every_row(servers_of(settings)), launcher, sandbox.warn))
 
     access = CodeAccess(make)
     builder.stack.push_async_callback(access.aclose)
-    code = next((tool for tool in builder.offered if tool.name == "Code" and isinstance(tool, tools.Code)), None)
     if code is not None:
         code.access = access
-    if builder.checks_code:
+    if checks:
         from sagent.plugins.code.lsp.checked import checked
 
         builder.tools = checked(builder.tools, access)
-    builder.judge = CodePolicy(builder.judge, access if builder.checks_code else None, code)
+    builder.judge = CodePolicy(builder.judge, access if checks else None, code)
+
+
+def _code_of(builder: AgentBuilder) -> "Code | None":
+    """Return the tool Code, where it was chosen. Its module is loaded by then."""
+    if not builder.knows("tool Code"):
+        return None
+    from sagent.plugins.code.lsp.tool import Code
+
+    return next((tool for tool in builder.offered if isinstance(tool, Code)), None)
+
+
+def is_checked(builder: AgentBuilder) -> bool:
+    """Return True if changes are checked: by default where a person is there, and not on a node, whose person is far
+    away."""
+    wish = builder.settings.of(DIAGNOSTICS)
+    return wish == "on" or (wish == "auto" and builder.answer is not None and builder.surface.where != "node")
 
 
 class SandboxLauncher:
@@ -56,7 +77,7 @@ class SandboxLauncher:
     async def allowed(self) -> "Allowed":
         if await asyncio.to_thread(lambda: self._sandbox.stands):
             return "all"
-        wanted = self._settings.diagnostics == "on" or "code" in map(str.lower, self._settings.tools or ())
+        wanted = self._settings.of(DIAGNOSTICS) == "on" or "code" in map(str.lower, self._settings.tools or ())
         return "outside" if wanted else "none"
 
     async def launch(self, argv: Sequence[str], root: Path) -> Confined:

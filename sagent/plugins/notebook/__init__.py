@@ -1,1 +1,24 @@
-"""Code that is run by a Jupyter kernel, which keeps its variables from one call to the next."""
+"""Code that is run by a Jupyter kernel, which keeps its variables from one call to the next. Needs sagent[notebook]."""
+
+from typing import TYPE_CHECKING
+
+from sagent.plugin import Plugin, ToolEntry
+
+if TYPE_CHECKING:
+    from sagent.plugins.notebook.tool import Notebook as Notebook
+
+__all__ = ["Notebook", "plugin"]
+
+plugin = Plugin(
+    "notebook",
+    "code that is run by a Jupyter kernel, which keeps its variables",
+    tools=(ToolEntry("Notebook", "sagent.plugins.notebook.tool:make", ("notebook",)),),
+)
+
+
+def __getattr__(name: str) -> object:
+    if name != "Notebook":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sagent.plugins.notebook.tool import Notebook
+
+    return Notebook

@@ -21,8 +21,9 @@ from sagent.tools.media import media_in
 from sagent.tools.notebook import whole
 
 if TYPE_CHECKING:
-    from sagent.sandbox.profile import Profile
+    from sagent.app.builder import AgentBuilder
     from sagent.plugins.notebook.link import Kernel
+    from sagent.sandbox.profile import Profile
 
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 120.0, 3600.0  # seconds
 MOST_BYTES = 50_000_000  # of a notebook
@@ -31,6 +32,14 @@ _STATES = {
     "interrupted": "it was interrupted",
     "ended": "the kernel has ended: its variables are gone, and the next call starts another",
 }
+
+
+def make(builder: "AgentBuilder") -> "Notebook":
+    """Make the tool for an agent: it runs in the sandbox and hides keys, as Bash does."""
+    from sagent.app.builder import withheld
+
+    settings = builder.settings
+    return Notebook(keep_keys=settings.env_pass, withheld=withheld(settings), sandbox=builder.sandbox)
 
 
 class Notebook:

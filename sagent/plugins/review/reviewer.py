@@ -35,7 +35,6 @@ def reading_only(settings: Settings) -> Settings:
         output_style="",
         instructions=False,
         memory=False,
-        diagnostics="off",
         hooks=(),
         add_dirs=(),
     )

@@ -8,12 +8,15 @@ from typing import Literal
 
 import pytest
 
-from sagent.sandbox import Confined
-from sagent.tool import Workspace
 from sagent.plugins.code.lsp.access import CodeAccess
 from sagent.plugins.code.lsp.checks import Checks
 from sagent.plugins.code.lsp.rows import ServerRow
 from sagent.plugins.code.lsp.servers import Servers
+from sagent.sandbox import Confined
+from sagent.tool import Workspace
+from tests.config.conftest import config, home, settings
+
+__all__ = ["config", "home", "settings"]
 
 FAKE = Path(__file__).with_name("fake_language_server.py")
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.policy.permissions import PermissionPolicy
-from sagent.policy.rules import Rules
-from sagent.tool import Workspace
-from sagent.tools import RepoMap
+from sagent.plugins.code import RepoMap
 from sagent.plugins.code.map import parsing, render
 from sagent.plugins.code.map.languages import GRAMMARS, language_of
 from sagent.plugins.code.map.parsing import Source, Tags, parse
 from sagent.plugins.code.map.ranking import link, rank, rank_near
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.tool import Workspace
 from tests.tools.conftest import Call
 
 pytestmark = pytest.mark.skipif(find_spec("tree_sitter") is None, reason="needs the extra code")
@@ -314,7 +314,7 @@ def test_ranks_are_a_distribution_and_walks_lose_nothing_but_a_rest(files: list[
 
 
 async def test_the_whole_repository_is_mapped(call: Call, workspace: Workspace) -> None:
-    workspace.cwd = Path(__file__).parents[2] / "sagent"
+    workspace.cwd = Path(__file__).parents[3] / "sagent"
     workspace.roots = (workspace.cwd,)
     text = text_of(await call(RepoMap(), tokens=1_500))
     assert "tool.py:" in text

@@ -119,7 +119,7 @@ async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_aske
 async def test_servers_write_nothing_and_see_no_keys(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = Path(__file__).parents[1] / "tools" / "code" / "fake_language_server.py"
+    fake = Path(__file__).with_name("fake_language_server.py")
     command = f'["{sys.executable}", "{fake}", "prying"]'
     config = tmp_path / "config.toml"
     config.write_text(
@@ -155,7 +155,7 @@ async def test_no_server_outlives_a_killed_session(tmp_path: Path, environment: 
             "        await agent.run('go'); print('ran', flush=True); await asyncio.sleep(600)\n"
             "asyncio.run(main())\n"
         )
-        checkout = str(Path(__file__).parents[2])
+        checkout = str(Path(__file__).parents[3])
         argv = [sys.executable, "-c", code]
         variables["PYTHONPATH"] = checkout
         import asyncio

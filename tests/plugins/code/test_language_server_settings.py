@@ -8,8 +8,10 @@ import pytest
 from sagent.config import Settings
 from sagent.config.report import show
 from sagent.errors import ConfigError
-from sagent.repl.trust import render_wish
+from sagent.plugins.code import DIAGNOSTICS
 from sagent.plugins.code.lsp.rows import built_in, every_row
+from sagent.plugins.code.settings import servers_of
+from sagent.repl.trust import render_wish
 
 OWN = """
 [language_servers.zls]
@@ -29,7 +31,7 @@ PROJECT = '[language_servers.mine]\ncommand = ["./server"]\nlanguages = { ".py" 
 
 def test_ones_own_come_first_and_change_what_they_name(config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(OWN)
-    rows = {row.name: row for row in every_row(settings().language_servers)}
+    rows = {row.name: row for row in every_row(servers_of(settings()))}
     assert [*rows][:3] == ["zls", "pyright", "gopls"]
     assert set(built_in()) < set(rows)
     assert rows["pyright"].off
@@ -64,19 +66,19 @@ def test_what_is_wrong_is_said_with_its_line(
 
 def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) -> None:
     found = settings(project=PROJECT)
-    assert found.language_servers == {}
+    assert servers_of(found) == {}
     assert found.wish is not None
     shown = "\n".join(text for line in render_wish(found.wish, 200, found.plugins.tables) for _, text in line)
     assert "Language servers are programs" in shown and "models" not in shown
     assert any("./server" in text and "--trust-project" in text for text in found.warnings)
     assert any("waits for your trust" in row.origin for row in show(found) if row.name == "language_servers")
-    trusted = settings(project=PROJECT, trust_project=True).language_servers
+    trusted = servers_of(settings(project=PROJECT, trust_project=True))
     assert trusted["mine"].command == ("./server",)
     reads = settings(project=PROJECT + 'env = { A = "${HOME}" }\n', trust_project=True)
-    assert reads.language_servers == {}
+    assert servers_of(reads) == {}
     assert any("may not read the environment" in text for text in reads.warnings)
 
 
 def test_a_project_may_have_fewer_checks_and_not_more(settings: Callable[..., Settings]) -> None:
-    assert settings(project='diagnostics = "off"').diagnostics == "off"
-    assert settings(project='diagnostics = "on"').diagnostics == "auto"
+    assert settings(project='diagnostics = "off"').of(DIAGNOSTICS) == "off"
+    assert settings(project='diagnostics = "on"').of(DIAGNOSTICS) == "auto"

@@ -9,9 +9,9 @@ import pytest
 
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
-from sagent.tool import Effect, RunContext, Workspace
 from sagent.plugins.code.lsp.rows import built_in
 from sagent.plugins.code.lsp.tool import Code
+from sagent.tool import Effect, RunContext, Workspace
 from tests.plugins.code.conftest import Bench
 from tests.tools.conftest import Folder
 

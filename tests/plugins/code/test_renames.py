@@ -9,13 +9,13 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
+from sagent.plugins.code.lsp.policy import CodePolicy
+from sagent.plugins.code.lsp.rename import FileChange, RenamePlan
+from sagent.plugins.code.lsp.tool import Code
 from sagent.policy import Allow, AllowAll, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import RunContext, Workspace
-from sagent.plugins.code.lsp.policy import CodePolicy
-from sagent.plugins.code.lsp.rename import FileChange, RenamePlan
-from sagent.plugins.code.lsp.tool import Code
 from tests.plugins.code.conftest import Bench
 from tests.tools.conftest import Folder
 

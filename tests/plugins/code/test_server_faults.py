@@ -8,10 +8,10 @@ import pytest
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message
 from sagent.peer import Inject
-from sagent.policy import AllowAll, Turn
-from sagent.tool import RunContext, ToolOutput
 from sagent.plugins.code.lsp.checked import checked
 from sagent.plugins.code.lsp.policy import CodePolicy
+from sagent.policy import AllowAll, Turn
+from sagent.tool import RunContext, ToolOutput
 from sagent.tools.decorator import tool
 from sagent.tools.write import Write
 from tests.plugins.code.conftest import Bench

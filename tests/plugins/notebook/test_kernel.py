@@ -14,6 +14,7 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Image, ToolCall
+from sagent.plugins.notebook import Notebook
 from sagent.policy import Allow, Ask, Deny
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
@@ -21,7 +22,6 @@ from sagent.repl.view.calls import render_approval
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Means
 from sagent.tool import RunContext, ToolOutput, Workspace
-from sagent.tools import Notebook
 from tests.tools.conftest import Call, Folder
 from tests.waiting import until
 
@@ -256,7 +256,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from sagent.lib.json import json_freeze_object
 from sagent.tool import RunContext, Workspace
-from sagent.tools import Notebook
+from sagent.plugins.notebook import Notebook
 async def main():
     run = RunContext("root", "c", Workspace(Path(sys.argv[1])), None, print)
     code = "import os, subprocess; p = subprocess.Popen(['sleep', '600'])"

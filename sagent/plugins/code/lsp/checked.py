@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Text
-from sagent.tool import Answer, RunContext, Tool, ToolOutput
 from sagent.plugins.code.lsp.access import CodeAccess
+from sagent.tool import Answer, RunContext, Tool, ToolOutput
 from sagent.tools.paths import judged
 from sagent.tools.wrapped import WrappedTool
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from sagent.lib.encoding import Text, decode
 from sagent.lib.regular import read_regular
-from sagent.tool import Workspace
 from sagent.plugins.code.lsp.connection import ServerError
 from sagent.plugins.code.lsp.diagnostics import Diagnostic, new_errors, report
 from sagent.plugins.code.lsp.documents import Document
 from sagent.plugins.code.lsp.server import LanguageServer
 from sagent.plugins.code.lsp.servers import Seat, Servers
+from sagent.tool import Workspace
 from sagent.tools.paths import short
 
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run

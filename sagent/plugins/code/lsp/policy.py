@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, user
 from sagent.peer import Action, Inject
+from sagent.plugins.code.lsp.access import CodeAccess
 from sagent.policy import Allow, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
-from sagent.plugins.code.lsp.access import CodeAccess
 
 if TYPE_CHECKING:
     from sagent.plugins.code.lsp.tool import Code

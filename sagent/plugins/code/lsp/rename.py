@@ -11,10 +11,10 @@ from sagent.lib.encoding import Text, decode
 from sagent.lib.json import as_array, as_int, as_object, as_str, valid_text
 from sagent.lib.regular import read_regular
 from sagent.lib.text import count
-from sagent.tool import ToolOutput, Workspace
 from sagent.plugins.code.lsp.checks import read_text
 from sagent.plugins.code.lsp.server import LanguageServer, path_of
 from sagent.plugins.code.lsp.text import Lines, apply_edits, read_edits
+from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, short
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 from sagent.tools.walk import walk

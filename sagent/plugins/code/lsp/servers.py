@@ -8,11 +8,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from sagent.errors import SagentError
 from sagent.lib.process import ProcessGroup
-from sagent.sandbox import Confined
 from sagent.plugins.code.lsp.connection import ServerError
 from sagent.plugins.code.lsp.rows import ServerRow, filled, find_program, project_python, serving
 from sagent.plugins.code.lsp.server import START, LanguageServer
 from sagent.plugins.code.lsp.watched import Watched
+from sagent.sandbox import Confined
 
 RESTARTS = 2
 IDLE = 600.0  # seconds after which one that nobody asks is ended

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import one_line, printable
-from sagent.tool import Workspace
 from sagent.plugins.code.lsp.checks import read_text
 from sagent.plugins.code.lsp.server import path_of
 from sagent.plugins.code.lsp.text import Lines
+from sagent.tool import Workspace
 from sagent.tools.paths import short
 
 MOST = 100  # places

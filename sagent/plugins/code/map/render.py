@@ -9,11 +9,11 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
-from sagent.tool import ToolOutput
 from sagent.plugins.code.map.languages import language_of
 from sagent.plugins.code.map.parsing import MOST_BYTES, Definition, Source, Tags, parse
 from sagent.plugins.code.map.ranking import Weights, link, rank, rank_near
 from sagent.plugins.code.map.store import Store
+from sagent.tool import ToolOutput
 
 BYTES = 3  # of a token, about
 OWN = 0.3  # of a rank with a focus is the one without

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from sagent.lib.json import sha256_hex
-from sagent.session.log import make_directory
 from sagent.plugins.code.map.parsing import Dumped, Tags
 from sagent.plugins.code.map.ranking import Graph, Weights
+from sagent.session.log import make_directory
 
 T = TypeVar("T")
 FORMAT = 2

@@ -15,6 +15,7 @@ from sagent.lib.json import JsonObject, as_array, as_int, as_str, sha256_hex
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
+    from sagent.app.builder import AgentBuilder
     from sagent.plugins.code.map.parsing import Source
     from sagent.plugins.code.map.render import Wish
     from sagent.plugins.code.map.store import Store, StoreThread
@@ -24,6 +25,11 @@ TOKENS, MOST_TOKENS = 2_000, 20_000
 PATIENCE = 60.0  # seconds for files that are new
 _BATCH_FILES, _BATCH_BYTES = 500, 8_000_000
 _AT_ONCE = 4
+
+
+def make(builder: "AgentBuilder") -> "RepoMap":
+    """Make the tool for an agent: what it finds is kept in the state directory."""
+    return RepoMap(builder.settings.state_dir / "maps")
 
 
 class RepoMap:

@@ -92,6 +92,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
     ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent, policy_of
+        from sagent.surface import Surface
         from sagent.plugins.mesh.figures import Judgement
 
         settings = settings_of(flags, opening)
@@ -100,7 +101,8 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         answerer = None if only_looks else _answerer(answer, policy)
         freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
         barrier.judgement = Judgement(policy, freest)
-        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier, told=opening.told)
+        surface, told = Surface("node"), opening.told
+        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier, told=told, surface=surface)
 
     return opened
 
@@ -125,5 +127,4 @@ def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
     chosen = standing(load_settings(given))
     own = load_settings(flags).max_budget_usd
     caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
-    diagnostics = "off" if chosen.diagnostics == "auto" else chosen.diagnostics  # as without a terminal
-    return replace(chosen, max_budget_usd=min(caps, default=None), diagnostics=diagnostics)
+    return replace(chosen, max_budget_usd=min(caps, default=None))
