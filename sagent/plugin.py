@@ -54,8 +54,9 @@ class Command(NamedTuple):
 class Part(NamedTuple):
     """A part of an agent. `add` is "module:function", a coroutine function that is given an AgentBuilder.
 
-    It is called where one of `when` is so: "always", a setting that is not its default, a table of settings that is not
-    empty, or another fact that AgentBuilder knows.
+    It is called where one of `when` is so: "always", a setting that is not its default or has a value
+    ("language=Basque"), a table of settings that is not empty, a tool that is offered ("tool Read"), or another fact
+    that AgentBuilder knows.
     """
 
     add: str

@@ -75,7 +75,7 @@ class AgentBuilder:
 
     def knows(self, fact: str) -> bool:
         """Return True if a fact by which parts are chosen is so: one of those below, a setting that is not its default,
-        or a table of settings that is not empty."""
+        or that has a value ("diagnostics=on"), or a table of settings that is not empty."""
         match fact:
             case "always":
                 return True
@@ -97,8 +97,14 @@ class AgentBuilder:
                 return self.answer is not None
             case _ if fact.startswith("tool "):
                 return any(fact == f"tool {tool.name}" for tool in self.offered)
+            case _ if "=" in fact:
+                return self._has_value(*fact.split("=", 1))
             case _:
                 return self._is_set(fact)
+
+    def _has_value(self, name: str, value: str) -> bool:
+        found = next((each for each in self.settings.plugins.settings if each.name == name), None)
+        return found is not None and str(getattr(self.settings, name, self.settings.of(found))) == value
 
     def _is_set(self, name: str) -> bool:
         for setting in self.settings.plugins.settings:

@@ -171,6 +171,26 @@ def test_a_table_of_a_project_is_its_person_s_to_trust(shell: Shell, folder: Pat
     assert ("Brest" in str(shell.server.requests[-1].json["system"])) is (project == "ask")
 
 
+@pytest.mark.parametrize(
+    ("when", "flags", "added"),
+    [
+        ("effort=high", ["--effort", "high"], True),
+        ("effort=high", ["--effort", "low"], False),
+        ("nothing=high", [], False),
+        ("tool Read", ["--tools", "Read"], True),
+        ("tool Read", ["--tools", "Grep"], False),
+    ],
+)
+def test_a_part_is_added_for_a_value_and_for_a_tool(
+    shell: Shell, folder: Path, when: str, flags: list[str], added: bool
+) -> None:
+    source = HARBOUR.replace('Part(":add", ("harbours",))', f'Part(":add", ("{when}",), "around")')
+    (folder / "harbour.py").write_text(source)
+    shell.serve([Turn(text="Fine.")])
+    assert shell.run(*flags, "hello").code == 0
+    assert ("Harbours:" in str(shell.server.requests[0].json["system"])) is added
+
+
 def test_its_check_is_made_and_one_that_fails_is_a_finding(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text(TABLE)
     assert next(line.split()[-2:] for line in shell.run("doctor", model="").out.splitlines() if "harbours" in line) == [

@@ -31,7 +31,7 @@ LANGUAGE_SERVERS = Table(
 plugin = Plugin(
     "code",
     "language servers, which report errors, find and rename; a map of the project",
-    parts=(Part("sagent.plugins.code.part:add", ("diagnostics", "somebody answers", "tool Code"), "around"),),
+    parts=(Part("sagent.plugins.code.part:add", ("diagnostics=on", "somebody answers", "tool Code"), "around"),),
     settings=(DIAGNOSTICS,),
     tools=(
         ToolEntry("Code", "sagent.plugins.code.lsp.tool:Code", ("code",)),

@@ -108,11 +108,11 @@ async def test_a_rename_can_be_taken_back_file_by_file(
 async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_asked_for(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, flags: dict[str, object]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("sagent.plugins.code")]:
+    for name in [name for name in sys.modules if name.startswith("sagent.plugins.code.")]:
         monkeypatch.delitem(sys.modules, name)
     model, _ = await run(tmp_path, environment, monkeypatch, **flags)
     assert len(model.bodies) == 2
-    assert [name for name in sys.modules if name.startswith("sagent.plugins.code")] == []
+    assert [name for name in sys.modules if name.startswith("sagent.plugins.code.")] == []
 
 
 @pytest.mark.needs("bwrap")
