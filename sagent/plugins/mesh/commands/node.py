@@ -92,8 +92,8 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
     ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent, policy_of
-        from sagent.surface import Surface
         from sagent.plugins.mesh.figures import Judgement
+        from sagent.surface import Surface
 
         settings = settings_of(flags, opening)
         policy = policy_of(settings, (opening.session.parent,))
