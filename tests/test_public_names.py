@@ -19,6 +19,7 @@ MODULES = (
     "sagent.plugins.code",
     "sagent.plugins.notebook",
     "sagent.plugins.papers",
+    "sagent.plugins.logins",
     "sagent.plugins.telemetry",
     "sagent.plugins.web",
     "sagent.codec",

@@ -257,7 +257,7 @@ _COMMANDS = {
     "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
-    "login": "save a provider's API key, or log in to GitHub for Copilot; it is tested first",
+    "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
     "completion": "print shell completion for bash, zsh or fish, or a man page",
@@ -280,7 +280,6 @@ _PROVIDERS = (
     *("moonshot", "dashscope", "minimax", "openai-compatible", "openai-chat", "deepseek", "openrouter", "groq"),
     *("mistral", "xai", "zai", "together", "fireworks", "cerebras", "huggingface", "ollama", "lmstudio"),
     *("vllm", "azure", "bedrock", "bedrock-mantle", "foundry", "vertex", "vertex-anthropic"),
-    *("anthropic-cli", "copilot", "openai-subscription"),
 )
 
 CORE = Plugin(

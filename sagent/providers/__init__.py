@@ -10,21 +10,16 @@ if TYPE_CHECKING:
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.families.google.provider import Google, Vertex
     from sagent.providers.families.responses.provider import Azure, OpenAI, ResponsesProvider
-    from sagent.providers.plans.anthropic_cli import AnthropicCLI
-    from sagent.providers.plans.copilot import Copilot
-    from sagent.providers.plans.openai_subscription import OpenAISubscription
     from sagent.providers.registry import infer, provider_named, row_named
     from sagent.providers.rows import Row, built_in, read_rows
     from sagent.providers.wire.exchange import Timeouts
 
 __all__ = [
     "Anthropic",
-    "AnthropicCLI",
     "Azure",
     "Batches",
     "Bedrock",
     "ChatProvider",
-    "Copilot",
     "DashScope",
     "Foundry",
     "Google",
@@ -32,7 +27,6 @@ __all__ = [
     "Moonshot",
     "OpenAI",
     "OpenAICompatible",
-    "OpenAISubscription",
     "ResponsesProvider",
     "Row",
     "Timeouts",
@@ -53,9 +47,6 @@ _HOMES = {
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
     **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),
     **dict.fromkeys(("Azure", "OpenAI", "ResponsesProvider"), "families.responses.provider"),
-    "AnthropicCLI": "plans.anthropic_cli",
-    "Copilot": "plans.copilot",
-    "OpenAISubscription": "plans.openai_subscription",
     **dict.fromkeys(("infer", "provider_named", "row_named"), "registry"),
     **dict.fromkeys(("Row", "built_in", "read_rows"), "rows"),
     "Timeouts": "wire.exchange",

@@ -187,13 +187,6 @@ def _tables() -> Mapping[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-_MAKE = {
-    "anthropic-cli": "sagent.providers.plans.anthropic_cli:AnthropicCLI",
-    "copilot": "sagent.providers.plans.copilot:Copilot",
-    "openai-subscription": "sagent.providers.plans.openai_subscription:OpenAISubscription",
-}
-
-
 @cache
 def _core_row(name: str) -> Row | None:
     """Return one of the core's rows; no other is parsed."""
@@ -201,14 +194,7 @@ def _core_row(name: str) -> Row | None:
         return MAKERS.get(name)
     import tomllib
 
-    row = replace(_row(name, tomllib.loads(text), f"providers.toml: [{name}]"), make=_MAKE.get(name, ""))
-    if name == "copilot":
-        row = replace(
-            row,
-            login="sagent.providers.plans.copilot_login:log_in_here",
-            about="a GitHub account, in the browser",
-        )
-    return row
+    return _row(name, tomllib.loads(text), f"providers.toml: [{name}]")
 
 
 @cache
@@ -255,7 +241,10 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
     return made
 
 
-PLUGGED: Mapping[str, str] = {"llamacpp": "local", "selfhosted": "local"}
+PLUGGED: Mapping[str, str] = {
+    **dict.fromkeys(("llamacpp", "selfhosted"), "local"),
+    **dict.fromkeys(("anthropic-cli", "copilot", "openai-subscription"), "logins"),
+}
 """Providers of sagent's own plugins, and which it is, for messages where that is not there."""
 
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from sagent.lib.json import as_str
 from sagent.model import Delta, Model, Reply, Request, is_same_model
 from sagent.peer import Switch
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
-from sagent.providers.plans.anthropic_cli import AnthropicCLI
 from sagent.session.entries import read_body
 from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
@@ -150,17 +148,6 @@ def test_two_provider_objects_of_one_address_and_key_have_the_same_models(
     assert not is_same_model(one.model("m"), again.model("n"))
     several = kind.from_key("k" * 20 + "," + "l" * 20, base_url="http://127.0.0.1:9/v1")
     assert not is_same_model(one.model("m"), several.model("m")), "it has a second key"
-
-
-def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(tmp_path: Path) -> None:
-    program = tmp_path / "claude"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
-    one, again = (AnthropicCLI.from_credentials(environ=environ) for _ in "ab")
-    other_login = AnthropicCLI.from_credentials(environ=environ, variables={"CLAUDE_CONFIG_DIR": "/elsewhere"})
-    assert is_same_model(one.model("opus"), again.model("opus"))
-    assert not is_same_model(one.model("opus"), other_login.model("opus"))
 
 
 async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:

@@ -1,57 +1,6 @@
-"""`sagent login copilot`, and a session with what it has kept, by a GitHub and an API on loopback."""
+"""`sagent login`: what is no login."""
 
-import asyncio
-import json
-from pathlib import Path
-
-from program import Shell
-
-from sagent.testing.server import FakeProviderServer, Turn
-from tests.providers.github_stand_in import GitHub
-
-
-async def served(github: GitHub) -> tuple[asyncio.Server, str]:
-    server = await asyncio.start_server(github.handle, "127.0.0.1", 0)
-    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-async def test_a_login_in_a_browser_is_used_and_shown_nowhere(shell: Shell) -> None:
-    github = GitHub([{"error": "authorization_pending"}])
-    server, address = await served(github)
-    async with server, FakeProviderServer([Turn("Hello from the plan.")]) as api:
-        github.api = api.url
-        login = await asyncio.to_thread(shell.run, "login", "copilot", "--host", address, model="")
-        assert login.code == 0, login.err
-        done = await asyncio.to_thread(
-            shell.run, "--output-format", "stream-json", "--log-level", "debug", "hello", model="copilot/gpt-4.1"
-        )
-        assert done.code == 0, done.err
-        exported = await asyncio.to_thread(shell.run, "export", "--format", "jsonl", "--out", "-", model="")
-        assert exported.code == 0, exported.err
-    assert "WDJB-MJHT" in login.out
-    assert "1240.5 of 1,500 credits left" in login.out
-    home = Path(shell.environment["HOME"])
-    kept = home / ".config" / "sagent" / "copilot.json"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    secrets = [json.loads(kept.read_text())[name] for name in ("github_token", "access_token")]
-    texts = [login.out, login.err, done.out, done.err, exported.out, exported.err]
-    texts += [file.read_text(errors="replace") for file in home.rglob("*") if file.is_file() and file != kept]
-    assert "Hello from the plan." in done.out
-    assert any("Hello from the plan." in text for text in texts[6:])  # the session's log is among them
-    assert not any(secret in text for secret in secrets for text in texts)
-
-
-async def test_a_login_that_is_refused_leaves_the_one_before(shell: Shell) -> None:
-    github = GitHub([{"error": "access_denied"}])
-    kept = Path(shell.environment["HOME"]) / ".config" / "sagent" / "copilot.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("{}")
-    server, address = await served(github)
-    async with server:
-        done = await asyncio.to_thread(shell.run, "login", "copilot", "--host", address, model="")
-    assert done.code == 1
-    assert "the login was refused" in done.err
-    assert kept.read_text() == "{}"
+from tests.cli.program import Shell
 
 
 def test_what_is_no_login_is_said(shell: Shell) -> None:
@@ -63,9 +12,3 @@ def test_what_is_no_login_is_said(shell: Shell) -> None:
     assert "There is no provider 'nosuch'. The providers are anthropic" in asked.err
     host = shell.run("login", "openai", "--host", "x.example", model="")
     assert host.code == 2
-    plain = shell.run("login", "copilot", "--host", "http://ghe.example", model="")
-    assert plain.code == 2
-    assert "unencrypted" in plain.err
-    missing = shell.run("hello", model="copilot/gpt-4.1")
-    assert missing.code == 2
-    assert "sagent login copilot" in missing.err

@@ -21,7 +21,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
-CHAT = sorted(name for name, row in built_in().items() if row.family == "chat" and not row.plugin and name != "copilot")
+CHAT = sorted(name for name, row in built_in().items() if row.family == "chat" and not row.plugin)
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object", "properties": {}}))
 PIXEL = Image("image/png", b"\x89PNG")
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))

@@ -12,7 +12,6 @@ import pytest
 from console import Console
 
 from sagent.testing.server import FakeProviderServer, Turn
-from tests.providers.github_stand_in import GitHub
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -127,27 +126,6 @@ def test_login_goes_on_with_the_conversation(console: Console) -> None:
     console.until("Second.")
     sent = json.dumps(server.requests[-1].json["messages"])
     assert "remember this" in sent and "First." in sent
-
-
-def test_a_login_in_the_browser_leaves_the_session_free_meanwhile(console: Console) -> None:
-    github = GitHub([{"error": "authorization_pending"}] * 1_000)
-    api = console.stack.enter_context(FakeProviderServer([Turn(text="By the plan.")], strict=False).in_thread())
-    github.api = api.url
-    address = console.stack.enter_context(github.in_thread())
-    console.serve([Turn(text="By the key.")])
-    console.start("--model", "anthropic/claude-sonnet-4-6", ready="│ $0")
-    console.type(f"/login copilot {address}")
-    console.until("enter this code there:", "WDJB-MJHT")
-    console.type("hello")
-    console.until("By the key.")
-    github.polls.clear()
-    console.until("Logged in at")
-    console.type("/model copilot/gpt-4.1")
-    console.until("copilot/gpt-4.1")
-    console.type("hello again")
-    screen = console.until("By the plan.")
-    assert "gho_" not in screen
-    assert "hello" in json.dumps(next(asked for asked in api.requests if asked.method == "POST").json)
 
 
 def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`sagent login`: a provider's key, or a login at GitHub for Copilot, entered, tested and kept; on a terminal and
+"""`sagent login`: a provider's key, or a login of its own, entered, tested and kept; on a terminal and
 nothing else, for editors start it where they find no key."""
 
 import asyncio
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def run_login(argv: Sequence[str]) -> int:
-    """Enter, test and keep a provider's key; copilot is logged in at GitHub instead, with a code for any browser."""
+    """Enter, test and keep a provider's key; one with a login of its own is logged in where that is, in any browser."""
     parser = Parser("login", run_login.__doc__)
     parser.add_argument("provider", nargs="?", default="", help="whose; without it there is a list to choose from")
-    parser.add_argument("--host", default="", help="for copilot: your company's GitHub, as in company.ghe.com")
+    parser.add_argument("--host", default="", help="of a login of its own: your company's host, as in company.ghe.com")
     parser.add_config()
     given = parser.parse_args(argv)
     return log_in({"config": given.config}, provider=given.provider, host=given.host)

@@ -206,8 +206,8 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     """Enter and test a provider's API key, and save it.
 
     The key is sent only to the provider's address, which its BASE_URL variable may change. It is saved where only you
-    can read it, and used from now on. For copilot, log in to GitHub in a browser; the host is your company's, as in
-    company.ghe.com.
+    can read it, and used from now on. A provider with a login of its own asks in a browser; the host is your
+    company's, as in company.ghe.com.
     """
     if host and provider not in (devices := _devices(context)):
         hint = f": /login {devices[0]} {host!r}" if devices else ""

@@ -19,9 +19,9 @@ from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
 from sagent.lib.regular import MOST, read_regular
+from sagent.plugins.logins.github_device import GITHUB, begin, finish, host_url
+from sagent.plugins.logins.renewal import one_at_a_time
 from sagent.providers.access import check_url, loopback
-from sagent.providers.plans.github_device import GITHUB, begin, finish, host_url
-from sagent.providers.plans.renewal import one_at_a_time
 from sagent.providers.wire.exchange import Timeouts, fetch
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport

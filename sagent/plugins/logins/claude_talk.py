@@ -19,11 +19,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Image, Message, Text, ToolCall
 from sagent.model import Billed, Delta, Effort, Reply, RequestDigest, ToolSpec
+from sagent.plugins.logins.claude_program import INSTALL, SERVER, ClaudeProcess, Program
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.anthropic.provider import MessagesDialect
 from sagent.providers.families.media import IMAGES, base64_text
 from sagent.providers.handover import CONTINUE, Answered, Handover, ModelTurn, Turn, UserTurn
-from sagent.providers.plans.claude_program import INSTALL, SERVER, ClaudeProcess, Program
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin, from_event, from_status
 from sagent.usage import Charge

@@ -13,6 +13,8 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.lib.money import EXACT, as_usd
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.plugins.logins.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, listed
+from sagent.plugins.logins.renewal import Renewal
 from sagent.providers.access import access_from_key, check_text, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
@@ -23,8 +25,6 @@ from sagent.providers.families.openai_models import gpt_version
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.keys import Keys
 from sagent.providers.limits import limits_like
-from sagent.providers.plans.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, listed
-from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Abilities, Quirks, Row
 from sagent.providers.wire.exchange import Call, Timeouts
 from sagent.providers.wire.faults import Origin

@@ -21,9 +21,9 @@ from sagent.lib.json import as_object
 from sagent.lib.secrets import redact
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Model, Request
-from sagent.providers.plans.copilot import Copilot
-from sagent.providers.plans.copilot_login import NAME, Account, log_in, login_file
-from sagent.providers.plans.github_device import begin, finish, host_url
+from sagent.plugins.logins.copilot import Copilot
+from sagent.plugins.logins.copilot_login import NAME, Account, log_in, login_file
+from sagent.plugins.logins.github_device import begin, finish, host_url
 from sagent.providers.registry import provider_named
 from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Answer, DirectTransport
@@ -31,7 +31,7 @@ from sagent.testing.model_suite import OpenModel, ServedModelSuite, collect, fai
 from sagent.testing.script import Call, Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
-from tests.providers.github_stand_in import LISTED, GitHub
+from tests.plugins.logins.github_stand_in import LISTED, GitHub
 
 ACCOUNT = "gho_" + "b" * 36
 ENDS = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "/v1/messages"}
@@ -225,7 +225,7 @@ class TestExchange:
                 await collect(model, request())
                 await collect(model, request())
                 later = time.time() + github.lasts + 1
-                monkeypatch.setattr("sagent.providers.plans.copilot_login.time.time", lambda: later)
+                monkeypatch.setattr("sagent.plugins.logins.copilot_login.time.time", lambda: later)
                 await collect(model, request())
             used = [asked.headers["authorization"] for asked in calls(server)]
         assert len(github.exchanges) == 2
@@ -385,7 +385,7 @@ asyncio.run(main())
             github.api = server.url
             path = keep(tmp_path, f"http://{address}")
             before = path.read_text()
-            monkeypatch.setattr("sagent.providers.plans.copilot_login.put", full)
+            monkeypatch.setattr("sagent.plugins.logins.copilot_login.put", full)
             async with opened(tmp_path) as provider:
                 await collect(provider.model(MODELS["chat"]), request())
         assert path.read_text() == before

@@ -13,7 +13,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
-from sagent.providers.plans.renewal import PATIENCE, one_at_a_time
+from sagent.plugins.logins.renewal import PATIENCE, one_at_a_time
 from sagent.providers.wire.exchange import read_answer
 from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Transport

@@ -11,12 +11,12 @@ from typing import Self
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
+from sagent.plugins.logins.claude_program import Program
+from sagent.plugins.logins.claude_talk import Lost, Setup, Talk
 from sagent.providers.deferral import undeferred
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, think
 from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
-from sagent.providers.plans.claude_program import Program
-from sagent.providers.plans.claude_talk import Lost, Setup, Talk
 from sagent.providers.toolforms import ANTHROPIC, ToolForm, are_plain
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts

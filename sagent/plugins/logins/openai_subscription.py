@@ -9,14 +9,14 @@ from typing import Self
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.plugins.logins.codex_login import LOGIN, Login, LoginFile
+from sagent.plugins.logins.renewal import Renewal
 from sagent.providers.access import access_from_key
 from sagent.providers.families.endpoint import Way
 from sagent.providers.families.model import Outgoing
 from sagent.providers.families.openai_models import cache_key
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.limits import limits_of
-from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
-from sagent.providers.plans.renewal import Renewal
 from sagent.providers.rows import Row
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin

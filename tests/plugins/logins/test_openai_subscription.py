@@ -19,8 +19,8 @@ import pytest
 from sagent.errors import ModelErrorKind, UsageError
 from sagent.messages import user
 from sagent.model import Model, Request
-from sagent.providers.plans import codex_login
-from sagent.providers.plans.openai_subscription import OpenAISubscription
+from sagent.plugins.logins import codex_login
+from sagent.plugins.logins.openai_subscription import OpenAISubscription
 from sagent.testing.model_suite import OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.script import Fail, Raw, Turn
 from sagent.testing.server import FakeProviderServer

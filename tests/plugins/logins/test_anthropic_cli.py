@@ -30,8 +30,8 @@ from sagent.errors import ModelErrorKind, UsageError
 from sagent.lib.json import EMPTY, as_object, json_freeze_object
 from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Delta, Effort, Model, ModelLimits, Reply, Request, TextPart, ToolSpec
-from sagent.providers.plans import anthropic_cli
-from sagent.providers.plans.anthropic_cli import AnthropicCLI
+from sagent.plugins.logins import anthropic_cli
+from sagent.plugins.logins.anthropic_cli import AnthropicCLI
 from sagent.providers.wire.exchange import Timeouts
 from sagent.testing.model_suite import MakeModel, ModelSuite, ServedModelSuite, ask, collect, failure
 from sagent.testing.script import Call, Cut, Fail, Received, Stall, Step, Turn
@@ -639,7 +639,7 @@ async def check_kill(path: str | None) -> None:
 import asyncio
 from sagent.messages import user
 from sagent.model import Request, TextPart
-from sagent.providers.plans.anthropic_cli import AnthropicCLI
+from sagent.plugins.logins.anthropic_cli import AnthropicCLI
 
 async def main(url):
     provider = AnthropicCLI.from_credentials(path={path!r}, base_url=url, variables=VARIABLES)

@@ -1,1 +1,0 @@
-"""Subscriptions in place of keys: a Claude plan, a ChatGPT plan."""

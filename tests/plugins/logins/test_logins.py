@@ -1,0 +1,27 @@
+"""Subscriptions as the program tells them apart."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import UsageError
+from sagent.model import is_same_model
+from sagent.plugins.logins import AnthropicCLI
+from sagent.providers import provider_named
+
+
+def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    one, again = (AnthropicCLI.from_credentials(environ=environ) for _ in "ab")
+    other_login = AnthropicCLI.from_credentials(environ=environ, variables={"CLAUDE_CONFIG_DIR": "/elsewhere"})
+    assert is_same_model(one.model("opus"), again.model("opus"))
+    assert not is_same_model(one.model("opus"), other_login.model("opus"))
+
+
+@pytest.mark.parametrize("name", ["anthropic-cli", "copilot", "openai-subscription"])
+def test_a_login_has_no_sdk(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} uses a login, not an SDK"):
+        provider_named(name, transport="sdk")
