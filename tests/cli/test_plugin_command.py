@@ -32,7 +32,6 @@ def folder(tmp_path: Path) -> Path:
     handler = {"type": "command", "command": '"${CLAUDE_PLUGIN_ROOT}"/check.sh'}
     write(found / "hooks/hooks.json", {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}})
     write(found / "check.sh", "#!/bin/sh\ngrep -q touch && { echo no touching >&2; exit 2; }\nexit 0\n", 0o755)
-    write(found / ".mcp.json", {"mcpServers": {"tool": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["x"]}}})
     return found
 
 
@@ -51,7 +50,7 @@ def config_of(shell: Shell) -> Path:
 def test_it_is_shown_and_added_only_with_a_yes(shell: Shell, folder: Path) -> None:
     done = shell.run("plugin", "add", str(folder), model="")
     assert done.code == 2 and "give --yes" in done.err
-    for said in ("demo 1.2", "greet", "look", "hello", 'PreToolUse Bash: "${CLAUDE_PLUGIN_ROOT}"/check.sh', "/serve x"):
+    for said in ("demo 1.2", "greet", "look", "hello", 'PreToolUse Bash: "${CLAUDE_PLUGIN_ROOT}"/check.sh'):
         assert said in done.out, done.out
     assert "lspServers in its manifest" in done.out
     assert not config_of(shell).exists()
@@ -64,10 +63,7 @@ def test_what_it_brings_is_used_and_gone_when_it_is_removed(shell: Shell, folder
     assert pin in shell.run("plugin", "list", model="").out  # of what was shown, not of what was made of it
     shown = shell.run("config", "show", model="")
     assert "PreToolUse Bash" in shown.out and "plugin: " in shown.out
-    assert (
-        f'command = "{config_of(shell)}/plugins/demo/serve"' in (config_of(shell) / "plugins/demo/mcp.toml").read_text()
-    )
-    (config_of(shell) / "plugins/demo/mcp.toml").unlink()  # there is no such server
+    (config_of(shell) / "plugins/demo/more.txt").write_text("changed")
     server = shell.serve([Turn(text="", calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="One.")])
     done = shell.run("/demo:hello Ann")
     assert done.out == "One.\n" and "no touching" in done.err and not (shell.cwd / "made").exists(), done.err
@@ -129,19 +125,6 @@ def test_what_is_no_plugin_is_refused(what: str, shell: Shell, folder: Path, tmp
     done = shell.run("plugin", "add", str(folder), "--yes", model="")
     assert done.code == 2, done.out
     assert not list(config_of(shell).glob("plugins/*"))
-
-
-def test_servers_that_were_not_shown_are_not_used(shell: Shell, folder: Path) -> None:
-    hidden = '[mcp.hidden]\ncommand = "/bin/sh"\nargs = ["-c", "touch ran"]\nneeds = ["all"]\n'
-    write(folder / "mcp.toml", hidden)
-    for servers in ({"tool": {"command": "serve", "env": {"NODE_OPTIONS": "--require ./x.js"}}}, {}):
-        write(folder / ".mcp.json", {"mcpServers": servers})
-        added = shell.run("plugin", "add", str(folder), "--yes", model="")
-        assert added.code == 0 and "mcp.toml" in added.out, added.err
-        assert not servers or "NODE_OPTIONS=--require ./x.js" in added.out
-        listed = shell.run("mcp", "list", model="").out
-        assert "hidden" not in listed and ("tool" in listed) == bool(servers), listed
-        assert shell.run("plugin", "remove", "demo", model="").code == 0
 
 
 def test_what_is_added_is_what_was_shown(folder: Path, tmp_path: Path) -> None:

@@ -16,9 +16,6 @@ KEY = "sk-ant-api03-abcdefghijklmnop"
     [
         ("config.toml", f'model = "a/b"\n[providers.anthropic]\napi_key = "{KEY}"\n', 3, "providers.anthropic.api_key"),
         ("config.toml", '[providers.anthropic]\napi_key = "hand-made"\n', 2, "providers.anthropic.api_key"),
-        ("config.toml", '[mcp.x]\ncommand = "y"\nenv = { GH_TOKEN = "hand-made" }\n', 3, "mcp.x.env.GH_TOKEN"),
-        ("config.toml", f'[mcp.x]\ncommand = "y"\nargs = ["--key", "{KEY}"]\n', 3, "mcp.x.args.1"),
-        ("config.toml", f'[mcp.x]\nurl = "https://a.b"\nheaders.Authorization = "Bearer {KEY}"\n', 3, "Authorization"),
         (
             "config.yaml",
             f"model: a/b\nproviders:\n  anthropic:\n    api_key: {KEY}\n",
@@ -52,7 +49,6 @@ def test_a_file_without_a_key_of_its_own_may_be_read_by_all(tmp_path):
         'model = "anthropic/claude-sonnet-4-5-20250929"\n[providers.anthropic]\napi_key = "${CORP_KEY:-none-at-all}"\n'
         '[providers.near]\nbase_url = "http://localhost:1234/v1"\napi_key = "lm-studio"\nkey = "NEAR_API_KEY"\n'
         '[providers.kept]\nbase_url = "https://kept.example/v1"\napi_key = "in the keyring"\n'
-        '[mcp.x]\ncommand = "y"\nenv = { GH_TOKEN = "${GH_TOKEN:-}", TOKEN_FILE = "/run/token" }\n'
     )
     kept.chmod(0o644)
     assert load({}, {"HOME": str(tmp_path)}, tmp_path).warnings == ()

@@ -191,7 +191,7 @@ def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -
 
 
 @pytest.mark.parametrize(
-    "name", ["config", "json", "plugin", "mcp", "model", "print", "executor", "advisor", "permissions"]
+    "name", ["config", "json", "plugin", "providers", "model", "print", "executor", "advisor", "permissions"]
 )
 def test_no_setting_takes_the_name_of_a_flag_or_a_table(shell: Shell, folder: Path, name: str) -> None:
     (folder / "hello.py").write_text(HELLO.replace('"language"', f'"{name}"'))

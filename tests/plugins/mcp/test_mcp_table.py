@@ -9,6 +9,8 @@ from sagent.errors import ConfigError
 from sagent.plugins.mcp.table import servers_of
 from tests.cli.program import Shell
 
+KEY = "sk-ant-api03-abcdefghijklmnop"
+
 
 def read(home: Path, text: str) -> Settings:
     """Return the settings of a person whose file says this."""
@@ -42,6 +44,24 @@ def test_needs_are_read_with_their_paths_from_the_file(tmp_path: Path) -> None:
 def test_a_wrong_member_is_named(tmp_path: Path, table: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(tmp_path, f"[mcp.t]\n{table}")
+
+
+@pytest.mark.parametrize(
+    ("members", "keys"),
+    [
+        ('command = "y"\nenv = { GH_TOKEN = "hand-made" }', "mcp.x.env.GH_TOKEN"),
+        (f'command = "y"\nargs = ["--key", "{KEY}"]', "mcp.x.args.1"),
+        (f'url = "https://a.b"\nheaders.Authorization = "Bearer {KEY}"', "Authorization"),
+        ('command = "y"\nenv = { GH_TOKEN = "${GH_TOKEN:-}", TOKEN_FILE = "/run/token" }', ""),
+    ],
+)
+def test_a_key_in_a_file_that_others_may_read_is_warned_of(tmp_path: Path, members: str, keys: str) -> None:
+    read(tmp_path, f"[mcp.x]\n{members}\n")
+    file = tmp_path / ".config" / "sagent" / "config.toml"
+    file.chmod(0o644)
+    found = load({}, {"HOME": str(tmp_path)}, tmp_path).warnings
+    assert len(found) == bool(keys)
+    assert all(warning.startswith(f"{file}:3: ") and keys in warning for warning in found)
 
 
 def test_the_slash_command_lists_servers_or_says_how_to_add_one(shell: Shell) -> None:

@@ -1,1 +1,0 @@
-"""Connections to other programs: MCP, editors, A2A, chats, HTTP clients, forges and telemetry."""
