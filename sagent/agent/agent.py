@@ -29,7 +29,7 @@ from sagent.engine.context import Context
 from sagent.engine.journal import Journal
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
-from sagent.errors import SagentError, UsageError
+from sagent.errors import UsageError
 from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords
 from sagent.lib.json import JsonObject
@@ -230,7 +230,12 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         answer does not match ("invalid_output") returns a result whose `error` says so.
         """
         refuse_keywords("Agent.run", unknown)
-        return await self._answered(prompt, output, deps, tools)
+        message = to_message(prompt)
+        await self._begin_run()
+        result, error = await self._runs.take(message, output, deps, _offered(tools))
+        if error is not None:
+            raise error
+        return result
 
     @overload
     def run_sync(
@@ -270,18 +275,11 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     ) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
         refuse_keywords("Agent.run_sync", unknown)
-        return wait_for(lambda: self._answered(prompt, output, deps, tools), self.aclose)
+        own, more = cast("Deps_contra", deps), cast("Sequence[GivenTool[Deps_contra]] | None", tools)
+        return wait_for(lambda: self.run(prompt, output=output, deps=own, tools=more), self.aclose)
 
     async def answer(self, prompt: Prompt, deps: object) -> Result:
-        return await self._answered(prompt, None, deps)
-
-    async def _answered(
-        self, prompt: Prompt, form: object, deps: object, tools: Sequence[GivenTool[Never]] | None = None
-    ) -> Result:
-        result, error = await self._run(to_message(prompt), form, deps, tools)
-        if error is not None:
-            raise error
-        return result
+        return await self.run(prompt, deps=cast("Deps_contra", deps))
 
     @hinting
     def stream(
@@ -298,17 +296,19 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         """
 
         async def once() -> None:
-            await self._run(to_message(prompt), output, deps, tools)
+            message = to_message(prompt)
+            await self._begin_run()
+            await self._runs.take(message, output, deps, _offered(tools))
 
         return events_of(once, self.listen)
 
     async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
         """Run on the messages in the inbox, without a prompt. Errors are in the result. Raises UsageError."""
-        return (await self._run(None, None, deps))[0]
+        await self._begin_run()
+        return (await self._runs.take(None, None, deps))[0]
 
-    async def _run(
-        self, message: Message | None, form: object, deps: object, tools: Sequence[GivenTool[Never]] | None = None
-    ) -> tuple[Result, SagentError | None]:
+    async def _begin_run(self) -> None:
+        """Open the log again if it was closed, and resume what an earlier process left. Raises UsageError."""
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         self._warn()
@@ -321,7 +321,6 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             from sagent.agent.resume import answer_lost_calls
 
             answer_lost_calls(self.state)
-        return await self._runs.take(message, form, deps, list(_by_name(tools_of(tools or ())).values()))
 
     def hold(self) -> None:
         if self._kept is not None and self._kept.closed:
@@ -545,6 +544,11 @@ def _open_session(path: str | Path, given: Resources) -> "SavedSession":
     from sagent.agent.saved_session import SavedSession
 
     return SavedSession(where, given.workspace.cwd if given.workspace is not None else Path.cwd())
+
+
+def _offered(tools: Sequence[GivenTool[Never]] | None) -> Sequence[Tool]:
+    """Return the tools of one run. Raises UsageError for an invalid or repeated name."""
+    return list(_by_name(tools_of(tools)).values()) if tools else ()
 
 
 def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sagent.agent.handoffs import answer_of
 from sagent.agent.tree import Tree
@@ -50,6 +50,7 @@ LIMIT_REASONS = {
     "error": "the provider reported a broken reply, or several replies in a row were cut within their calls",
 }
 
+NO_ADVISOR = "You asked for advice, but there is no advisor here. Continue by yourself, or say what you need."
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 
@@ -109,6 +110,22 @@ def _output_limit(state: AgentState) -> str:
     if (wanted is None or limit < wanted) and state.ledger.cap_of(state.path) is not None:
         return f"{size}, as the budget or the window left no room for more: raise the budget (max_budget_usd), or "
     return f"{size}: raise max_response_tokens (--max-response-tokens), or "
+
+
+def _wants_advice(state: AgentState, reason: str) -> bool:
+    """Return True if a turn ended in a question for advice that nobody has answered, which is not an answer."""
+    replies = state.run.replies
+    return reason == "end" and bool(replies) and wanted_advice(replies[-1].content) is not None
+
+
+class _Outcome(NamedTuple):
+    """What a run came to. `cancelled` is raised in the end: whoever cancelled the task waits for it."""
+
+    reason: str
+    data: object = None
+    failure: Failure | None = None
+    error: SagentError | None = None
+    cancelled: asyncio.CancelledError | None = None
 
 
 class Runner:
@@ -187,6 +204,41 @@ class Runner:
         output = None if form is None else _output_of(form)
         self.check_here()
         await self._await_closing_stream()
+        state = self._begin(deps)
+        try:
+            try:
+                refused = await self._admitted(message, tools)
+                if refused is not None:
+                    outcome = refused
+                elif output is not None:
+                    from sagent.agent.structured import take_structured_turn
+
+                    outcome = self._limited(*await take_structured_turn(state, output))
+                else:
+                    reason = await take_turn(state)
+                    if _wants_advice(state, reason):
+                        state.receive(user(NO_ADVISOR, sender="sagent"), "next")
+                        reason = await take_turn(state)
+                        reason = "need_advice" if _wants_advice(state, reason) else reason
+                    outcome = self._limited(reason)
+            except (asyncio.CancelledError, Exception) as error:
+                outcome = self._outcome_of(error)
+            finally:
+                self.closing = True
+            self._interrupted = True  # nothing is left to interrupt
+            result = await self._finish(outcome)
+            if outcome.cancelled is not None:
+                raise outcome.cancelled
+            return result, outcome.error
+        finally:
+            self._task, self._ahead = None, False
+            apply_pending(state)
+            if self._ended is not None:
+                self._ended.set()
+            self._tree.wake_above(state.path)
+
+    def _begin(self, deps: object) -> AgentState:
+        """Claim the agent for a run in this task. Raises UsageError where another run has it."""
         with self._claim:
             if self._task is not None:
                 self.check_here()
@@ -199,77 +251,49 @@ class Runner:
             self._ended = asyncio.Event()
         self._state.run = Run(deps=deps)
         self._before = self._state.ledger.spent_below(self._state.path)
-        try:
-            try:
-                reason, data, failure, error = await self._work(message, output, tools)
-            except asyncio.CancelledError:
-                self._interrupted = self.closing = True
+        return self._state
+
+    async def _admitted(self, message: Message | None, tools: Sequence[Tool]) -> "_Outcome | None":
+        """Prepare the turn and put what it reads into the inbox; returns the outcome where there is to be none."""
+        state = self._state
+        await self._prepare(state, tools)
+        self._announce()
+        prompt = () if message is None else (message,)
+        read = prompt if self._admit is None else await self._admit(state, message)
+        if isinstance(read, Failure):
+            return _Outcome("error", failure=read)
+        for each in read:
+            state.inbox.put(Arrived(each))
+        if self._ahead:
+            return _Outcome("interrupted", failure=Failure("interrupted", "it was interrupted before it began"))
+        return None
+
+    def _limited(self, reason: str, data: object = None, failure: Failure | None = None) -> "_Outcome":
+        """Return the outcome of a turn, with a failure where a limit ended it."""
+        if failure is None and reason in LIMIT_REASONS:
+            failure = Failure(reason, _limit_words(self._state, reason))
+        return _Outcome(reason, data, failure)
+
+    def _outcome_of(self, error: asyncio.CancelledError | Exception) -> "_Outcome":
+        """Return the outcome of a turn that raised. Raises the error where it is the program's."""
+        match error:
+            case ModelError() | BudgetExceeded():
+                reason = "budget" if isinstance(error, BudgetExceeded) else "error"
+                return _Outcome(reason, failure=Failure(error.kind, str(error)), error=error)
+            case asyncio.CancelledError():
+                if self._interrupted and self._task is not None and self._task.uncancel() <= self._cancelled:
+                    return _Outcome("interrupted", failure=Failure("interrupted", "the run was interrupted"))
+                # cancelled by somebody else as well, for whom it was not only interrupted
                 for agent in self._tree.below(self._state.path):
                     agent.interrupt("self")
-                await self._finish("interrupted", Failure("interrupted", "the run was cancelled"))
-                raise
-            self._interrupted = True  # nothing is left to interrupt
-            return await self._finish(reason, failure, data), error
-        finally:
-            self._task, self._ahead = None, False
-            apply_pending(self._state)
-            self._ended.set()
-            self._tree.wake_above(self._state.path)
-
-    async def _work(
-        self, message: Message | None, output: "Output | None", tools: Sequence[Tool]
-    ) -> tuple[str, object, Failure | None, SagentError | None]:
-        """Take the turn; returns why it ended, its data, and what went wrong."""
-        state = self._state
-        try:
-            await self._prepare(state, tools)
-            self._announce()
-            prompt = () if message is None else (message,)
-            read = prompt if self._admit is None else await self._admit(state, message)
-            if isinstance(read, Failure):
-                return "error", None, read, None
-            for each in read:
-                state.inbox.put(Arrived(each))
-            if self._ahead:
-                return "interrupted", None, Failure("interrupted", "it was interrupted before it began"), None
-            if output is None:
-                reason, data, wrong = await self._take_turn(), None, None
-            else:
-                from sagent.agent.structured import take_structured_turn
-
-                reason, data, wrong = await take_structured_turn(state, output)
-            if wrong is None and reason in LIMIT_REASONS:
-                wrong = Failure(reason, _limit_words(state, reason))
-        except (ModelError, BudgetExceeded) as error:
-            reason = "budget" if isinstance(error, BudgetExceeded) else "error"
-            return reason, None, Failure(error.kind, str(error)), error
-        except asyncio.CancelledError:
-            # cancelled by somebody else as well, for whom it was not only interrupted
-            if not self._interrupted or self._task is None or self._task.uncancel() > self._cancelled:
-                raise
-            return "interrupted", None, Failure("interrupted", "the run was interrupted"), None
-        except Exception as error:  # a child's defect is its parent's to read, not the end of both
-            if not self.contained or isinstance(error, BrokenPipeError):
-                raise
-            kind = error.kind if isinstance(error, SagentError) else "crashed"
-            return "error", None, Failure(kind, f"{type(error).__name__}: {error}"), None
-        else:
-            return reason, data, wrong, None
-        finally:
-            self.closing = True
-
-    async def _take_turn(self) -> str:
-        """Take a turn. If it ends in a question for advice that nobody has answered, continue once, because it is not
-        an answer."""
-        state = self._state
-        for last in (False, True):
-            reason = await take_turn(state)
-            if reason != "end" or not state.run.replies or wanted_advice(state.run.replies[-1].content) is None:
-                return reason
-            if not last:
-                text = "You asked for advice, but there is no advisor here. Continue by yourself, or say what you need."
-                state.receive(user(text, sender="sagent"), "next")
-        return "need_advice"
+                failure = Failure("interrupted", "the run was cancelled")
+                return _Outcome("interrupted", failure=failure, cancelled=error)
+            case _ if self.contained and not isinstance(error, BrokenPipeError):
+                # a child's defect is its parent's to read, not the end of both
+                kind = error.kind if isinstance(error, SagentError) else "crashed"
+                return _Outcome("error", failure=Failure(kind, f"{type(error).__name__}: {error}"))
+            case _:
+                raise error
 
     async def _await_closing_stream(self) -> None:
         """Wait for a stream that its reader has left: the loop closes it soon. Raises UsageError."""
@@ -287,9 +311,9 @@ class Runner:
             name, log, resumed = full_name(state.model), state.log, bool(state.context.history)
             state.journal.emit(SessionOpened(state.path, log.session_id, log.path, name, resumed))
 
-    async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
+    async def _finish(self, outcome: "_Outcome") -> Result:
         """Finish a run: make the log durable, report the result."""
-        state = self._state
+        state, failure = self._state, outcome.failure
         held = "" if self._finishing is None else await self._finishing()
         if failure is not None:
             state.journal.record(FailedEntry(failure.kind, failure.message))
@@ -300,7 +324,7 @@ class Runner:
         self.last = Result(
             content=last.content if last else "",
             parts=last.parts if last else (),
-            stop_reason=reason,
+            stop_reason=outcome.reason,
             error=failure,
             usage=state.run.usage,
             cost=state.ledger.cost(self._payer),
@@ -312,7 +336,7 @@ class Runner:
             session_path=state.log.path,
             head=state.log.head,
             denials=tuple(state.run.denials),
-            data=data,
+            data=outcome.data,
             saving=self._saving(),
             advisors=report.tallies,
             sandbox=held,
