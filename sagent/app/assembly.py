@@ -160,7 +160,7 @@ def _make_agent(builder: AgentBuilder) -> Agent:
 async def _start(agent: Agent, builder: AgentBuilder) -> None:
     """Give the agent what was said before, then its listeners, then what it had not read yet."""
     past = builder.past
-    await _in_thread(lambda: _restore(agent, past), long=past.resumed)
+    await _in_thread(lambda: _restore(agent, past, shown=builder.ask is not None), long=past.resumed)
     if past.model not in ("", full_name(agent.model)):
         log_switch(agent.state)
     for follow in builder.started:
@@ -219,9 +219,11 @@ async def _in_thread(work: Callable[[], T], *, long: bool) -> T:
         raise
 
 
-def _restore(agent: Agent, past: Past) -> None:
+def _restore(agent: Agent, past: Past, *, shown: bool) -> None:
+    """Restore the conversation; where a person is `shown` its figures, encode it now and not when they are first."""
     agent.restore(past.messages)
-    agent.state.context.tokens()  # it is encoded now, and not when the first figures are shown
+    if shown:
+        agent.state.context.tokens()
 
 
 def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:

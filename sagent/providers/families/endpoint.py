@@ -33,6 +33,8 @@ class Endpoint:
     """The header of a key that is no bearer token."""
     counts: bool = True
     """Whether its own count of a request's tokens may be asked for: until it is seen to give none."""
+    lessons: int = 0
+    """How many calls have failed: what was learned by that may change how the next request is written."""
     searches: bool = True
     """Whether its own search for tools may be asked for: at its own address, or where a person's data say so; until it
     is refused."""

@@ -49,6 +49,23 @@ class Outgoing:
     parameters: Mapping[str, object] = EMPTY
 
 
+@dataclass(slots=True)
+class _Fitting:
+    """A request without what the model is said to lack, made once for all that is asked of it: a bound of its size, the
+    call, a count. `key` is what it depends on. The limit of output is none of that, and each call has its own."""
+
+    key: tuple[object, ...]
+    request: Request
+    notes: tuple[str, ...]
+    conversation: EncodedConversation | None = None
+    max_input: int | None = None
+
+    def limited(self, request: Request) -> Request:
+        """Return it with the limits of the request that it was made from."""
+        same = (self.request.max_output, self.request.capped) == (request.max_output, request.capped)
+        return self.request if same else replace(self.request, max_output=request.max_output, capped=request.capped)
+
+
 class WireModel(ABC, Generic[E_co]):
     """One model of one provider. `listed_as` and `known_as` name the rows of limits.json, and the one among them."""
 
@@ -76,6 +93,7 @@ class WireModel(ABC, Generic[E_co]):
         self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says
         self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
         self._placed: dict[tuple[int, str], tuple[Message, Message]] = {}  # first messages, with directory and date
+        self._last: _Fitting | None = None
         self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
@@ -100,8 +118,11 @@ class WireModel(ABC, Generic[E_co]):
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with images and pages of PDFs as the most they can be."""
-        fitting, _ = self._fit(request)
-        return self._overhead(fitting) + self._conversation(fitting).max_input_tokens()
+        fitting = self._fitting(request)
+        if fitting.max_input is None:
+            conversation = self._conversation(fitting.request)
+            fitting.max_input = self._overhead(fitting.request) + conversation.max_input_tokens()
+        return fitting.max_input
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
@@ -112,10 +133,11 @@ class WireModel(ABC, Generic[E_co]):
                 f" google/gemini-3.8-flash; or, if this one does, set abilities = [{{ audio = true }}] in"
                 f" [providers.{self.provider}].",
             )
-        fitting, notes = self._fit(request)
-        outgoing = self._prepare(fitting)
-        notes = (*self._provider.keys.notes(), *notes, *outgoing.notes)
-        return self._call(fitting, replace(outgoing, notes=notes))
+        fitting = self._fitting(request)
+        request = fitting.limited(request)
+        outgoing = self._prepare(request)
+        notes = (*self._provider.keys.notes(), *fitting.notes, *outgoing.notes)
+        return self._call(request, replace(outgoing, notes=notes))
 
     @abstractmethod
     def _prepare(self, request: Request) -> Outgoing:
@@ -123,11 +145,21 @@ class WireModel(ABC, Generic[E_co]):
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: where the model can do that, and the API can express it."""
-        return self._format(self._fit(request)[0]) is not None
+        return self._format(self._fitting(request).request) is not None
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
         """How the schema goes out; None where the answer is not held to it."""
         return None
+
+    def _fitting(self, request: Request) -> _Fitting:
+        """Return what the request comes to; that of the last one is known."""
+        provider, parts = self._provider, dict(self._refusals.parts)
+        own = (request.conversation, request.system, request.tools, request.effort, request.options)
+        key = (*own, request.output_schema, provider.lessons, provider.searches, parts, *request.messages)
+        if self._last is None or self._last.key != key:
+            fitting, notes = self._fit(replace(request, messages=tuple(request.messages)))  # a history grows
+            self._last = _Fitting(key, fitting, notes)
+        return self._last
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request without what the model is said to lack, and notes on what that was."""
@@ -173,7 +205,7 @@ class WireModel(ABC, Generic[E_co]):
             return {}
         from sagent.providers.leftout import find_refused
 
-        fitting = self._fit(request)[0]
+        fitting = self._fitting(request).request
         naming = self._conversation(fitting).naming
         return find_refused(error, self.prepare(request).body.data, fitting, naming, self._refusals.parts)
 
@@ -253,13 +285,14 @@ class WireModel(ABC, Generic[E_co]):
                             self._heard()
                         yield item
             except ModelError as error:
+                self._provider.lessons += 1
                 if heard or error.sent:
                     raise
                 if keys.pass_on(key, error) and others:
                     others -= 1
                 elif self._refuses_search(error, request) or self._learn(error, request):
                     continue
-                elif not await trial.goes_on(self._find_refused(error, request), self._fit(request)[0]):
+                elif not await trial.goes_on(self._find_refused(error, request), self._fitting(request).request):
                     if error.kind == "invalid_request" and _IN_CONVERSATION.search(str(error.args[0])):
                         error.advise(_COMPACT)
                     raise
@@ -269,7 +302,10 @@ class WireModel(ABC, Generic[E_co]):
     async def count_tokens(self, request: Request) -> int | None:
         """The provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked without
         sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
-        provider, asked = self._provider, self._counting(self._fit(request)[0]) if self._provider.counts else None
+        provider, asked = (
+            self._provider,
+            self._counting(self._fitting(request).limited(request)) if self._provider.counts else None,
+        )
         if asked is None:
             return None
         url, headers, body, name = asked
@@ -300,7 +336,13 @@ class WireModel(ABC, Generic[E_co]):
         """How the request's conversation is written, as this model may be shown it."""
 
     def _conversation(self, request: Request) -> EncodedConversation:
-        return self._provider.encodings(self._dialect(request)).conversation(request)
+        fitting = self._last
+        known = None if fitting is None else fitting.conversation
+        if known is None or not known.is_of(request):
+            known = self._provider.encodings(self._dialect(request)).conversation(request)
+            if fitting is not None and fitting.request.messages is request.messages:
+                fitting.conversation = known
+        return known
 
     def _overhead(self, request: Request) -> int:
         return self.overhead + schema_tokens(request)
@@ -310,7 +352,7 @@ class WireModel(ABC, Generic[E_co]):
         body = conversation.write(outgoing.members, self._overhead(request))
         known = self._provider.origin(self.id)
         origin = replace(known, window=self._limits.window, most_input=body.max_input_tokens)
-        reader = self.reader(origin, self._dialect(request).rules.family)
+        reader = self.reader(origin, conversation.family)
         reader.hourly = keeps_an_hour(request.options)
         reader.deferral, reader.naming = conversation.deferral, conversation.naming
         said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}

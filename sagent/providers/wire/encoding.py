@@ -121,7 +121,7 @@ class EncodingCache:
 
     def conversation(self, request: Request) -> "EncodedConversation":
         """The request's conversation, with exactly its messages; only what is new is encoded."""
-        conversation, deferral = self._kept.get(request.conversation), None
+        asked, conversation, deferral = request, self._kept.get(request.conversation), None
         if any(tool.deferred for tool in request.tools):
             from sagent.providers.deferral import deferral_of, shown
 
@@ -137,6 +137,7 @@ class EncodingCache:
             self._kept[request.conversation] = conversation
             conversation.follow(request.messages)
         conversation.begin(request)
+        conversation.asked = asked
         self._kept.move_to_end(request.conversation)
         if len(self._kept) > _CONVERSATIONS:
             self._kept.popitem(last=False)
@@ -159,6 +160,7 @@ class EncodedConversation:
         self.deferral, self.naming = deferral, naming
         self._dialect = dialect
         self._handover = Handover(dialect.rules, deferral, naming)
+        self.asked: Request | None = None  # what it was last made the conversation of
         self._messages: list[Message] = []
         self._closed: list[bytes] = []
         self._users: list[int] = []  # where the last two closed turns of the user are
@@ -171,6 +173,22 @@ class EncodedConversation:
         self._blocks: list[bytes] = []
         self._joined = 0  # closed turns inside the blocks
         self._loose = 0  # bytes of stable turns that are in no block
+
+    @property
+    def family(self) -> str:
+        """The name under which what is the provider's alone is kept."""
+        return self._dialect.rules.family
+
+    def is_of(self, request: Request) -> bool:
+        """Return True if it was last made the conversation of a request with these very members."""
+        own = self.asked
+        return (
+            own is not None
+            and own.messages is request.messages
+            and own.tools is request.tools
+            and own.options is request.options
+            and own.system is request.system
+        )
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""

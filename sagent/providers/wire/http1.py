@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio.trsock import TransportSocket
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import h11
@@ -147,8 +147,9 @@ class Connection(asyncio.Protocol):
                     raise Disrupted("protocol", "the answer is not HTTP: it ends within its headers")
                 raise Disrupted("network", self._ended or _CLOSED)
 
-    async def body(self) -> AsyncGenerator[bytes]:
-        """The body as it comes; what came together is one piece. Raises Disrupted("cut") when it ends early."""
+    async def body(self, ended: Callable[[], None]) -> AsyncGenerator[bytes]:
+        """The body as it comes; what came together is one piece. `ended` is called when all of it was read. Raises
+        Disrupted("cut") when it ends early."""
         while True:
             pieces: list[bytes] = []
             while isinstance(event := self._next_event(), h11.Data):
@@ -156,6 +157,7 @@ class Connection(asyncio.Protocol):
             if pieces:
                 yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if event is not h11.NEED_DATA or (not await self._more() and self._may_end()):
+                ended()
                 return
 
     def renew(self, seconds: float) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from errno import ECONNREFUSED
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -134,8 +133,9 @@ class DirectTransport:
             raise
         if loopback(url):
             self._answered.add((way.host, way.port))
-        stream = self._body(connection, way, _kept(found, way.scheme))
-        chunks = inflated(stream, found.get("content-encoding", ""))
+        kept, encoding = _kept(found, way.scheme), found.get("content-encoding", "")
+        stream = connection.body(lambda: self._keep(connection, way, kept))
+        chunks = inflated(stream, encoding) if _encodings(encoding) else stream
 
         async def close() -> None:
             await chunks.aclose()
@@ -145,10 +145,8 @@ class DirectTransport:
 
         return Answer(status, found, chunks, close)
 
-    async def _body(self, connection: Connection, way: _Way, kept: float) -> AsyncGenerator[bytes]:
-        async with aclosing(connection.body()) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    def _keep(self, connection: Connection, way: _Way, kept: float) -> None:
+        """Keep a connection for the next call, for so many seconds, or end it."""
         idle = self._idle.setdefault(way, [])
         if len(idle) < _IDLE_CONNECTIONS and connection.renew(kept):
             idle.append(connection)
@@ -325,10 +323,15 @@ def not_running(failed: Disrupted, url: str) -> Disrupted:
     return Disrupted("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 
+def _encodings(named: str) -> str:
+    """Return the encodings of a body, without those that change nothing; "" for none."""
+    return ", ".join(each for name in named.lower().split(",") if (each := name.strip()) not in ("", "identity"))
+
+
 async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[bytes]:
     """Undo a content encoding, in pieces that have a bound. We ask for none, but some proxies compress all the same."""
-    encoding = ", ".join(each for name in encoding.lower().split(",") if (each := name.strip()) != "identity")
-    if encoding in ("", "identity"):
+    encoding = _encodings(encoding)
+    if not encoding:
         async for chunk in chunks:
             yield chunk
         return

@@ -1,0 +1,93 @@
+"""How far it is from a prompt to the model: frames on the way, and how often a request is made ready."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+import sagent
+from sagent.agent import Agent, Resources
+from sagent.app import open_agent
+from sagent.config import load
+from sagent.model import Request
+from sagent.providers import provider_named
+from sagent.testing import ScriptedModel
+from sagent.testing.server import Call, FakeProviderServer, Turn
+from sagent.tool import Workspace
+from sagent.tools import Read
+
+HOME = str(Path(sagent.__file__).parent)
+FAMILIES = (
+    "anthropic/claude-sonnet-4-6",
+    "openai/gpt-5.6-terra",
+    "moonshot/kimi-k2.6",
+    "google/gemini-3.1-pro-preview",
+)
+READY = ("WireModel._fit", "_dialect", "EncodingCache.conversation")  # once for each call of a model
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count how often functions are entered, by their names with and without the class."""
+    entered = Counter[str]()
+
+    def enter(frame: FrameType, event: str, argument: object) -> None:
+        code: CodeType = frame.f_code
+        if event == "call" and code.co_filename.startswith(HOME):
+            entered.update({code.co_name, code.co_qualname})
+
+    sys.setprofile(enter)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(None)
+
+
+async def test_two_frames_lie_between_a_program_and_the_turn() -> None:
+    names: list[str] = []
+
+    def look(request: Request) -> str:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(HOME):
+                names.append(frame.f_code.co_qualname)
+            frame = frame.f_back
+        return "Hello."
+
+    assert (await Agent(ScriptedModel(look)).run("hi")).content == "Hello."
+    turn = names.index("take_turn")
+    assert names[turn : turn + 3] == ["take_turn", "Runner.take", "Agent.run"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_request_is_made_ready_once(family: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    name, _, model = family.partition("/")
+    path = {"openai": "/v1", "moonshot": "/v1"}.get(name, "")
+    async with FakeProviderServer([Turn(calls=(Call("Read", {"file_path": "a.txt"}),)), Turn(text="Hello.")]) as server:
+        provider = provider_named(name, key="k", base_url=server.url + path)
+        agent = Agent(provider.model(model), tools=[Read()], resources=Resources(workspace=Workspace(tmp_path)))
+        with counted() as entered:
+            assert (await agent.run("Look.")).content == "Hello."
+        await agent.aclose()
+        await provider.aclose()
+    assert len(server.requests) == 2
+    assert {name: entered[name] for name in READY} == dict.fromkeys(READY, 2)
+
+
+async def test_a_session_nobody_watches_is_encoded_by_its_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeProviderServer([Turn(text="Hello.")]) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        settings = load({"model": FAMILIES[0], "state_dir": str(tmp_path / "state"), "cwd": str(tmp_path)})
+        with counted() as entered:
+            async with open_agent(settings, lambda _: None) as agent:
+                assert entered["EncodingCache.conversation"] == 0
+                await agent.run("hi")
+    assert entered["EncodingCache.conversation"] == 1
