@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sagent.providers import deferral, provider_named
 from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
 from sagent.tool import Answer, Effect, RunContext, Workspace, arguments_schema
-from sagent.tools.find import FREE, CallTool, FindTools, Index, with_search
+from sagent.tools.find import FREE, CallTool, FindTools, with_search
 from tests.chosen import entries, made
 
 FAMILIES = {
@@ -30,6 +31,7 @@ FAMILIES = {
 }
 MEASURED = [*FAMILIES, "bedrock/us.amazon.nova-pro-v1:0"]  # one of each wire
 DEFAULT = [entry.name for entry in entries("default")]
+GROUPS = [*dict.fromkeys(group for entry in entries() for group in entry.groups if group != "default")]
 EVERYTHING = [entry.name for entry in entries()]
 
 
@@ -103,10 +105,11 @@ async def test_with_every_tool_on_and_an_advisor_of_another_provider_the_first_r
     size, names = await first_request(model, given, tmp_path, monkeypatch, many)
     assert size <= 12_000
     assert {"find_tools", "call_tool", "Read", "TodoWrite", "AskUser", "advisor"} <= {*names}
-    assert not {"WebSearch", "PaperFetch", "AgentSelf", "mcp__many__thing_7"} & {*names}
+    found = {*EVERYTHING} - {*DEFAULT, "TodoWrite", "AskUser"}
+    assert not {*found, "AgentSelf", "mcp__many__thing_7"} & {*names}
 
 
-@pytest.mark.parametrize("groups", [("papers",), ("web",), ("web", "code"), ("code", "notebook"), ("web", "notebook")])
+@pytest.mark.parametrize("groups", [*((group,) for group in GROUPS), *pairwise(GROUPS)])
 async def test_with_some_tools_on_it_is_no_larger(
     groups: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,31 +286,17 @@ async def test_a_session_goes_on_with_another_provider_and_with_fewer_tools(
                 assert not agent.messages[-1].calls
 
 
+class _Brief(Deploy):
+    description = "Deploys a release of the shop."
+
+
 async def test_few_bytes_of_tools_are_sent_as_they_are() -> None:
-    (search,) = made("WebSearch")
+    search = _Brief()
     assert len(wire_bytes([search.name, search.description, search.parameters])) < FREE
     assert with_search([search]) == [search]
     (spec,) = specs_of([search])
     assert not spec.deferred, "who has no search is shown everything"
-    assert not any(spec.deferred for spec in specs_of([search, Deploy()]))
-
-
-def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
-    searched = [*made("web", "papers"), Deploy()]
-    index = Index(searched)
-
-    def found(query: str) -> Sequence[str]:
-        names = [tool.name for tool in index.search(query)]
-        assert names == [tool.name for tool in Index(searched).search(query)]
-        return names
-
-    assert found("search the web")[0] == "WebSearch"
-    assert found("release stages")[0] == Deploy.name
-    assert found("select:PaperFetch")[0] == "PaperFetch"
-    assert found("force")[0] == Deploy.name
-    assert found("zzz") == []
-    assert found("") == []
-    assert len(found("paper")) <= 5
+    assert not any(spec.deferred for spec in specs_of([search, _Numbered(1)]))
 
 
 @pytest.mark.parametrize("count", [1, 40, 5_000])

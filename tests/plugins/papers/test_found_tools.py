@@ -1,0 +1,25 @@
+"""The search for tools among those for the web and for papers."""
+
+from collections.abc import Sequence
+
+from sagent.tools.find import Index
+from tests.app.test_deferred_tools import Deploy
+from tests.chosen import made
+
+
+def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
+    searched = [*made("web", "papers"), Deploy()]
+    index = Index(searched)
+
+    def found(query: str) -> Sequence[str]:
+        names = [tool.name for tool in index.search(query)]
+        assert names == [tool.name for tool in Index(searched).search(query)]
+        return names
+
+    assert found("search the web")[0] == "WebSearch"
+    assert found("release stages")[0] == Deploy.name
+    assert found("select:PaperFetch")[0] == "PaperFetch"
+    assert found("force")[0] == Deploy.name
+    assert found("zzz") == []
+    assert found("") == []
+    assert len(found("paper")) <= 5
