@@ -43,12 +43,14 @@ class Command(NamedTuple):
     """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code.
 
     One of `flags`, anywhere in a line that names no command, starts it too: then it is given all words of the line.
+    `elsewhere` are the names that other programs have for it: who writes one is told ours.
     """
 
     name: str
     help: str
     run: str
     flags: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):

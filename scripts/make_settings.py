@@ -49,6 +49,10 @@ OWNERS = """
 
 OWNERS: Mapping[str, str] = {
 """
+COMMANDS = """}
+
+COMMANDS: Mapping[str, str] = {
+"""
 OWN = {
     "executor_api_base": "str | None",
     "advisor_api_base": "_Names | None",
@@ -81,7 +85,9 @@ def source(plugins: Sequence[Plugin]) -> str:
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
     owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
-    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}}}\n"
+    started = [(command.name, plugin.name) for plugin in plugins if plugin != CORE for command in plugin.commands]
+    commands = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in started)
+    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{COMMANDS}{commands}}}\n"
 
 
 def _given(setting: Setting) -> str:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from _typeshed import SupportsWrite
 
     from sagent.config.plugins import Installed
-    from sagent.plugin import Flag, Setting
+    from sagent.plugin import Command, Flag, Setting
 
 ELSEWHERE = {
     "help": "sagent --help",
@@ -26,8 +26,6 @@ ELSEWHERE = {
     "resume": "sagent --resume",
     "continue": "sagent --continue",
     "exec": "sagent run",
-    "server": "sagent serve",
-    "web": "sagent serve",
     "chat": "sagent, without a prompt",
     "session": "sagent sessions",
     "man": "sagent completion man",
@@ -212,14 +210,16 @@ def plugins_of(argv: "Sequence[str]") -> "Installed":
     return find_plugins(config, state, files, foreign="--no-plugins" not in words)
 
 
-def meant_command(words: list[str], commands: "Iterable[str]") -> str:
+def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
     """What few unquoted words may have meant: a command that is spelled nearly so, or has another name; "" for none."""
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
-    if first in ELSEWHERE and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
-        return ELSEWHERE[first]
-    known = [*commands, *(ELSEWHERE if len(words) == 1 else ())]
+    elsewhere = {other: f"sagent {name}" for name, command in commands.items() for other in command.elsewhere}
+    elsewhere = {**ELSEWHERE, **elsewhere}
+    if first in elsewhere and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
+        return elsewhere[first]
+    known = [*commands, *(elsewhere if len(words) == 1 else ())]
     alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
     if len(first) > 4:  # most of the letters, before difflib is imported to look at their order
         alike = [name for name in alike if len({*name} & {*first}) >= 0.8 * max(len({*name}), len({*first}))]
@@ -228,7 +228,7 @@ def meant_command(words: list[str], commands: "Iterable[str]") -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(first, alike, 2, 0.75 if len(words) == 1 else 0.8)  # of four letters, two changed places
-    return " or ".join(dict.fromkeys(ELSEWHERE.get(name, f"sagent {name}") for name in near))
+    return " or ".join(dict.fromkeys(elsewhere.get(name, f"sagent {name}") for name in near))
 
 
 def run_parser(plugins: "Installed") -> Parser:

@@ -81,6 +81,11 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])
+    if argv and argv[0].islower():
+        from sagent.config.typed import COMMANDS
+
+        if owner := COMMANDS.get(argv[0]):  # else it would be sent as a prompt
+            raise UsageError(f"`{argv[0]}` is a command of the plugin {owner}, which is not there.")
     flags = vars(run_parser(plugins).parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
     runner = _runner(plugins, flags)

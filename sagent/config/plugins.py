@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 6  # of the index
+_FORM = 7  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
 

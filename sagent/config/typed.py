@@ -179,3 +179,24 @@ OWNERS: Mapping[str, str] = {
     "telemetry": "telemetry",
     "web": "web",
 }
+
+COMMANDS: Mapping[str, str] = {
+    "a2a": "a2a",
+    "acp": "acp",
+    "replay": "lab",
+    "compare": "lab",
+    "bench-advisor": "lab",
+    "sweep": "lab",
+    "gate": "lab",
+    "mcp": "mcp",
+    "node": "mesh",
+    "nodes": "mesh",
+    "attach": "mesh",
+    "bus": "mesh",
+    "agents": "mesh",
+    "send": "mesh",
+    "review": "review",
+    "serve": "serve",
+    "slack": "slack",
+    "team": "teams",
+}

@@ -272,6 +272,11 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
         assert key.name in done.stderr
+    for command in mine.commands:
+        word = [*run[:3], command.name]
+        told = subprocess.run(word, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+        assert told.returncode == 2
+        assert f"`{command.name}` is a command of the plugin {name}, which is not there" in told.stderr
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]

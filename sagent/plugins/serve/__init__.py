@@ -7,7 +7,10 @@ plugin = Plugin(
     "sessions over HTTP, for programs and the browser",
     commands=(
         Command(
-            "serve", "serve sessions over HTTP, for programs and the browser", "sagent.plugins.serve.command:run_serve"
+            "serve",
+            "serve sessions over HTTP, for programs and the browser",
+            "sagent.plugins.serve.command:run_serve",
+            elsewhere=("server", "web"),
         ),
     ),
     variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),
