@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 U = TypeVar("U")
 
-OPEN = ("/", "/login", "/openapi.json")
-"""What is shown without a token, in addition to the page's own files."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -81,11 +79,6 @@ async def _read(receive: "Receive") -> bytes | None:
     return bytes(data)
 
 
-def is_open(path: str) -> bool:
-    """Whether a path is shown without a token."""
-    return path in OPEN or path.startswith("/assets/")
-
-
 class Door(Generic[U]):
     """An ASGI application for those who send a token, or the key that the page got for one. A request that names
     another host is refused, for a name of somebody else's may lead here (DNS rebinding), and so is one that another
@@ -94,9 +87,7 @@ class Door(Generic[U]):
     No cookie opens anything: browsers send the cookies of a host to all of its ports, and to whoever listens there.
     """
 
-    def __init__(
-        self, app: "ASGIApp", users: Mapping[str, U], host: str, opens: Callable[[str], bool] = is_open
-    ) -> None:
+    def __init__(self, app: "ASGIApp", users: Mapping[str, U], host: str, opens: Callable[[str], bool]) -> None:
         self._app, self._users, self._host, self._opens = app, users, host, opens
         self._pages: dict[str, U] = {}  # by the key of their pages
 

@@ -31,6 +31,8 @@ from sagent.plugins.serve.stream import BEAT, encode
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+OPEN = ("/", "/login", "/openapi.json")
+"""What is shown without a token, in addition to the page's own files."""
 _HERE = Path(__file__).parent
 _PAGE = {"app.js": "text/javascript", "app.css": "text/css", "transcript.css": "text/css"}
 _POLICY = (
@@ -38,6 +40,11 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types rendered"
 )
+
+
+def is_open(path: str) -> bool:
+    """Return True if a path is shown without a token."""
+    return path in OPEN or path.startswith("/assets/")
 
 
 def make_app(users: Mapping[str, Sessions], host: str, more: Sequence[Route] = ()) -> "ASGIApp":
@@ -80,7 +87,7 @@ def make_app(users: Mapping[str, Sessions], host: str, more: Sequence[Route] = (
         Route(f"{session}/diff", _diff),
     ]
     wrong = {404: _missing, 405: _missing, SagentError: _refused, OSError: _refused, 500: _broken}
-    door = Door(Starlette(routes=[*routes, *more], exception_handlers=wrong), users, host)
+    door = Door(Starlette(routes=[*routes, *more], exception_handlers=wrong), users, host, is_open)
     return door
 
 

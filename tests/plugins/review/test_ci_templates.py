@@ -153,6 +153,7 @@ def test_the_job_that_fixes_on_gitlab_pushes_what_it_changed_and_nothing_else(sh
 
 
 def test_the_action_judges_a_result_and_refuses_what_it_does_not_know(shell: Shell, tmp_path: Path) -> None:
+    pytest.importorskip("sagent.plugins.lab", reason="`sagent gate` is of the plugin lab")
     (shell.cwd / "result.json").write_text(json.dumps({"type": "result", "is_error": True, "result": ""}))
     assert act(shell, tmp_path, operation="gate", gate="result.json --min-pass 1").returncode == 1
     assert act(shell, tmp_path, operation="$(touch x)").returncode == 2
