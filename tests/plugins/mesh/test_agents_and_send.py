@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Outcome, Shell
 
 from sagent.lib.json import JsonObject
 from sagent.plugins.mesh.bus import Address, Delivery
@@ -16,6 +15,7 @@ from sagent.plugins.mesh.buses.nats import NatsBus, nats_bus
 from sagent.plugins.mesh.cards import Card
 from sagent.plugins.mesh.discovery import announced
 from sagent.testing.server import Turn
+from tests.cli.program import PROGRAM, Outcome, Shell
 from tests.plugins.mesh.buses import Broker, options
 from tests.plugins.mesh.places import by_results, place
 from tests.waiting import started

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import Shell
 
+from tests.cli.program import Shell
 from tests.waiting import wait_until
 
 BUS = ("bus", "--port", "0", "--output-format", "json")

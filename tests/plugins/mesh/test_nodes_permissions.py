@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from program import Shell
+
+from tests.cli.program import Shell
 
 
 def test_users_are_made_listed_and_removed(shell: Shell) -> None:
