@@ -21,7 +21,7 @@ from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
-from sagent.providers.rows import Row, built_in, built_in_row
+from sagent.providers.rows import Row, built_in, built_in_row, lacking
 from sagent.providers.wire.exchange import Timeouts, Told, untold
 
 if TYPE_CHECKING:
@@ -501,6 +501,8 @@ async def _ask(choice: Choice, url: str) -> Listing | None:
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     """What is wrong with a model whose provider is not known."""
     head, slash, rest = name.partition("/")
+    if ending := lacking(head):
+        return f"The provider {head} is not known{ending}."
     if row := row_called(head, rows):
         return f"{name!r} is a provider, not a model: give {row.name}/MODEL; sagent models {row.name} lists them."
     if not (slash and rest):

@@ -251,7 +251,9 @@ PLUGGED: Mapping[str, str] = {
 def lacking(name: str) -> str:
     """Return which plugin has a provider, where that is not there, as the end of a sentence."""
     name = name.strip().lower().replace("_", "-")
-    return f": it is of the plugin {PLUGGED[name]}, which is not there" if name in PLUGGED else ""
+    if name not in PLUGGED or name in _our_rows():
+        return ""
+    return f": it is of the plugin {PLUGGED[name]}, which is not there"
 
 
 def declared_data(row: ProviderRow) -> Mapping[str, object]:

@@ -1,5 +1,6 @@
 """Providers that plugins add: their rows and classes are found by every surface as ours are."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from sagent.providers import built_in, infer, provider_named
 from sagent.providers.registry import row_named
 from sagent.providers.rows import MAKERS, PLUGGED, built_in_row, declared_row, model_beginnings
 from sagent.testing.server import Turn
-from tests.cli.program import Shell
+from tests.cli.program import CHECKOUT, Shell
 
 ACME = """
 from sagent.plugin import Plugin, ProviderRow
@@ -214,3 +215,21 @@ def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
         provider_named("acme")
     row = declared_row(ProviderRow("acme", 'base_url = "https://models.acme.example/v1"'), "acme")
     assert provider_named("acme", key="k" * 8, rows={"acme": row}).name == "acme"
+
+
+def test_without_its_plugin_a_session_s_provider_is_said_with_the_plugin_s_name(shell: Shell, tmp_path: Path) -> None:
+    """In a copy without it, by its name, by weights and where a session is continued."""
+    server = shell.serve([Turn(text="Fine.")])
+    shell.environment["LLAMA_CPP_BASE_URL"] = server.url
+    assert shell.run("hello", model="llamacpp/tiny").out == "Fine.\n"
+    copy = tmp_path / "copy"
+    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(copy / "sagent/plugins/local")
+    shell.environment["PYTHONPATH"] = str(copy)
+    code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
+    for words in (("--model", "llamacpp/tiny"), ("--model", "./weights"), ("--provider", "llamacpp"), ("--continue",)):
+        run = [sys.executable, "-c", code, *words, "hello"]
+        done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert "it is of the plugin local, which is not there" in done.stderr
+    assert "--model" in done.stderr
