@@ -15,6 +15,7 @@ MODULES = (
     "sagent",
     "sagent.agent",
     "sagent.plugins.teams",
+    "sagent.plugins.batches",
     "sagent.plugins.local",
     "sagent.plugins.code",
     "sagent.plugins.notebook",

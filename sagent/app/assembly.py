@@ -41,7 +41,7 @@ from sagent.surface import Surface
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ async def open_agent(
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
     keeper: Keeper | None = None,
-    batches: "Batches | None" = None,
+    batches: "Collecting | None" = None,
     told: Told = untold,
     surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
@@ -96,7 +96,7 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Batches | None", told: Told) -> None:
+async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Collecting | None", told: Told) -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None

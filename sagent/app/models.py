@@ -26,7 +26,7 @@ from sagent.providers.wire.exchange import Timeouts, Told, untold
 
 if TYPE_CHECKING:
     from sagent.app.protocols import LearnedProtocols, Protocol
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
 
 LOCAL_SERVERS: Mapping[str, str] = {
     "Ollama": "http://127.0.0.1:11434/v1",
@@ -71,7 +71,7 @@ class Choice:
 
     settings: Settings
     wrap: Callable[[Model], Model] | None = None  # what is put around each model
-    batches: "Batches | None" = None  # by which requests to those go out that have a batch API
+    batches: "Collecting | None" = None  # by which requests to those go out that have a batch API
     told: Told = untold  # what calls to servers of the person's own wait for
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
@@ -327,7 +327,7 @@ async def choose_model(
     settings: Settings,
     earlier: str = "",
     wrap: Callable[[Model], Model] | None = None,
-    batches: "Batches | None" = None,
+    batches: "Collecting | None" = None,
     told: Told = untold,
 ) -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, requests

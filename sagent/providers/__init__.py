@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.batches.transport import Batches
     from sagent.providers.families.anthropic.provider import Anthropic, Foundry, VertexAnthropic
     from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Anthropic",
     "Azure",
-    "Batches",
     "Bedrock",
     "ChatProvider",
     "DashScope",
@@ -42,7 +40,6 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Anthropic", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
-    "Batches": "batches.transport",
     "Bedrock": "families.bedrock",
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
     **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),

@@ -37,7 +37,7 @@ from sagent.session.store import is_session, named_logs
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
 
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
 OWN_DOING = frozenset(
@@ -150,7 +150,7 @@ class Experiment:
         budgets: Mapping[Arm, Decimal | None],
         notes: Notes,
         report: Callable[[Trial], None],
-        batches: "Batches | None" = None,
+        batches: "Collecting | None" = None,
     ) -> None:
         self._plan, self._budgets, self._notes, self._report = plan, budgets, notes, report
         self._batches = batches
@@ -269,7 +269,7 @@ class _Run:
     budget: Decimal | None
     near: Path
     session: Path | None
-    batches: "Batches | None" = None
+    batches: "Collecting | None" = None
     agent: Node | None = None
     result: Result | None = None
     reason: str = ""

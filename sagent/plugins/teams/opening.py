@@ -20,7 +20,7 @@ from sagent.session.log import read_log
 from sagent.session.store import find, latest
 
 if TYPE_CHECKING:
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def open_team(
     file: TeamFile,
     listener: Callable[[Event], None],
     *,
-    batches: "Batches | None" = None,
+    batches: "Collecting | None" = None,
     told: Told = untold,
 ) -> AsyncGenerator[Team]:
     """A team with its session open and the events of all its agents passed to `listener`; everything is closed at the

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sagent.plugins.lab.notebook import Notes
     from sagent.plugins.lab.runner import Experiment, Field, Plan
     from sagent.plugins.lab.trials import Trial
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
 
 
 class ExperimentCommand(ABC):
@@ -53,7 +53,7 @@ class ExperimentCommand(ABC):
     def again(self) -> str:
         """How it is gone on with."""
 
-    def batched(self) -> "AbstractAsyncContextManager[Batches | None]":
+    def batched(self) -> "AbstractAsyncContextManager[Collecting | None]":
         """How requests go out together, where they do."""
         return nullcontext()
 

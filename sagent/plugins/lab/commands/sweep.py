@@ -3,19 +3,21 @@
 import argparse
 import asyncio
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.tables import show, write
 from sagent.errors import ConfigError, SagentError, UsageError
 from sagent.lib.money import number
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
+from sagent.plugin import resolve
 from sagent.plugins.lab.commands.experiments import ExperimentCommand
 
 if TYPE_CHECKING:
@@ -26,15 +28,37 @@ if TYPE_CHECKING:
     from sagent.plugins.lab.runner import Experiment, Field, Plan
     from sagent.plugins.lab.table import Row
     from sagent.plugins.lab.trials import Task
-    from sagent.providers.batches.transport import Batches
+    from sagent.providers.wire.collecting import Collecting
 
 FORMATS = ("text", "json", "markdown", "csv")
 KIND = "sweep"
+REQUESTS = "sweep requests"
+"""The place where plugins add a transport that sends the requests of several runs together."""
 RESULT = "result.json"
 TOGETHER = 100
 """Runs at a time with --batch, where the file names no number: those that wait go into one batch."""
 EPILOG = """exit codes:
   0 every run is made   1 some failed   2 usage   3 the next run would pass the budget   130, 143 interrupted"""
+
+
+class _Batches(Protocol):
+    """A transport that sends requests of runs as batches, to providers that have such an API."""
+
+    providers: tuple[str, ...]
+
+    def __call__(
+        self, journal: Path, *, report: Callable[[str], None]
+    ) -> "AbstractAsyncContextManager[Collecting]": ...
+
+
+def _batches() -> _Batches:
+    """Return the transport of the plugin whose flag was given."""
+    _, extra = next(iter(plugins_of(sys.argv[1:]).extras(REQUESTS)))
+    return cast("_Batches", resolve(extra.add))
+
+
+def _in_batches(given: argparse.Namespace) -> bool:
+    return bool(vars(given).get("batch"))
 
 
 def run_sweep(argv: Sequence[str]) -> int:
@@ -53,8 +77,8 @@ def run_sweep(argv: Sequence[str]) -> int:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UsageError(f"{file}: two tasks are called {twice!r}: give each its own name.")
     own = [] if given.config is None else ["--config", given.config]
-    again = [*own, *(["--no-budget"] if given.no_budget else []), *(["--batch"] if given.batch else [])]
-    if given.batch and spec.jobs == 1:
+    again = [*own, *(["--no-budget"] if given.no_budget else []), *(["--batch"] if _in_batches(given) else [])]
+    if _in_batches(given) and spec.jobs == 1:
         spec = replace(spec, jobs=TOGETHER)
     sweep = _Sweep(spec, given, again)
     return asyncio.run(sweep.show_grid() if given.dry_run else sweep.carry_out())
@@ -71,8 +95,7 @@ def _parser() -> Parser:
     parser.add_argument("--output", metavar="DIR", help="keep every run in DIR (SPEC's name with .sweep)")
     parser.add_argument("--output-format", choices=FORMATS, default="text", help="the format of the table")
     parser.add_argument("--dry-run", action="store_true", help="show the grid and what it may cost, and exit")
-    batch = "use the providers' batch APIs: half the price, and up to 24 hours for each turn"
-    parser.add_argument("--batch", action="store_true", help=batch)
+    parser.add_flags_of("sweep")
     parser.add_argument("--no-budget", action="store_true", help="no limit on what all runs together cost")
     parser.add_config()
     return parser
@@ -134,7 +157,7 @@ class _Sweep(ExperimentCommand):
     def __init__(self, spec: "Spec", given: argparse.Namespace, again: Sequence[str]) -> None:
         self._spec, self._file, self._form = spec, path_of(given.spec), given.output_format
         self._kept_in = Path(given.output or f"{self._file.stem}.sweep")
-        self._batch: bool = given.batch
+        self._batch = _in_batches(given)
         super().__init__(_plan(spec, given.config), str(self._kept_in))
         self._again = ["sagent", "sweep", str(self._file), "--output", str(self._kept_in), *again]
 
@@ -172,24 +195,21 @@ class _Sweep(ExperimentCommand):
         return self._setup()
 
     def _check_batches(self, provider: str, settings: "Settings") -> None:
-        from sagent.providers.batches.transport import Batches
-
-        if provider not in Batches.providers:
-            known = ", ".join(Batches.providers)
+        if provider not in (providers := _batches().providers):
+            known = ", ".join(providers)
             raise UsageError(f"{provider} has no batch API that sagent can use ({known} have): leave out --batch.")
         if settings.auth == "credentials" and "auth" in settings.origins:
             raise UsageError("--batch needs an API key: leave out auth = credentials, or --batch.")
 
-    def batched(self) -> "AbstractAsyncContextManager[Batches | None]":
+    def batched(self) -> "AbstractAsyncContextManager[Collecting | None]":
         if not self._batch:
             return super().batched()
-        from sagent.providers.batches.transport import Batches
 
         def report(line: str) -> None:
             self.err.write(f"{printable(line)}\n")
             self.err.flush()
 
-        return Batches(self._kept_in / "batches.jsonl", report=report)
+        return _batches()(self._kept_in / "batches.jsonl", report=report)
 
     def begin(self, experiment: "Experiment") -> None:
         write(self.err, self._grid())

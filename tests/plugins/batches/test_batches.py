@@ -20,12 +20,13 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Counting, Model, Reply, Request
-from sagent.providers import Batches, provider_named
+from sagent.plugins.batches import Batches
+from sagent.providers import provider_named
 from sagent.providers.wire.transport import Answer, answer_with
 from sagent.session.log import MemoryLog
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
-from tests.providers.batch_server import BatchServer, Step
+from tests.plugins.batches.batch_server import BatchServer, Step
 
 MODELS = {"anthropic": "claude-haiku-4-5", "openai": "gpt-5.2", "google": "gemini-3.8-flash"}
 EACH = pytest.mark.parametrize("name", MODELS)
@@ -160,7 +161,7 @@ async def test_where_all_who_may_ask_have_asked_nobody_waits(server: BatchServer
 
 
 async def test_a_batch_that_would_be_too_large_is_several(server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sagent.providers.batches import forms
+    from sagent.plugins.batches import forms
 
     monkeypatch.setattr(forms._Anthropic, "most", 2_500)
     async with collected() as batches:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, sha256_hex, wire_bytes
 from sagent.lib.text import count
-from sagent.providers.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
-from sagent.providers.batches.journal import Journal, Sent
+from sagent.plugins.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
+from sagent.plugins.batches.journal import Journal, Sent
 from sagent.providers.wire.exchange import Timeouts, read_answer
 from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with

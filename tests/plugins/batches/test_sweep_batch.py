@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Shell
 
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
-from tests.providers.batch_server import BatchServer, Step
+from tests.cli.program import Shell
+from tests.plugins.batches.batch_server import BatchServer, Step
 from tests.waiting import wait_until
 
 SPEC = """

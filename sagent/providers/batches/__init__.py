@@ -1,1 +1,0 @@
-"""Requests that wait for others and go out together, at the price of a provider's batch API."""

@@ -1,0 +1,24 @@
+"""A transport that collects requests of several agents, to send them in another way than one by one."""
+
+from collections.abc import Container
+from typing import Protocol
+
+from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.transport import Transport
+
+
+class Collecting(Transport, Protocol):
+    """A transport for the requests to some providers, which takes longer than others."""
+
+    @property
+    def providers(self) -> Container[str]:
+        """The names of the providers that it is for."""
+        ...
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long an answer may take by it."""
+        ...
+
+    def expect(self, change: int) -> None:
+        """Change the number of agents that may make a request."""
