@@ -10,6 +10,8 @@ from sagent.lib.json import JsonObject, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sagent.tools.dialect import Dialect
     from sagent.tools.search import Query, Report
 
@@ -133,8 +135,8 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         files, hidden, empty = await asyncio.to_thread(choose)
         if empty:
             others = await list_ignored(str(real), listing)
-            ignored = sorted(file for file in others if is_wanted(file) and not is_hidden(file))
-        closed = [directory for directory in listing.closed if not is_hidden(directory)]
+            ignored = sorted(file for file in others if is_wanted(file) and not is_hidden(file) and _lies(real, file))
+        closed = [directory for directory in listing.closed if not is_hidden(directory) and _lies(real, directory)]
     return Query(
         root=str(real),
         label=prefix(path.parent if single else path, run.workspace),
@@ -157,6 +159,18 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         ignored=ignored,
         closed=closed,
     )
+
+
+def _lies(real: "Path", relative: str) -> bool:
+    """Return True if a name is that of a thing below the directory that was judged, and not below another one to which
+    a link led while that was listed."""
+    from sagent.lib.regular import stat_real
+
+    try:
+        stat_real(real / relative)
+    except OSError:
+        return False
+    return True
 
 
 async def _search_apart(query: "Query") -> "Report":

@@ -15,7 +15,7 @@ from sagent.policy import Allow
 from sagent.policy.permissions import PermissionPolicy
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee
-from sagent.tools import Edit, Glob, Grep, List, Read, Write
+from sagent.tools import Edit, Glob, Grep, List, Read, Write, listing
 
 SWAP = """
 import os, sys
@@ -106,6 +106,23 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_shows_nothing
     (place.cwd / "x").rename(place.cwd / "directory")
     (place.cwd / "link").rename(place.cwd / "x")
     place.check(await outcome(tool, said, run))
+
+
+async def test_names_found_through_a_link_are_no_ignored_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory becomes a link between two lists of it: the second has the names of others' files."""
+    run = await place.judged(Grep(), said := json_freeze_object({"pattern": "K", "path": "x", "glob": "oth*"}))
+    assert run is not None
+    found = listing.list_ignored
+
+    async def swapped(root: str, listed: listing.Listing) -> list[str]:
+        (place.cwd / "x").rename(place.cwd / "directory")
+        (place.cwd / "link").rename(place.cwd / "x")
+        names = await found(root, listed)
+        assert "other" in names
+        return names
+
+    monkeypatch.setattr(listing, "list_ignored", swapped)
+    place.check(await outcome(Grep(), said, run))
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda each: getattr(each, "name", ""))
