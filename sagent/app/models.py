@@ -22,7 +22,7 @@ from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in, built_in_row, lacking
-from sagent.providers.wire.exchange import Timeouts, Told, untold
+from sagent.providers.wire.exchange import Telling, Timeouts, Told, untold
 
 if TYPE_CHECKING:
     from sagent.app.protocols import LearnedProtocols, Protocol
@@ -199,7 +199,7 @@ class Choice:
             timeouts=timeouts,
             source=source,
         )
-        if isinstance(provider, Endpoint):
+        if isinstance(provider, Telling):
             provider.told = self.told
         return provider
 

@@ -8,6 +8,7 @@ from sagent.errors import ModelError
 from sagent.model import ModelLimits
 from sagent.plugins.local.answer import Answer, Job, LoadedModel
 from sagent.plugins.local.weights import Source, StoppedError, Weights, load
+from sagent.providers.wire.waiting import loading_line
 
 _IDLE = 0.25  # seconds between two looks at whether the program has ended
 
@@ -26,6 +27,7 @@ class Runner:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._closing = threading.Event()
         self._model: LoadedModel | None = None
+        self._job: Job | None = None  # that is being done
         self._thread = threading.Thread(target=self._work, name=f"selfhosted {weights.name}")
 
     def submit(self, job: Job) -> None:
@@ -33,6 +35,13 @@ class Runner:
         if self._thread.ident is None:
             self._thread.start()
         self._jobs.put(job)
+
+    def waiting_line(self, job: Job, seconds: float) -> str:
+        """Return a line about what a job waits for, which has said nothing for so many seconds."""
+        if self._model is None:
+            return loading_line(self._weights.name, seconds)
+        what = "Reading the prompt" if self._job is job else "Waiting for another answer of the model"
+        return f"{what}… {int(seconds)} s"
 
     def close(self, patience: float) -> None:
         """Stop what is being done, refuse what waits, give the memory back. Waits up to so many seconds."""
@@ -44,7 +53,9 @@ class Runner:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             if not job.stop.is_set():
+                self._job = job
                 job.emit(self._do(job))
+                self._job = None
             del job  # what it holds must not live on until the next one comes
         if self._model is not None:
             torch = self._model.torch

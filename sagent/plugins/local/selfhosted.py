@@ -22,7 +22,9 @@ from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
+from sagent.providers.wire.exchange import Told, untold
 from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.waiting import CallWait
 from sagent.usage import Charge
 
 NAME = "selfhosted"
@@ -187,10 +189,15 @@ class SelfHostedModel:
             {name: value for name, value in request.options.items() if name in _SAMPLING},
             as_object(request.options.get("chat_template_kwargs")),
         )
-        self._provider.runner(self.id, self._weights).submit(job)
+        runner = self._provider.runner(self.id, self._weights)
+        wait = CallWait(self._provider.told, request.conversation, lambda seconds: runner.waiting_line(job, seconds))
+        runner.submit(job)
         try:
+            async with wait:
+                item = await inbox.get()
+            wait.tell("")
             while True:
-                match await inbox.get():
+                match item:
                     case Answer(parts, usage, stop, notes):
                         message = Message("assistant", parts, model=f"{self.provider}/{self.id}", stop=stop)
                         if conversation.deferral is not None:
@@ -201,8 +208,10 @@ class SelfHostedModel:
                         raise error
                     case delta:
                         yield delta
+                item = await inbox.get()
         finally:
             job.stop.set()
+            wait.tell("")
 
 
 def _members(request: Request, origin: Origin) -> Mapping[str, object]:
@@ -238,6 +247,7 @@ class SelfHosted:
         self._token = token
         self._folder = folder or hub_cache(os.environ)
         self._runners: dict[Weights, Runner] = {}
+        self.told: Told = untold  # what a call waits for
 
     @classmethod
     def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import groupby
 from math import isfinite
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
@@ -37,6 +37,13 @@ Told: TypeAlias = Callable[[str, str], None]
 
 def untold(_agent: str, _line: str) -> None:
     """Let nobody know."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A provider that tells what its calls wait for."""
+
+    told: Told
 
 
 @dataclass(frozen=True, slots=True)

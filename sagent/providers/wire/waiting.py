@@ -49,12 +49,17 @@ def reading_line(progress: Mapping[str, object]) -> str:
     return f"Reading the prompt: {100 * read // total} % ({read:,} of {total:,} tokens{rate})"
 
 
+def server_line(seconds: float) -> str:
+    """Return a line about a server that says nothing."""
+    return f"Waiting for the server… {int(seconds)} s"
+
+
 class CallWait:
     """Tells what a call of an agent waits for. Within the block that is at first the server itself, which says nothing
-    while it answers another call."""
+    while it answers another call, or what `line` says of so many seconds."""
 
-    def __init__(self, told: Told, conversation: str) -> None:
-        self._told, self._agent = told, f"{conversation}::".split(":")[1]
+    def __init__(self, told: Told, conversation: str, line: Callable[[float], str] = server_line) -> None:
+        self._told, self._agent, self._line = told, f"{conversation}::".split(":")[1], line
         self._ticking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -78,7 +83,7 @@ class CallWait:
         began = time.monotonic()
         while True:
             await asyncio.sleep(_SILENCE_SECONDS)
-            self._told(self._agent, f"Waiting for the server… {int(time.monotonic() - began)} s")
+            self._told(self._agent, self._line(time.monotonic() - began))
 
 
 class LoadingWait:

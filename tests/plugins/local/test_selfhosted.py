@@ -35,10 +35,11 @@ from sagent.messages import (
 )
 from sagent.model import Billed, Model, ModelLimits, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.plugins.local.answer import LoadedModel
-from sagent.plugins.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, read_weights
+from sagent.plugins.local.selfhosted import ChatTemplateDialect, SelfHosted, SelfHostedModel, hub_cache, read_weights
 from sagent.plugins.local.template import Habits, dress, learn_habits
 from sagent.plugins.local.weights import Weights
 from sagent.providers.wire.encoding import EncodingCache
+from sagent.providers.wire.exchange import Telling
 from sagent.testing.model_suite import PATIENCE, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn
 from sagent.usage import Charge, Usage
@@ -1030,3 +1031,28 @@ async def test_a_program_that_forgets_to_close_ends_all_the_same(home: Home, pat
     async with asyncio.timeout(120):
         _, errors = await process.communicate()
     assert (process.returncode, errors.decode()) == (0, "")
+
+
+async def test_who_waits_for_a_model_that_loads_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without torch: what loads is a function that takes its time, on the thread of the runner."""
+    loading, told = threading.Event(), list[tuple[str, str]]()
+
+    def load(*_: object) -> object:
+        assert loading.wait(PATIENCE)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("sagent.plugins.local.runner.load", load)
+    provider = SelfHosted(folder=tmp_path)
+    assert isinstance(provider, Telling)
+
+    def tell(agent: str, line: str) -> None:
+        told.append((agent, line))
+        loading.set()
+
+    provider.told = tell
+    with pytest.raises(ModelError, match="no memory"):
+        async for _ in SelfHostedModel(provider, "some/model").stream(Request("s:root/child:1", (user("hi"),))):
+            pass
+    assert told[0] == ("root/child", "Loading some/model… 1 s")
+    assert told[-1] == ("root/child", "")
+    await provider.aclose()
