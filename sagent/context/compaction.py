@@ -17,6 +17,7 @@ from sagent.lib.json import as_str
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
 from sagent.messages import Document, Image, Message, Text, ToolResult
+from sagent.tool import Workspace
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
 _NEEDED = 4  # of these, without which an answer is not a summary
@@ -244,6 +245,19 @@ def _is_request(message: Message, above: str) -> bool:
     return message.role == "user" and not message.results and message.sender in ("", above)
 
 
+def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
+    """Let files count as unread that a cleared conversation had; those stay that were given with what is left of it."""
+    shown = {message.sender.removeprefix(SHOWN) for message in history if message.sender.startswith(SHOWN)}
+    kept = {workspace.resolve(path).resolve() for path in shown}
+    for path in [path for path in workspace.seen if path not in kept]:
+        del workspace.seen[path]
+
+
+def _is_added(message: Message) -> bool:
+    """Return True for what sagent adds to a request: its own words, and the files that it names."""
+    return message.sender == "sagent" or message.sender.startswith(SHOWN)
+
+
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
     """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
     what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
@@ -252,5 +266,5 @@ def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
         return ()
     asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
     own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
-    added = [place for place in asked if place > own[-1] and history[place].sender == "sagent"] if own else []
+    added = [place for place in asked if place > own[-1] and _is_added(history[place])] if own else []
     return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))

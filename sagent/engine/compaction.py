@@ -10,6 +10,7 @@ from sagent.context.compaction import (
     compose,
     edited_files,
     find_cut,
+    forget_files,
     instruction,
     is_summary,
     last_request,
@@ -88,13 +89,13 @@ def cut_short(state: AgentState, reason: str) -> bool:
 
 
 def compact_as_asked(state: AgentState, wanted: Compact) -> None:
-    """Drop results, or clear the conversation, and report how much smaller it is. If it raises OSError, nothing has
-    changed."""
+    """Drop results, or clear the conversation, and report its size. After an OSError nothing has changed."""
     context, before, where = state.context, state.context.tokens(), ""
     kept = last_request(context.history, state.above)
     if wanted.clear:
         where = _keep(state, context.history) if kept else ""
         _replace(state, "asked for", before, kept=kept)
+        forget_files(context.history, state.workspace)
     else:
         names = {name.lower() for name in wanted.drop}
         names = {name for name in tools_known(state) if name.lower() in names} | (names & {"*"})

@@ -14,7 +14,7 @@ from sagent.app.assembly import open_agent
 from sagent.config import load
 from sagent.context.compaction import edited_files
 from sagent.messages import user
-from sagent.peer import Switch
+from sagent.peer import Compact, Switch
 from sagent.testing.script import Call, Fail, Received, Step, Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -196,3 +196,30 @@ async def test_prompt_stays_what_the_person_said(work: Path) -> None:
         await agent.run("Is notes.txt short?")
         assert [each.content for each in agent.messages if not each.sender] == ["Is notes.txt short?", "Yes."]
         assert [path for path, _ in edited_files(agent.messages, work)] == ["sagent:notes.txt"]
+
+
+async def test_file_of_a_cleared_conversation_is_shown_before_it_is_replaced(work: Path) -> None:
+    answers = [Turn(text="It is short."), Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
+    stage = Stage(work, [], answers)
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Is notes.txt long?")
+        agent.apply(Compact(clear=True))
+        await agent.run("Shorten what I wrote")
+    assert "opensesame" in stage.sent[0] and "opensesame" not in stage.sent[1]
+    assert "opensesame" in stage.sent[2]
+    assert (work / "notes.txt").read_text() == "short\n"
+
+
+async def test_file_stays_with_its_request_where_a_run_is_cleared(work: Path) -> None:
+    answers = [Turn(text="```bash\necho hi\n```\n"), Turn(text=SHORTEN), Turn(text="Done.")]
+    stage = Stage(work, [], answers)
+    async with stage.agent(f"own/{SMALL}") as agent:
+
+        def clear() -> None:
+            if len(stage.sent) == 1:
+                agent.apply(Compact(clear=True))
+
+        stage.during = clear
+        await agent.run("Shorten notes.txt")
+    assert "opensesame" in stage.sent[1]
+    assert (work / "notes.txt").read_text() == "short\n"
