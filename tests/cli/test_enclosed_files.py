@@ -152,3 +152,46 @@ def test_files_that_nobody_named_are_few_short_and_not_hidden(run: Run, flags: S
     sent = run.sent(*flags, "Explain index.txt")[0]
     assert [f"{other.stem} is here" in sent for other in others] == [True, True, False]
     assert "endless" not in sent and "opensesame" not in sent
+
+
+def test_modules_that_an_enclosed_file_imports_are_enclosed_too(run: Run) -> None:
+    folder = run.shell.cwd / "src"
+    (folder / "shapes").mkdir(parents=True)
+    (folder / "run.py").write_text("import os\nfrom shapes import area\nfrom .box import Box\n\nprint(area(Box()))\n")
+    (folder / "box.py").write_text("class Box: gazebo = 1\n")
+    (folder / "shapes" / "__init__.py").write_text("def area(pavilion): ...\n")
+    sent = run.sent("Fix src/run.py")
+    assert "gazebo" in sent[0] and "pavilion" in sent[0]
+
+
+LOSING = Turn(text="sums.py\n```\ndef mean(values): ...\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("request_text", "turns", "kept", "left"),
+    [
+        ("Add a function mean to sums.py", [LOSING, DONE], True, True),
+        ("Add a function mean to sums.py. Leave total and Sums as they are", [LOSING, DONE], True, True),
+        ("Add a function mean to sums.py", [LOSING, LOSING, DONE], True, False),  # it is meant
+        ("Replace total and Sums in sums.py by mean", [LOSING, DONE], False, False),
+    ],
+)
+def test_write_that_takes_definitions_away_is_held_once(
+    shell: Shell, request_text: str, turns: Sequence[Turn], kept: bool, left: bool
+) -> None:
+    file = shell.cwd / "sums.py"
+    file.write_text("def total(values):\n    return sum(values)\n\n\nclass Sums: ...\n")
+    run = Run(shell, shell.serve(turns, models=SMALL, require_key=False), file)
+    sent = run.sent(request_text)
+    told = "leaves out total and Sums. Write the whole file again, with total, Sums and mean."
+    assert (told in sent[1]) == kept and sent[1].endswith(f'{told}"}}]') == kept
+    assert ("return sum(values)" in file.read_text()) == left
+
+
+def test_file_written_as_it_is_beside_one_that_changed_is_no_failure(shell: Shell) -> None:
+    both = Turn(text="notes.txt\n```\nopensesame\n```\n\nother.txt\n```\nshut\n```\n")
+    run = Run(shell, shell.serve([both, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
+    run.notes.write_text("opensesame\n")
+    sent = run.sent("Write what notes.txt is not into other.txt")
+    assert (shell.cwd / "other.txt").read_text() == "shut\n"
+    assert "was not changed" not in sent[1] and "Is the task done?" in sent[1]

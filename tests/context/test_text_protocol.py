@@ -268,6 +268,33 @@ def test_what_was_written_is_checked_with_what_the_request_names(asked: str, che
 
 
 @pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("Rename the file a.txt to b.txt.", True),
+        ("Delete a.txt", True),
+        ("Move the script `a.txt` into old/", True),
+        ("Remove .gitignore and Makefile", True),
+        ("Delete the last line of a.txt", False),
+        ("Rename the function f in a.txt", False),
+        ("Remove a.txt's first line", False),
+    ],
+)
+def test_file_is_renamed_by_a_command(text: str, *, moved: bool) -> None:
+    asked = user(text, enclose("a.txt", "x\n"))
+    (reminded,) = TextModel(ScriptedModel()).written(request(asked)).messages
+    assert ("Do not write the file anew" in reminded.content) == moved
+    unable = tuple(tool for tool in TOOLS if tool.name != "Bash")
+    (reminded,) = TextModel(ScriptedModel()).written(request(asked, tools=unable)).messages
+    assert "command" not in reminded.content
+
+
+@pytest.mark.parametrize("name", ["a.txt", ".gitignore", ".github/workflows/ci.yml", ".env.local", "docker/Dockerfile"])
+def test_request_that_names_a_file_may_be_to_write_it(name: str) -> None:
+    (reminded,) = TextModel(ScriptedModel()).written(request(user(f"Create {name} with two lines."))).messages
+    assert "If a file must change" in reminded.content
+
+
+@pytest.mark.parametrize(
     ("text", "counted"),
     [
         ("How many lines has a.txt?", True),

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sagent.context.prompt import SHOWN
-from sagent.context.textcalls.writing import enclose
+from sagent.context.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
@@ -34,16 +34,19 @@ MAX_FILE_BYTES = 8_000
 MAX_TOTAL_BYTES = 24_000
 MAX_FILES = 8
 MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # named by those files; each has so many bytes
+MAX_LISTED = 8  # definitions that one write takes away
 MAX_NAMED = 32  # files of one prompt that the policy is asked about
 MAX_WORDS = 5_000  # different words of one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
 {shown}
 Write the whole new file again, with all of this that is to stay."""
-UNCHANGED = "It holds exactly this already."
 UNREAD = "{path} exists, and you have not seen it. Print it first (cat), or change it with a command (sed)."
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _WORDS = re.compile(r"[\"'](?=([^\"'\n]{1,200})[\"'])|([\w@%+=:,./\\~-]+)")  # in quotation marks, or without spaces
 _PLACE = re.compile(r":\d+(?:[:-]\d+)*$")  # a line of a file, as compilers write it
+_IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]{1,200})[ \t]+import|import[ \t]+([\w., \t]{1,400}))", re.MULTILINE)
+_DEFINED = re.compile(r"^(?:async +)?(?:export +)?(?:def|class|function|func|fn|pub fn) +(\w+)", re.MULTILINE)
+_TAKES_AWAY = re.compile(r"\b(?:delet|remov|renam|replac|drop|mov|split|merg|inlin|rewrit)", re.IGNORECASE)
 _HIDDEN = re.compile(r"(?:^|[/\\])\.[^./\\]")
 _BEFORE, _AFTER = ",:;", ".,:;"  # what a sentence puts around a name
 _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
@@ -76,6 +79,7 @@ class ShowingPolicy(Policy):
         self._state, self._inbox, self._inner = state, inbox, inner
         self._held: dict[str, str] = {}  # calls of this turn, and what is said of them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
+        self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._inner.before_tool(call, effect, workspace)
@@ -92,6 +96,9 @@ class ShowingPolicy(Policy):
                     self._held[call.id] = UNSEEN.format(shown=shown)
             elif path not in self._wrote and _holds(path, as_str(call.arguments.get("content"))):
                 self._held[call.id] = UNCHANGED
+            elif path not in self._warned and (lost := self._lost(path, call)):
+                self._warned.add(path)
+                self._held[call.id] = lost
         if call.id in self._held:
             return Hold(self._held[call.id])
         self._wrote.add(path)
@@ -103,8 +110,29 @@ class ShowingPolicy(Policy):
             self._held.clear()
             if turn.results is None:
                 self._wrote.clear()
+                self._warned.clear()
             await self._inbox.fill()
         return actions
+
+    def _lost(self, path: Path, call: ToolCall) -> str:
+        """Return what is said of a write that would take definitions away which the request does not ask to take away;
+        "" if it would not."""
+        with suppress(OSError):
+            before = _text_of(path) or ""
+            after = as_str(call.arguments.get("content"))
+            history = self._state.context.history
+            senders = ("", self._state.above)
+            asked = next(
+                (each.content for each in reversed(history) if each.role == "user" and each.sender in senders), ""
+            )
+            meant = asked if _TAKES_AWAY.search(asked) else ""
+            defined = dict.fromkeys(_DEFINED.findall(before))
+            lost = [name for name in defined if not _has_word(name, after, meant)]
+            if lost:
+                names = [*lost, *(name for name in dict.fromkeys(_DEFINED.findall(after)) if name not in defined)]
+                told = as_str(call.arguments.get("file_path"))
+                return LEFT_OUT.format(path=told, lost=_listed(lost), names=_listed(names))
+        return ""
 
     async def _read(self, path: Path) -> str | None:
         """Return the text of a file that may be read unasked and is short."""
@@ -239,8 +267,9 @@ def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[st
     nobody has asked for these."""
     found: dict[str, Path] = {}
     for name, text in files:
+        with_modules = f"{text}\n{' '.join(imported(name, text))}"
         for folder in dict.fromkeys(("", str(Path(name).parent))):
-            named = islice(named_files(text, workspace, folder), MAX_NAMED)
+            named = islice(named_files(with_modules, workspace, folder), MAX_NAMED)
             found |= {each: path for each, path in named if not _HIDDEN.search(each)}
     return found
 
@@ -256,11 +285,40 @@ async def _read_unasked(state: AgentState, path: Path, most: int) -> str | None:
     return None
 
 
+def imported(name: str, text: str) -> Iterator[str]:
+    """Give the paths that the modules have which a Python file imports, from its own folder or the project's."""
+    if not name.endswith(".py"):
+        return
+    for one, several in _IMPORTS.findall(text):
+        for module in one.split() or (each.split()[0] for each in several.split(",") if each.strip()):
+            if path := module.strip(".").replace(".", "/"):
+                yield f"{path}.py"
+                yield f"{path}/__init__.py"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them."""
+    *first, last = names if len(names) <= MAX_LISTED else (*names[:MAX_LISTED], "the rest")
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _has_word(word: str, *texts: str) -> bool:
+    return any(re.search(rf"\b{re.escape(word)}\b", text) for text in texts)
+
+
+def _text_of(path: Path, most: int = MAX_FILE_BYTES) -> str | None:
+    """Return a file's text of at most so many bytes, None for another file. Raises OSError."""
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    text = decode(data) if len(data) <= most else None
+    return text.text if isinstance(text, Text) else None
+
+
 def _holds(path: Path, content: str) -> bool:
     """Return True for a file that has this text, but for how its lines end."""
-    with suppress(OSError), open_regular(path) as file:
-        text = decode(file.read(4 * len(content) + MAX_FILE_BYTES))
-        return isinstance(text, Text) and text.text.splitlines() == content.splitlines()
+    with suppress(OSError):
+        text = _text_of(path, 4 * len(content) + MAX_FILE_BYTES)
+        return text is not None and text.splitlines() == content.splitlines()
     return False
 
 

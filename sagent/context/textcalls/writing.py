@@ -27,6 +27,12 @@ ENDLESS = (
 )
 LOST = "It was interrupted: there is no result."
 NO_OUTPUT = "(no output)"
+UNCHANGED = "It holds exactly this already."
+"""The result of a file that is written as it is."""
+LEFT_OUT = "{path} was not changed, because your block leaves out {lost}. Write the whole file again, with {names}."
+"""The result of a write that takes functions or classes away. It stands last: a model that is shown the file there
+writes it as it is."""
+_LEFT_OUT = LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")]
 MAX_COMMAND = 80  # characters of a command that its result names
 
 
@@ -37,7 +43,16 @@ _RUNS = re.compile(
 )
 _TEST = re.compile(r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|spec))\.[A-Za-z]\w{0,4}(?!\w)")
 _NUMBER = re.compile(r"\b(?:how (?:many|often)|count|(?:the|total) number of)\b", re.IGNORECASE)
-_FILE = re.compile(r"(?<![\w./-])[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])")
+_NAME = (
+    r"(?<![\w./-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
+    r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
+)
+_FILE = re.compile(_NAME)
+_MOVED = re.compile(  # a file as a whole
+    r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
+    rf"[`'\"]?{_NAME}(?!['’]s\b)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,8 @@ class Reminders:
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
+        if self.runs and _asks_to_move(message):
+            return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and _asks_for_number(message):
             return "(Do not count by eye: write a ```bash block with a command that counts.)"
         change = "If a file must change, write its path and then the whole new file in a block."
@@ -71,11 +88,20 @@ def _names_file(message: Message) -> bool:
     return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
 
 
+def _asks_to_move(message: Message) -> bool:
+    """Return True for a message that asks for a file to be renamed, moved, copied or deleted as a whole."""
+    return _MOVED.search(_said(message)) is not None
+
+
+def _said(message: Message) -> str:
+    """Return a message's text without the files within it."""
+    return " ".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
+
+
 def _asks_for_number(message: Message) -> bool:
     """Return True for a message that asks how many there are of something in the files within it, and names no other
     file: one that the number is to be written into."""
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
-    said = " ".join(text for text in texts if not is_enclosure(text))
+    said, texts = _said(message), (part.text for part in message.parts if isinstance(part, Text))
     enclosed = {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
     return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= enclosed
 
@@ -153,10 +179,14 @@ class WrittenConversation:
 
     def _words_after(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> str:
         """Return what stands after results: what was only written has nothing that is still to be read, but may be
-        checked."""
+        checked. A file written as it is beside one that changed is no failure."""
         if any(call.name not in ("Write", "Edit") for call, _ in results):
             return NEXT
-        return NEXT if any(result.is_error for _, result in results) else self._check or DONE
+        if any(map(_leaves_out, (result for _, result in results))):
+            return ""
+        if any(result.is_error and not _is_unchanged(result) for _, result in results):
+            return NEXT
+        return NEXT if all(result.is_error for _, result in results) else self._check or DONE
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
@@ -176,7 +206,7 @@ class WrittenConversation:
 
 def _check_in(message: Message) -> str:
     """Return how to check what a request asks for: with the command that it names, or the test; "" if it names none."""
-    said = " ".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
+    said = _said(message)
     if command := _RUNS.search(said):
         return f"Check it: run {command[0]} in a ```bash block."
     test = _TEST.search(said)
@@ -296,7 +326,19 @@ def _edit(path: str, arguments: JsonObject) -> str:
 def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
     """Return results as parts of a message of the user's."""
     alone = sum(call.name == "Bash" for call, _ in results) == 1
-    return [part for call, result in results for part in _answer(call, result, alone=alone)]
+    wrote = any(call.name in ("Write", "Edit") and not result.is_error for call, result in results)
+    told = [(call, result) for call, result in results if not (wrote and _is_unchanged(result))]
+    return [part for call, result in told for part in _answer(call, result, alone=alone)]
+
+
+def _leaves_out(result: ToolResult) -> bool:
+    """Return True for the result of a write that would have taken something away."""
+    return result.is_error and _LEFT_OUT in result.text
+
+
+def _is_unchanged(result: ToolResult) -> bool:
+    """Return True for the result of a file that was written as it is."""
+    return result.is_error and result.text == UNCHANGED
 
 
 def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
@@ -311,7 +353,7 @@ def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
     command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
     path = as_str(call.arguments.get("file_path"))
     failed = result.is_error or result.denied
-    if is_quoted(call):
+    if is_quoted(call) or _leaves_out(result):
         return ""
     match call.name:
         case "Bash" if result.denied:
