@@ -333,7 +333,6 @@ async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path:
     [
         ("Qwen/Qwen3-0.6B+float16+cuda", "selfhosted", "Qwen/Qwen3-0.6B+float16+cuda"),
         ("./weights", "selfhosted", "./weights"),
-        ("selfhosted/Qwen/Qwen3-0.6B", "selfhosted", "Qwen/Qwen3-0.6B"),
         ("Qwen/Qwen3-0.6B", None, "Qwen/Qwen3-0.6B"),
         ("qwen3.6-plus", "dashscope", "qwen3.6-plus"),
         ("openrouter/qwen/qwen3+x", "openrouter", "qwen/qwen3+x"),

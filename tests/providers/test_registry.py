@@ -118,7 +118,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> No
     assert key not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "google", "bedrock", "llamacpp", "copilot"])
+@pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "google", "bedrock"])
 def test_what_is_no_text_is_named_and_not_shown(name: str) -> None:
     wrong: Any = 3_141
     with pytest.raises(UsageError, match=r"^key is int: give a string$"):

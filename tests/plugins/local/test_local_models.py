@@ -1,11 +1,13 @@
 """Servers and weights on this machine as the program chooses them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sagent.app.models import choose_model
+from sagent.app.models import choose_model, split_model
 from sagent.app.protocols import AdaptiveModel
+from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.model import Reply, Request, is_same_model
 from sagent.plugins.local.selfhosted import SelfHosted, SelfHostedModel
@@ -61,3 +63,17 @@ def test_llamacpp_is_at_its_usual_port_and_takes_a_key() -> None:
     assert own.headers() == {"authorization": f"Bearer {'k' * 8}"}  # pyright: ignore[reportAttributeAccessIssue]
     off = {"chat_template_kwargs": {"enable_thinking": False}}
     assert effort_members("x", built_in()["llamacpp"].quirks, "none", with_tools=True) == (off, ())
+
+
+def test_what_is_no_text_is_named_and_not_shown_by_llamacpp() -> None:
+    wrong: Any = 3_141
+    with pytest.raises(UsageError, match=r"^key is int: give a string$"):
+        provider_named("llamacpp", key=wrong)
+    with pytest.raises(UsageError, match=r"^base_url is int: give a string$"):
+        provider_named("llamacpp", key="k" * 8, base_url=wrong)
+    with pytest.raises(UsageError, match=r"^model_id is int: give a string$"):
+        provider_named("llamacpp", key="k" * 8).model(wrong)
+
+
+def test_weights_are_named_with_their_provider() -> None:
+    assert split_model("selfhosted/Qwen/Qwen3-0.6B", None, {}) == ("selfhosted", "Qwen/Qwen3-0.6B")

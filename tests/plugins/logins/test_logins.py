@@ -1,6 +1,7 @@
 """Subscriptions as the program tells them apart."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,3 +26,13 @@ def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(t
 def test_a_login_has_no_sdk(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} uses a login, not an SDK"):
         provider_named(name, transport="sdk")
+
+
+def test_what_is_no_text_is_named_and_not_shown_by_copilot() -> None:
+    wrong: Any = 3_141
+    with pytest.raises(UsageError, match=r"^key is int: give a string$"):
+        provider_named("copilot", key=wrong)
+    with pytest.raises(UsageError, match=r"^base_url is int: give a string$"):
+        provider_named("copilot", key="k" * 8, base_url=wrong)
+    with pytest.raises(UsageError, match=r"^model_id is int: give a string$"):
+        provider_named("copilot", key="k" * 8).model(wrong)
