@@ -254,7 +254,6 @@ _COMMANDS = {
     "share": "export sessions as a static folder for any web server",
     "trace": "show a run turn by turn, from its trace or its session",
     "advice": "show what a session's advisors said, what came of it and what it cost",
-    "import": "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",

@@ -195,16 +195,18 @@ def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), 
 def _installed(stamps: Sequence[str], place: Path, config_dir: Path, files: Sequence[Path], foreign: bool) -> Installed:  # noqa: FBT001 -- for the cache
     with suppress(OSError, ValueError, TypeError, KeyError, LookupError):
         kept = json.loads(place.read_bytes())
-        if kept["stamps"] == list(stamps):
+        if kept["stamps"] == list(stamps) and all(_stamp(Path(path)) == at for path, at in kept["files"].items()):
             return Installed((core(), *map(_from_json, kept["plugins"])), tuple(kept["notices"]))
-    found = _without_doubles([_known(*source) for source in _sources(config_dir, files, foreign=foreign)])
+    found = _without_doubles([known_plugin(*source) for source in _sources(config_dir, files, foreign=foreign)])
     with suppress(OSError):
         if not place.parent.is_dir():  # nothing is kept here yet, and with --ephemeral nothing ever is
             return found
         from sagent.lib.atomic import put
 
         rows = [_as_json(each) for each in found.known[1:]]
-        put(place, json.dumps({"stamps": stamps, "plugins": rows, "notices": found.notices}).encode())
+        times = {path: _stamp(Path(path)) for path in _declared_in(found)}
+        index = {"stamps": stamps, "files": times, "plugins": rows, "notices": found.notices}
+        put(place, json.dumps(index).encode())
     return found
 
 
@@ -212,9 +214,22 @@ def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterat
     """Yield what changes when plugins do: the times of the files and directories where they are found."""
     own = (*_own(config_dir), *files) if foreign else ()
     theirs = (*_sites(), *own, config_dir / "plugins", *_beside(own)) if foreign else ()
-    for path in (*_ours(), *theirs):
-        with suppress(OSError):
-            yield f"{path} {path.stat().st_mtime_ns}"
+    yield from (f"{path} {at}" for path in (*_ours(), *theirs) if (at := _stamp(path)))
+
+
+def _stamp(path: Path) -> int:
+    """Return the time of a file or directory in nanoseconds, 0 where there is none."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _declared_in(found: Installed) -> Iterator[str]:
+    """Yield the files of plugins of distributions: an editable one may change without anything being installed."""
+    for each in found.known:
+        module = sys.modules.get(each.target.rpartition(":")[0])
+        if each.origin != "sagent" and module is not None and module.__file__:
+            yield module.__file__
 
 
 def _sites() -> Sequence[Path]:
@@ -264,7 +279,12 @@ def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Itera
         yield path.stem, str(path), f"{path.absolute()}:plugin"
 
 
-def _known(name: str, origin: str, target: str) -> Known:
+def with_core(*found: Known) -> Installed:
+    """Return these plugins with the core, without what another one has by the same name."""
+    return _without_doubles(found)
+
+
+def known_plugin(name: str, origin: str, target: str) -> Known:
     """Import a plugin's declaration, once, and return what it says."""
     try:
         with redirect_stdout(sys.stderr):  # what it prints is no part of an answer

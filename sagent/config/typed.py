@@ -183,6 +183,7 @@ OWNERS: Mapping[str, str] = {
 COMMANDS: Mapping[str, str] = {
     "a2a": "a2a",
     "acp": "acp",
+    "import": "imports",
     "replay": "lab",
     "compare": "lab",
     "bench-advisor": "lab",

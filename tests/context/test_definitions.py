@@ -12,10 +12,6 @@ from sagent.context.instructions import gather
 from sagent.context.skills import find_skills
 from sagent.context.styles import find_style
 from sagent.errors import UsageError
-from sagent.imports.claude import take_claude
-from sagent.imports.others import take_codex
-from sagent.imports.plan import Plan
-from sagent.imports.plugin import read_plugin
 
 HEAD = "---\nname: {0}\ndescription: it works\n---\nText.\n"
 
@@ -199,34 +195,3 @@ def test_instructions_that_do_not_count_are_named(tmp_path: Path) -> None:
 def test_text_in_quotes_over_lines_is_one() -> None:
     document = read_document('---\ndescription: "one\n  two"\nother: >\n  "a" b\n---\nbody')
     assert (document.fields["description"], document.fault) == ("one two", "")
-
-
-def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None:
-    put(tmp_path / "skills", "skills", "good", HEAD.format("good").encode())
-    put(tmp_path / "skills", "skills", "bare", b"no head")
-    put(tmp_path / "agents", "agents", "typo", b"---\ndescripton: x\n---\n")
-    put(tmp_path / "commands", "commands", "empty", b"")
-    left = "\n".join(read_plugin(tmp_path, "demo").left_out)
-    for words in (
-        "skills/bare/SKILL.md is left out",
-        "no key descripton",
-        "agents/typo.md is left out",
-        "commands/empty.md",
-    ):
-        assert words in left
-
-
-def test_files_of_other_programs_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
-    (tmp_path / ".mcp.json").write_text('{"servers": {}, "mcpServers": ["x"]}')
-    (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude/settings.json").write_text("[1]")
-    (tmp_path / ".codex").mkdir()
-    (tmp_path / ".codex/config.toml").write_bytes(b"\0\1\2\xff" * 30)
-    plan = Plan(tmp_path, tmp_path / "home", tmp_path / "config")
-    take_claude(plan)
-    take_codex(plan)
-    notes = {(item.file.name, item.note) for item in plan.items if item.status == "left out"}
-    assert ("settings.json", "it is not a JSON object") in notes
-    assert ("config.toml", "it is not text") in notes
-    assert (".mcp.json", "servers are read from mcpServers") in notes
-    assert (".mcp.json", "they are ['x'], not an object of servers by name") in notes

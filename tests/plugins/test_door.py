@@ -249,6 +249,10 @@ def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> N
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert "hello|hello 1.5" in done.stdout.splitlines()
+    (site / "hello.py").write_text(HELLO.replace('"greets"', '"says hello"'))  # as in an editable installation
+    about = code.replace("each.plugin.name, each.origin", "each.plugin.about")
+    done = subprocess.run([sys.executable, "-c", about], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "says hello" in done.stdout
 
 
 @pytest.mark.parametrize("name", [path.parent.name for path in (CHECKOUT / "sagent/plugins").glob("*/__init__.py")])

@@ -16,10 +16,6 @@ from sagent.tools.bash import Bash
 from tests.tools.conftest import Folder
 
 BLOBS = "from sagent.session.blobs import BlobDirectory; blobs = BlobDirectory(); blobs.put(b'kept'); ready()"
-PLUGIN = """
-from sagent.imports.plugin import fetched
-with fetched("project", ""): ready()
-"""
 BUNDLE = """
 from sagent.sandbox.scratch import temporary
 with temporary() as place: (place / "stays").touch(); (place / "before").touch(); ready()
@@ -46,7 +42,7 @@ for name in ("playwright-mcp", "chromium"):
     Path(name).write_text("#!/bin/sh\\nprintf ready; exec cat\\n"); Path(name).chmod(0o755)
 start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})
 """
-PROGRAMS = {"blobs": BLOBS, "plugin": PLUGIN, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
+PROGRAMS = {"blobs": BLOBS, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
             "browser": BROWSER}  # fmt: skip
 READY = "import sys\ndef ready(): print('ready', end='', flush=True); sys.stdin.read()\n"
 

@@ -1,111 +1,92 @@
-"""`sagent plugin`: add one from a folder or a git repository, list them, remove one."""
+"""`sagent plugin`: list the plugins there are, begin one, try one; what plugins add to it, such as `add` of folders."""
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.text import Table, printable
-from sagent.plugin import KINDS
+from sagent.plugin import KINDS, resolve
 
 if TYPE_CHECKING:
+    import argparse
+
     from sagent.config import Settings
     from sagent.config.plugins import Known
-    from sagent.imports.plugin import Plugin
 
-DESCRIPTION = """add: show what a plugin contains, and copy it into your configuration directory once you confirm. list:
-show the plugins in Python and what each adds, and the folders that were added, with their commits. remove: delete a
-folder."""
+DESCRIPTION = """list: show the plugins and what each adds. new: write a plugin to begin with into the folder NAME,
+with a tool, a slash command, a setting and a test. test: check that a plugin, or a file, can do what it says."""
+FOLDERS = """ add: show what a folder or repository of skills, agents, commands, hooks and MCP servers contains, and
+copy it into your configuration directory once you confirm. remove: delete such a folder."""
+_SOURCES = {"list": "", "new": "name", "test": "name or a file", "add": "source", "remove": "name"}
 
 
 def run_plugin(argv: Sequence[str]) -> int:
-    parser = Parser("plugin", DESCRIPTION)
-    parser.add_argument("operation", choices=["add", "list", "remove"])
+    """Run the operation. Raises UsageError."""
+    plugins = plugins_of(argv)
+    more = {name: next(plugins.extras(f"plugin {name}"), None) for name in ("add", "remove", "list")}
+    parser = Parser("plugin", DESCRIPTION + FOLDERS * bool(more["add"]))
+    operations = ["list", "new", "test", *(name for name in ("add", "remove") if more[name])]
+    parser.add_argument("operation", choices=operations)
     parser.add_argument(
-        "source", nargs="?", metavar="SOURCE", help="a folder or a git repository; with remove, a plugin's name"
+        "source", nargs="?", metavar="SOURCE", help="a plugin's name or file; with add, a folder or a git repository"
     )
-    parser.add_argument("--ref", metavar="REF", default="", help="a branch, tag or commit of the repository")
-    parser.add_argument("--name", metavar="NAME", default="", help="the name to install it under")
-    parser.add_argument("--yes", action="store_true", help="add it without asking")
+    if more["add"]:
+        parser.add_argument("--ref", metavar="REF", default="", help="a branch, tag or commit of the repository")
+        parser.add_argument("--name", metavar="NAME", default="", help="the name to install it under")
+        parser.add_argument("--yes", action="store_true", help="add it without asking")
     given = parser.parse_args(argv)
-    settings = load_settings({})
-    if given.operation != "list" and not given.source:
-        raise UsageError(
-            f"sagent plugin {given.operation} needs a {'name' if given.operation == 'remove' else 'source'}."
-        )
+    if _SOURCES[given.operation] and not given.source:
+        raise UsageError(f"sagent plugin {given.operation} needs a {_SOURCES[given.operation]}.")
     match given.operation:
-        case "add":
-            return _add(settings, given)
-        case "remove":
-            return _remove(settings, given.source)
+        case "new":
+            return _begin(given.source)
+        case "test":
+            return _test(given.source)
+        case "list":
+            settings = load_settings({})
+            table = Table(tuple(map(_row, settings.plugins.known)), ("plugin", "version", "from", "adds"))
+            write(binary_safe(sys.stdout), [table])
         case _:
-            return _list(settings)
+            settings = load_settings({})
+    if (extra := more[given.operation]) is None:
+        return 0
+    run = cast("Callable[[Settings, argparse.Namespace], int]", resolve(extra[1].add))
+    return run(settings, given)
 
 
-def _add(settings: "Settings", given: argparse.Namespace) -> int:
-    from sagent.imports.plugin import digest, fetched, install, read_plugin
+def _begin(name: str) -> int:
+    """Write a plugin to begin with. Raises UsageError."""
+    from sagent.cli.new_plugin import write_plugin
 
-    out = binary_safe(sys.stdout)
-    with fetched(given.source, given.ref) as (folder, commit):
-        plugin = read_plugin(folder, given.name, settings.plugins)
-        pin = commit or f"sha256 {digest(folder)}"
-        _show(plugin, pin)
-        if not given.yes and not _agreed():
-            write(out, ["It was not added."])
-            return 1
-        record = {"source": given.source, "ref": given.ref, "pin": pin, "version": plugin.version}
-        try:
-            target = install(plugin, folder, settings.config_dir, record)
-        except OSError as error:
-            raise UsageError(f"The plugin cannot be saved: {error.strerror or error} ({error.filename}).") from error
-    write(out, [f"Added as {target}. To undo this: sagent plugin remove {plugin.name}"])
+    folder = Path(name)
+    try:
+        files = write_plugin(folder)
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: {error.strerror or error}. Nothing more was written.") from error
+    write(
+        binary_safe(sys.stdout), [*(f"Written: {printable(str(file))}" for file in files), _NEXT.format(folder=folder)]
+    )
     return 0
 
 
-def _show(plugin: "Plugin", pin: str) -> None:
-    out = binary_safe(sys.stdout)
-    title = f"{plugin.name} {plugin.version}".strip()
-    write(out, [printable(f"{title}: {plugin.description}" if plugin.description else title), f"pinned to {pin}"])
-    write(out, [Table(tuple((kind, printable(what)) for kind, what in plugin.parts))])
-    write(out, (printable(f"left out: {each}") for each in plugin.left_out))
-    if any(kind in ("hook", "mcp") for kind, _ in plugin.parts):
-        write(out, ["Hooks and MCP servers are programs that run without asking, in the sandbox where there is one."])
+_NEXT = "Next: pip install -e {folder}, then sagent plugin test {folder.name}, and read {folder}/README.md."
 
 
-def _agreed() -> bool:
-    """Whether the person says yes. Raises UsageError where nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("There is no terminal to ask on: check what it contains, then give --yes.")
-    sys.stdout.write("Add it? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def _test(source: str) -> int:
+    """Check a plugin, by its name or its file: 1 where something is wrong."""
+    from sagent.cli.plugin_check import check_plugin
 
-
-def _list(settings: "Settings") -> int:
-    from sagent.context.places import plugin_folders
-    from sagent.imports.plugin import digest, installed
-
-    known = installed(settings.config_dir)
-    rows: list[tuple[str, ...]] = []
-    for folder in plugin_folders(settings.config_dir):
-        record = known.get(folder.name, {})
-        try:
-            same = digest(folder) == record.get("sha256")
-        except UsageError:
-            same = False
-        state = "" if same else "changed since it was added" if record else "not added by sagent plugin add"
-        pin = str(record.get("pin") or record.get("commit") or record.get("sha256") or "").removeprefix("sha256 ")
-        rows.append((folder.name, str(record.get("version", "")), pin[:12], str(record.get("source", "")), state))
-    out = binary_safe(sys.stdout)
-    write(out, [Table(tuple(map(_row, settings.plugins.known)), ("plugin", "version", "from", "adds"))])
-    folders = Table(tuple(rows), ("folder", "version", "pin", "from", "")) if rows else "No plugin has a folder here."
-    write(out, ["", folders])
-    return 0
+    file = Path(source)
+    findings = [*check_plugin(plugins_of(["--plugin", source] if file.suffix == ".py" else []), source)]
+    rows = tuple((each.state, printable(each.what), printable(each.detail)) for each in findings)
+    write(binary_safe(sys.stdout), [Table(rows)])
+    return int(any(each.state == "bad" for each in findings))
 
 
 def _name(row: tuple[str, ...]) -> str:
@@ -120,14 +101,3 @@ def _row(known: "Known") -> tuple[str, ...]:
     added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"
              for kind, names in parts.items() if names]  # fmt: skip
     return plugin.name, plugin.version, printable(known.origin), printable(known.error or "; ".join(added))
-
-
-def _remove(settings: "Settings", name: str) -> int:
-    from sagent.imports.plugin import remove
-
-    try:
-        target = remove(name, settings.config_dir)
-    except OSError as error:
-        raise UsageError(f"{error.filename or name} cannot be removed: {error.strerror or error}") from error
-    write(binary_safe(sys.stdout), [f"Removed {target}."])
-    return 0

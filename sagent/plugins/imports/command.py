@@ -1,4 +1,4 @@
-"""`sagent import`: what is set up for another program, as settings; shown, and written if asked."""  # noqa: N999 -- commands are called as their modules
+"""`sagent import`: what is set up for another program, as settings; shown, and written if asked."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.text import Table, printable
 
 if TYPE_CHECKING:
-    from sagent.imports.plan import Additions, Plan
+    from sagent.plugins.imports.plan import Additions, Plan
 
 DESCRIPTION = """Show another program's settings in this project and in your home directory: which are imported, which
 sagent uses as they are, and which are left out and why. Nothing is written without --write, and nothing is run."""
@@ -30,9 +30,9 @@ def run_import(argv: Sequence[str]) -> int:
     given = parser.parse_args(argv)
     settings = load_settings({"config": given.config, "cwd": given.cwd})
     from sagent.context.instructions import repository_root
-    from sagent.imports.claude import take_claude
-    from sagent.imports.others import take_codex, take_gemini, take_opencode, take_vscode
-    from sagent.imports.plan import Plan
+    from sagent.plugins.imports.claude import take_claude
+    from sagent.plugins.imports.others import take_codex, take_gemini, take_opencode, take_vscode
+    from sagent.plugins.imports.plan import Plan
 
     project = repository_root(settings.cwd) or settings.cwd
     trusted = load_settings({"config": given.config, "cwd": given.cwd, "trust_project": True})

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sagent.context.frontmatter import read_document
-from sagent.imports.claude import take_hooks
-from sagent.imports.plan import Plan, frame
-from sagent.imports.servers import take_servers
 from sagent.lib.json import as_object, as_str, json_dump
+from sagent.plugins.imports.claude import take_hooks
+from sagent.plugins.imports.plan import Plan, frame
+from sagent.plugins.imports.servers import take_servers
 
 _TOOLS: Mapping[str, str] = {
     "read": "Read",

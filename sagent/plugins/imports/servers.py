@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from sagent.config.files import File, GivenTable
 from sagent.errors import ConfigError
-from sagent.imports.plan import Plan
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
 from sagent.plugin import PathBase, resolve
+from sagent.plugins.imports.plan import Plan
 
 _KNOWN = frozenset(
     {"type", "command", "args", "env", "environment", "url", "httpUrl", "serverUrl", "headers", "timeout", "enabled"}

@@ -16,14 +16,14 @@ from sagent.config.plugins import Installed
 from sagent.context.definitions import SKILL, DefinitionReader
 from sagent.context.places import PLUGINS, Place
 from sagent.errors import ConfigError, UsageError
-from sagent.imports.plan import Plan, read_json
-from sagent.imports.servers import take_servers
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable
 from sagent.lib.json import as_object, as_str
 from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
+from sagent.plugins.imports.plan import Plan, read_json
+from sagent.plugins.imports.servers import take_servers
 from sagent.sandbox.scratch import temporary
 
 MOST_FILES, MOST_BYTES = 2_000, 20_000_000
@@ -37,7 +37,7 @@ _REMOTE = re.compile(r"(?:[a-z+]+://|[\w.-]+@[\w.-]+:)|.*\.git/?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class FolderPlugin:
     """What a folder brings: its name, each part in words, and what of it means nothing here."""
 
     name: str
@@ -71,7 +71,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
         yield copied, commit
 
 
-def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) -> Plugin:
+def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) -> FolderPlugin:
     """What a folder brings. Nothing of it is run. Raises UsageError for one that is no plugin."""
     manifest: Mapping[str, object] = {}
     for file in MANIFESTS:
@@ -107,7 +107,9 @@ def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) 
     if not parts:
         raise UsageError(f"{folder.name} is not a plugin: it has no skills, agents, commands, hooks or MCP servers.")
     servers = plan.own.tables
-    return Plugin(name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers)
+    return FolderPlugin(
+        name, as_str(manifest.get("version")), as_str(manifest.get("description")), parts, left_out, servers
+    )
 
 
 def _faults(folder: Path, name: str) -> Sequence[str]:
@@ -127,7 +129,7 @@ def _faults(folder: Path, name: str) -> Sequence[str]:
     return [fault.replace(f"{folder}/", "").rstrip(".") for fault in faults]
 
 
-def install(plugin: Plugin, folder: Path, config_dir: Path, record: Mapping[str, str]) -> Path:
+def install(plugin: FolderPlugin, folder: Path, config_dir: Path, record: Mapping[str, str]) -> Path:
     """Copy a plugin's files into the person's directory, and keep where they come from. Raises UsageError, OSError."""
     target = config_dir / PLUGINS / plugin.name
     if target.exists():

@@ -8,10 +8,10 @@ from sagent.config.files import File
 from sagent.config.hooks import hooks_of
 from sagent.errors import ConfigError
 from sagent.hooks.hook import EVENTS
-from sagent.imports.plan import Plan
-from sagent.imports.servers import take_servers
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.plugin import PathBase
+from sagent.plugins.imports.plan import Plan
+from sagent.plugins.imports.servers import take_servers
 from sagent.policy.rules import Rule
 
 _TOOLS = ("Bash", "Read", "Edit", "Write", "Grep", "Glob")

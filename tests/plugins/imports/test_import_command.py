@@ -1,6 +1,5 @@
 """`sagent import`: what is found, what is written when asked to, and that what is written is read."""
 
-import importlib
 import json
 import os
 import tomllib
@@ -11,8 +10,9 @@ from program import Shell
 
 from sagent.config import load
 from sagent.errors import UsageError
-from sagent.imports.claude import understood
-from sagent.imports.plan import Plan, without_comments
+from sagent.plugins.imports.claude import understood
+from sagent.plugins.imports.command import write_plan
+from sagent.plugins.imports.plan import Plan, without_comments
 
 
 def write(path: Path, content: object) -> Path:
@@ -275,7 +275,6 @@ def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> Non
         assert "[mcp.x]" in config.read_text()
         raise UsageError("mcp.x needs a command")
 
-    write_plan = importlib.import_module("sagent.cli.commands.import").write_plan
     for before in (None, b"max_turns = 7\n"):
         if before is not None:
             config.write_bytes(before)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.imports.plugin import fetched, install, read_plugin
+from sagent.plugins.imports.folders import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
 
 AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}

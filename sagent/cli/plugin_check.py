@@ -1,0 +1,61 @@
+"""Checks of a plugin: all that it names can be had, and is of the kind that it is to be."""
+
+import re
+from collections.abc import Iterator
+from inspect import iscoroutinefunction
+from pathlib import Path
+
+from sagent.config.plugins import Installed, Known
+from sagent.errors import UsageError
+from sagent.lib.text import nearest, one_line
+from sagent.plugin import KINDS, Finding, Part, Setting, SlashCommand, resolve
+from sagent.repl.commands.command import Command
+
+_NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w*")
+"""A function by its module, or by a file."""
+
+
+def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
+    """Yield what was found of a plugin, by its name or the path of its file. Raises UsageError for one that there is
+    not."""
+    known = _find(plugins, source)
+    name = known.plugin.name
+    if known.error:
+        yield Finding("bad", name, f"left out: {known.error}")
+        return
+    yield Finding("good", name, f"{known.plugin.about} ({known.origin})")
+    for member, (word, _) in KINDS.items():
+        for row in getattr(known.plugin, member):
+            yield from _of_row(word, row)
+    for notice in plugins.notices:
+        if f"the plugin {name} (" in notice:
+            yield Finding("poor", name, notice)
+
+
+def _find(plugins: Installed, source: str) -> Known:
+    path = str(Path(source).absolute())
+    for known in plugins.known:
+        if source == known.plugin.name or path == str(Path(known.origin).absolute()):
+            return known
+    names = [known.plugin.name for known in plugins.known]
+    raise UsageError(f"There is no plugin {source}{nearest(source, names) or ': see sagent plugin list.'}")
+
+
+def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
+    """Yield what was found of one thing that a plugin adds."""
+    named = [each for each in row if isinstance(each, str) and _NAMES.fullmatch(each)] if row else []
+    label = f"{word} {row[0]}"
+    if isinstance(row, Setting):
+        yield Finding("good", label, f"--{row.flag_name}, {row.variable}" if row.help else row.variable)
+    for target in named:
+        try:
+            found = resolve(target)
+        except (Exception, SystemExit) as error:
+            yield Finding("bad", label, f"{target}: {type(error).__name__}: {one_line(str(error), 300)}")
+            continue
+        if isinstance(row, SlashCommand) and not isinstance(found, Command):
+            yield Finding("bad", label, f"{target} was not made by sagent.repl.commands.command.command")
+        elif isinstance(row, Part) and not iscoroutinefunction(found):
+            yield Finding("bad", label, f"{target} is no coroutine function: write async def")
+        else:
+            yield Finding("good", label, target)

@@ -1,1 +1,0 @@
-"""What people have set up for other programs, read and turned into settings of ours. Nothing of it is run."""

@@ -1,0 +1,17 @@
+"""Settings of other programs as ours, and plugins that are folders."""
+
+from sagent.plugin import Command, Extra, Plugin
+
+_FOLDERS = "sagent.plugins.imports.folder_command"
+plugin = Plugin(
+    "imports",
+    "settings of other programs; folders of skills, agents, commands, hooks and MCP servers",
+    commands=(
+        Command(
+            "import",
+            "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
+            "sagent.plugins.imports.command:run_import",
+        ),
+    ),
+    extras=tuple(Extra(f"plugin {name}", f"{_FOLDERS}:run_{name}") for name in ("add", "list", "remove")),
+)

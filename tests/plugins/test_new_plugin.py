@@ -1,0 +1,112 @@
+"""`sagent plugin new` writes a plugin that works, `sagent plugin test` says what is wrong with one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+from tests.cli.program import CHECKOUT, Shell
+from tests.depth import slow
+
+
+def install(shell: Shell, folder: Path, module: str) -> None:
+    """Have a plugin there as `pip install -e` does: importable, with its entry point in a place of packages. Nothing is
+    imported from the working directory that PYTHONPATH names."""
+    site = folder.parent / "site-packages"
+    info = site / f"{folder.name}-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {folder.name}\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(f"[sagent.plugins]\n{folder.name} = {module}:plugin\n")
+    shell.environment["PYTHONPATH"] = f"{CHECKOUT}:{folder / 'src'}:{site}"
+
+
+def sagent(shell: Shell, *words: str) -> subprocess.CompletedProcess[str]:
+    run = [sys.executable, "-m", "sagent", *words]
+    return subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+
+
+def test_a_new_plugin_has_a_tool_a_command_a_setting_and_a_test(shell: Shell) -> None:
+    made = sagent(shell, "plugin", "new", "my-greeter")
+    assert made.returncode == 0, made.stderr
+    folder = (shell.cwd / "my-greeter").rename(shell.cwd.parent / "my-greeter")
+    install(shell, folder, "my_greeter")
+    assert "good" in sagent(shell, "plugin", "test", "my-greeter").stdout
+    assert "my-greeter 0.1.0" in sagent(shell, "plugin", "list").stdout
+    server = shell.serve([Turn(calls=(Call("MyGreeter", {"name": "Ada"}),)), Turn(text="Done.")])
+    words = ("--model", "anthropic/claude-sonnet-4-6", "--my-greeter-greeting", "Salut")
+    done = sagent(shell, *words, "greet Ada")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert "Salut, Ada!" in str(server.requests[1].json["messages"])
+    assert "Salut, Ada!" in sagent(shell, *words, "/my-greeter Ada").stdout
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    ran = subprocess.run(tests, cwd=folder, env=shell.environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert "4 passed" in ran.stdout
+
+
+def test_a_new_plugin_passes_strict_types_and_the_linter(shell: Shell) -> None:
+    assert sagent(shell, "plugin", "new", "tide").returncode == 0
+    beside = Path(sys.executable).parent
+    lint = [str(beside / "ruff"), "check", "--no-cache", "--select", "E,F,I,D1", "tide"]
+    assert subprocess.run(lint, cwd=shell.cwd, check=False).returncode == 0
+    types = [str(beside / "pyright"), "--pythonpath", sys.executable, "-p", "tide"]
+    done = subprocess.run(types, cwd=shell.cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@slow
+def test_a_new_plugin_can_be_installed(shell: Shell) -> None:
+    assert sagent(shell, "plugin", "new", "tide").returncode == 0
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", "own"], cwd=shell.cwd, check=True)
+    python = shell.cwd / "own/bin/python"
+    site = subprocess.run(
+        [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    ours = Path(sys.executable).parents[1].joinpath(*Path(site).parts[-3:])
+    Path(site, "ours.pth").write_text(f"{ours}\n{CHECKOUT}\n")
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-e", "tide"], cwd=shell.cwd, check=True)
+    words = [python, "-m", "sagent", "plugin", "list"]
+    listed = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
+    assert "tide 0.1.0" in listed.stdout
+
+
+@pytest.mark.parametrize("name", ["Big", "1st", "class", "sagent", "a b", "ä", "-x", "../up/A"])
+def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_written(shell: Shell, name: str) -> None:
+    done = sagent(shell, "plugin", "new", "--", name)
+    assert done.returncode == 2
+    assert "cannot be the name of a plugin" in done.stderr
+    assert list(shell.cwd.iterdir()) == []
+
+
+def test_what_is_there_is_not_overwritten(shell: Shell) -> None:
+    (shell.cwd / "tide").write_text("mine")
+    assert sagent(shell, "plugin", "new", "tide").returncode == 2
+    assert (shell.cwd / "tide").read_text() == "mine"
+
+
+def test_what_is_wrong_with_a_file_is_named(shell: Shell) -> None:
+    (shell.cwd / "odd.py").write_text(
+        "from sagent.plugin import Command, Part, Plugin, SlashCommand\n"
+        "def run(words): return 0\n"
+        "plugin = Plugin('odd', commands=(Command('odd', 'odd', ':run'), Command('gone', 'gone', ':none')),\n"
+        "    parts=(Part(':run', ('always',)),),\n"
+        "    slash_commands=(SlashCommand('odd', ':run'), SlashCommand('model', ':run')))"
+    )
+    done = sagent(shell, "plugin", "test", "odd.py")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines].count("bad") == 3
+    assert any("command gone" in line and "AttributeError" in line for line in lines)
+    assert any("write async def" in line for line in lines)
+    assert any("slash command model" in line and "left out" in line for line in lines)
+    assert sagent(shell, "plugin", "test", "odt").returncode == 2
+
+
+def test_ours_pass_their_test(shell: Shell) -> None:
+    for folder in sorted((CHECKOUT / "sagent/plugins").glob("*/__init__.py")):
+        done = sagent(shell, "plugin", "test", folder.parent.name)
+        assert done.returncode == 0, done.stdout
