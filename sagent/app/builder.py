@@ -109,7 +109,7 @@ class AgentBuilder:
     def _is_set(self, name: str) -> bool:
         for setting in self.settings.plugins.settings:
             if setting.name == name:
-                value = self.settings.plugged.get(name, getattr(self.settings, name, setting.default))
+                value = self.settings.of(setting)
                 return value != setting.default
         return bool(self.settings.plugged.get(name) or getattr(self.settings, name, None))
 

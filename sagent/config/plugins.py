@@ -42,6 +42,7 @@ from sagent.plugin import (
     Table,
     ToolEntry,
     Trigger,
+    Use,
     Variable,
     placed,
     resolve,
@@ -170,6 +171,10 @@ class Installed:
     def checks(self) -> Sequence[tuple[Plugin, Check]]:
         """The checks of `sagent doctor`, each with whose it is."""
         return [(plugin, check) for plugin in self.plugins for check in plugin.checks]
+
+    def passed_on(self, use: Use) -> Sequence[Setting]:
+        """Return the settings of the core and of plugins that have a use."""
+        return [setting for setting in self.settings if use in setting.uses]
 
     def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
         """Yield what may be added to an agent at this moment, with whose it is."""

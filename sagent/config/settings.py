@@ -105,8 +105,10 @@ class Settings(DeclaredSettings):
     plugged: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
     def of(self, declared: Setting | Table) -> object:
-        """Return the value of a plugin's setting, or what files have of its table: {} where that is nothing."""
-        return self.plugged.get(declared.name, declared.default if isinstance(declared, Setting) else {})
+        """Return the value of a setting, or what files have of a plugin's table: {} where that is nothing."""
+        if not isinstance(declared, Setting):
+            return self.plugged.get(declared.name, {})
+        return self.plugged.get(declared.name, getattr(self, declared.name, declared.default))
 
     def rows_of(self, table: str) -> Mapping[str, object]:
         """Return the rows of a plugin's table by name; none where that plugin is not there."""

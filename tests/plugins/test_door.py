@@ -351,3 +351,20 @@ def test_a_trigger_that_fails_is_named_once_and_the_run_goes_on(shell: Shell, fo
 
 def test_the_core_declares_its_triggers() -> None:
     assert tuple(each.name for each in CORE.triggers) == TRIGGERS
+
+
+def test_a_setting_of_a_plugin_is_swept_asked_again_and_shared_as_it_says(shell: Shell, folder: Path) -> None:
+    file = folder / "hello.py"
+    file.write_text(HELLO.replace('metavar="L")', 'metavar="L", uses=("asked_again", "shared"))'))
+    assert "--language L" in shell.run("replay", "--help", model="").out
+    server = shell.serve([Turn(text="Bonjour."), Turn(text="Hallo.")])
+    plan = shell.cwd / "plan.toml"
+    plan.write_text(
+        'max_total_usd = 9\nmax_budget_usd = 1\n[[task]]\nname = "a"\nprompt = "hello"\ncheck = "true"\n'
+        '[grid]\nmodel = "anthropic/claude-sonnet-4-6"\nlanguage = ["French", "German"]\n'
+    )
+    done = shell.run("sweep", str(plan), model="")
+    assert done.code == 0, done.err
+    systems = [str(request.json["system"]) for request in server.requests]
+    assert sorted("French" in each for each in systems) == [False, True]
+    assert sorted("German" in each for each in systems) == [False, True]

@@ -1,5 +1,6 @@
 """The file of a sweep: its tasks, the grid of settings that its runs are made with, and what they may cost."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
@@ -8,8 +9,9 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from sagent.cli.flags import plugins_of
 from sagent.config.advisors import read_advisors
-from sagent.config.declared import ALIASES, RULES, SETTINGS
+from sagent.config.declared import ALIASES, RULES
 from sagent.config.files import File, Line, read_file
 from sagent.config.settings import Settings
 from sagent.config.values import path_of, texts, usd, whole
@@ -84,7 +86,7 @@ class _Reader:
         self._file, self._wrong = file, file.error
         self._place = PathBase(file.path.parent, Path.home())
         self._fields: dict[str, Setting] = {}  # by the names they go by in the file
-        for each in SETTINGS:
+        for each in plugins_of(sys.argv[1:]).settings:
             if each.is_swept:
                 self._fields |= {each.name: each, each.keyword: each}
         self._fields |= {name: self._fields[meant] for name, meant in ALIASES.items()}

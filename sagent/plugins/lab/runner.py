@@ -17,7 +17,6 @@ from sagent.app.models import choose_model
 from sagent.app.parts.advisors import advisors_of
 from sagent.app.toolset import choose_tools
 from sagent.config import Settings
-from sagent.config.declared import SETTINGS
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
 from sagent.lib.check import run_check
@@ -45,7 +44,6 @@ OWN_DOING = frozenset(
 )
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
 LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
-ALIKE = (*(setting.name for setting in SETTINGS if "shared" in setting.uses), "advisor_rules")
 """Settings that all runs of a comparison share, other than models and budget."""
 
 
@@ -120,7 +118,8 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         async with open_team(replace(settings, ephemeral=True), way.team, lambda _: None):
             pass  # all its roles can be had
     advisors = tuple(map(str, settings.advisors))
-    shared = {name: _plain(getattr(settings, name)) for name in ALIKE}
+    alike = {setting.name: _plain(settings.of(setting)) for setting in settings.plugins.passed_on("shared")}
+    shared = {**alike, "advisor_rules": _plain(settings.advisor_rules)}
     setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": _plain(budget), **shared}
     if address and not loopback(f"http://{address.partition(' at ')[2]}"):  # a server here may get another port
         setup |= {"address": address}

@@ -73,7 +73,7 @@ class NodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An agent to open: with its session in a directory, to work in another; `flags` are some of records.FLAGS, and
+    """An agent to open: with its session in a directory, to work in another; `flags` are of records.remote_flags(), and
     `told` is told of which agent a call waits for what."""
 
     session: Path

@@ -1,12 +1,13 @@
 """What the bus knows about a session in addition to its log: the request, the node at work, the result."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
-from sagent.config.declared import SETTINGS
+from sagent.cli.flags import plugins_of
 from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
@@ -28,14 +29,17 @@ FilesKind: TypeAlias = Literal["git", "shared", "none"]
 PARCEL = "Sagent-Parcel"
 """Header: the name of the parcel that a message is."""
 
-FLAGS = tuple(setting.name for setting in SETTINGS if "remote" in setting.uses)
-"""What whoever asks for a session may choose, by the names of flags. All else is the node's: its keys, its policy."""
+
+def remote_flags() -> Sequence[str]:
+    """Return the settings, of the core and of plugins, that whoever asks for a session may choose. All else is the
+    node's: its keys, its policy."""
+    return [setting.name for setting in plugins_of(sys.argv[1:]).passed_on("remote")]
 
 
 def check_flags(flags: Mapping[str, object]) -> None:
     """Raises UsageError for one that is not for who asks to choose."""
-    if unknown := sorted(set(flags) - set(FLAGS)):
-        raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(FLAGS)}.")
+    if unknown := sorted(set(flags) - set(known := remote_flags())):
+        raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(known)}.")
 
 
 def check_label(label: str) -> None:
@@ -46,7 +50,7 @@ def check_label(label: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session on the bus. `flags` are some of FLAGS. `files` says how its files travel, `base` what they are before
+    """A session on the bus. `flags` are of remote_flags(). `files` says how files travel, `base` what they are before
     the first turn (a name in the object store, or the directory that all nodes share) and `now` what they are after the
     last one. `answered` are the numbers of the last messages that were read by the time of `result`, and `answers`
     what those came to for which it is not `result`."""

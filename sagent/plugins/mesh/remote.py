@@ -414,7 +414,7 @@ class Mesh:
         answer: Answer | None = None,
     ) -> AsyncGenerator[RemotePeer]:
         """A new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer. `flags`
-        are some of `records.FLAGS`, such as model and max_budget_usd; what the node allows is its own affair. The
+        are of `records.remote_flags()`, such as model and max_budget_usd; what the node allows is its own affair. The
         session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
         record, said = new_record(prompt, label, files, base, flags)
         records = Records(self.bus)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
 from sagent.config import Settings
-from sagent.config.declared import SETTINGS
 from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
 from sagent.lib.atomic import atomic_output
@@ -50,7 +49,7 @@ def run_review(argv: Sequence[str]) -> int:
 
 def _ours() -> Sequence[str]:
     """Return the flags of settings that a review decides itself."""
-    return [setting.keyword for setting in SETTINGS if "acting" in setting.uses]
+    return [setting.keyword for setting in plugins_of(sys.argv[1:]).passed_on("acting")]
 
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:

@@ -22,10 +22,11 @@ MOST_DIFF, MOST_GUIDANCE, MOST_ABOUT = 300_000, 20_000, 5_000  # characters
 
 
 def reading_only(settings: Settings) -> Settings:
-    """The settings of a review. What holds it is that it has no tool that writes, runs or sends anything, whatever the
-    repository, its settings or its instructions say."""
+    """Return the settings of a review. It has no tool that writes, runs or sends anything, whatever the repository, its
+    settings or its instructions say."""
     return replace(
-        settings.without("mcp"),
+        settings,
+        plugged={**settings.without("mcp", "a2a").plugged, "diagnostics": "off"},  # a language server is a program
         tools=TOOLS,
         permission_mode="plan",
         plan=False,

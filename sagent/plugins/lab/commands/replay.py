@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.fetched import add_stores, elsewhere, reading
-from sagent.cli.flags import Parser, add_flag, add_setting
+from sagent.cli.flags import Parser, add_flag, add_setting, plugins_of
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
-from sagent.config.declared import ALIASES, SETTINGS
+from sagent.config.declared import ALIASES
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
 
@@ -106,7 +106,7 @@ def add_live_flags(parser: Parser) -> None:
 
 def _asked_again() -> "Sequence[Setting]":
     """Return the settings that may be chosen for prompts that are given to another model."""
-    return [setting for setting in SETTINGS if "asked_again" in setting.uses]
+    return plugins_of(sys.argv[1:]).passed_on("asked_again")
 
 
 def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":

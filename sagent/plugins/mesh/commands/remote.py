@@ -43,23 +43,24 @@ class Asked:
 
 def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
     """Have a prompt answered on a bus, and return the exit code. Raises UsageError and MeshError."""
-    from sagent.plugins.mesh.records import FLAGS
+    from sagent.plugins.mesh.records import remote_flags
 
     if words is None:
         raise UsageError(
             "With --bus, give a prompt; to talk to a session that runs on the bus, see sagent attach --help."
         )
+    movable = remote_flags()
     for name in flags:
-        if name not in (*_HERE, *FLAGS):
+        if name not in (*_HERE, *movable):
             where = "does not go with --bus" if name in _ALONE else "is set by the node: start `sagent node` with it"
             raise UsageError(f"--{name.replace('_', '-')} {where}.")
-    if (session := str(flags.get("resume") or "")) and (set(FLAGS) & set(flags) or {"label", "files"} & set(bus)):
+    if (session := str(flags.get("resume") or "")) and (set(movable) & set(flags) or {"label", "files"} & set(bus)):
         raise UsageError("An existing session keeps its flags, label and files: give only --resume.")
     own = {name: value for name, value in flags.items() if name != "resume"}
     url, settings = bus_url(bus.get("bus")), load_or_report(own)
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     prompt = read_prompt(words, sys.stdin, sys.stderr)
-    chosen = {name: flags[name] for name in FLAGS if name in flags}
+    chosen = {name: flags[name] for name in movable if name in flags}
     files, label = bus.get("files"), str(bus.get("label") or "")
     asked = Asked(url, prompt, chosen, label, None if files is None else str(files), "detach" in bus, session)
     with reporting(settings, renderer):
