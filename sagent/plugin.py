@@ -252,6 +252,23 @@ class Trigger(NamedTuple):
     at_end: bool = False
 
 
+class HookEvent(NamedTuple):
+    """An event at which hooks are asked. `matcher` says what their matchers are about, and `values` lists it where it
+    is known beforehand; an event without `matcher` is about nothing. `of_tools` are about the names of tools.
+
+    `can` is what an answer may do: a refusal of what cannot be refused is only shown. What a command prints that is no
+    JSON is added for the model where the event `prints`. Its plugin fires it by `AgentBuilder.fire`.
+    """
+
+    name: str
+    help: str
+    matcher: str = ""
+    values: tuple[str, ...] = ()
+    can: tuple[Literal["refuse", "ask", "allow", "change", "add"], ...] = ()
+    prints: bool = False
+    of_tools: bool = False
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -377,6 +394,7 @@ class Plugin:
     checks: tuple[Check, ...] = field(default=(), kw_only=True)
     status_parts: tuple[StatusPart, ...] = field(default=(), kw_only=True)
     triggers: tuple[Trigger, ...] = field(default=(), kw_only=True)
+    hook_events: tuple[HookEvent, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -400,6 +418,7 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "checks": ("check", Check),
     "status_parts": ("status part", StatusPart),
     "triggers": ("trigger", Trigger),
+    "hook_events": ("hook event", HookEvent),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""

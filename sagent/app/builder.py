@@ -1,7 +1,7 @@
 """An agent that is being put together, as its parts see it and change it."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
@@ -12,9 +12,12 @@ from sagent.app.arrivals import ToolSource
 from sagent.app.models import Choice
 from sagent.app.past import Past
 from sagent.config import Settings
+from sagent.config.declared import CORE
 from sagent.context.places import plugin_folders
 from sagent.events import Event, Notice
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY
+from sagent.plugin import resolve
 from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
@@ -23,6 +26,8 @@ from sagent.surface import Surface
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
+    from sagent.hooks.answer import Answer
+    from sagent.hooks.session import SessionHooks
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
@@ -118,6 +123,28 @@ class AgentBuilder:
         if make not in self.shared:
             self.shared[make] = make(self)
         return cast("T", self.shared[make])
+
+    async def fire(
+        self, event: str, about: str = "", data: Mapping[str, object] = EMPTY, agent: str = "root"
+    ) -> "Answer":
+        """Ask the hooks of an event that a plugin declares, and return what they say together.
+
+        A matcher is compared to `about`; hooks get the `data`, which must be JSON, beside what every hook gets. `agent`
+        is the path of the agent that it happens to. A hook that fails or hangs is reported, and answers nothing. The
+        answer's `decision` is "deny", "ask", "allow" or "", with a `reason`; `context` is what they add for the model.
+        Raises ValueError for an event that no plugin declares.
+        """
+        events = self.settings.plugins.hook_events
+        own = [event.name for event in CORE.hook_events]
+        if event in own or event not in events:
+            why = "fired by sagent itself" if event in own else "declared by no plugin"
+            raise ValueError(f"The event {event} is {why}")
+        if not self.settings.hooks:
+            from sagent.hooks.answer import Answer
+
+            return Answer()
+        hooks = cast("Callable[[AgentBuilder], SessionHooks]", resolve("sagent.app.parts.hooks:session_hooks"))
+        return await self.once(hooks).fire(events[event], agent, about, data)
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

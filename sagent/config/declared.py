@@ -15,6 +15,7 @@ from sagent.plugin import (
     Check,
     Command,
     ExportFormat,
+    HookEvent,
     Part,
     Plugin,
     ProviderRow,
@@ -339,6 +340,31 @@ CORE = Plugin(
             ("mode", "the permission mode, and whether a sandbox holds commands"),
             ("branch", "the branch that is checked out"),
         )
+    ),
+    hook_events=(
+        HookEvent(
+            "SessionStart", "before the first prompt is read", "how it begins", ("startup", "resume"), ("add",),
+            prints=True,
+        ),
+        HookEvent("UserPromptSubmit", "a prompt of yours is about to be read", can=("refuse", "add"), prints=True),
+        HookEvent(
+            "PreToolUse", "a call is about to be judged", "the tool's name",
+            can=("refuse", "ask", "allow", "change", "add"), of_tools=True,
+        ),
+        HookEvent(
+            "PermissionRequest", "you are about to be asked", "the tool's name", can=("allow", "refuse"), of_tools=True
+        ),
+        HookEvent(
+            "PostToolUse", "a call has ended", "the tool's name", can=("add", "refuse", "change"), of_tools=True
+        ),
+        HookEvent(
+            "PreCompact", "the context is about to be made smaller", "who asked for it", ("manual", "auto"), ("add",),
+            prints=True,
+        ),
+        HookEvent("SubagentStart", "an agent below begins", "its name", can=("add",), prints=True),
+        HookEvent("SubagentStop", "the turn of an agent below would end", "its name", can=("refuse",)),
+        HookEvent("Stop", "the turn would end", can=("refuse",)),
+        HookEvent("SessionEnd", "the session is closed", "why", ("other",)),
     ),
     suites=(
         Suite("model", "a model of a provider", "sagent.testing.model_suite:ModelSuite"),

@@ -38,7 +38,7 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     """What an installed plugin adds to the person's file: their own rows win. Raises ConfigError."""
     from sagent.config.hooks import plugin_hooks
 
-    found = plugin_hooks(folder, into.home)
+    found = plugin_hooks(folder, into.home, into.plugins.hook_events)
     for table in into.plugins.tables.values():
         file = read_file(folder / table.folder_file, folder) if table.folder_file else None
         if file is not None:
@@ -114,9 +114,10 @@ class FileLayer:
         before, names = into.values.get(table.name), [tool.name for tool in into.plugins.tools]
         return read(
             GivenTable(
-                table.name, self._file, values, self._base, environ, before, names, into.plugged, into.warnings.append
+                table.name, self._file, values, self._base, environ, before, names, into.plugged,
+                into.warnings.append, into.plugins.hook_events,
             )
-        )
+        )  # fmt: skip
 
     def _take_advisors(self, keys: Line, value: object) -> None:
         items = cast("list[object]", value) if isinstance(value, list) else [value]

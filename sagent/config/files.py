@@ -3,6 +3,7 @@
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -11,7 +12,7 @@ from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
-from sagent.plugin import PathBase, RefusedError
+from sagent.plugin import HookEvent, PathBase, RefusedError
 
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
@@ -111,7 +112,7 @@ class GivenTable:
 
     `environ` has the variables that it may name, None in a file of a project, which may name none. `before` is what the
     layers below have of it, None where that is nothing; `tools` are the names of all tools, `providers` the rows of
-    plugins, and `warn` tells the person something.
+    plugins, `hook_events` those of hooks, and `warn` tells the person something.
     """
 
     name: str
@@ -123,6 +124,7 @@ class GivenTable:
     tools: Sequence[str]
     providers: "Mapping[str, Row]"
     warn: Callable[[str], None]
+    hook_events: Mapping[str, HookEvent] = field(default_factory=dict[str, HookEvent])
 
     def rows(self) -> Mapping[str, Mapping[str, object]]:
         """Return the tables in it, with their variables filled in. Raises ConfigError for what is no table."""

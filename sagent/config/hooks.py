@@ -11,11 +11,11 @@ from sagent.config.files import File, GivenTable, Line, expand
 from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import decimal, url
 from sagent.errors import ConfigError
-from sagent.hooks.hook import DEFAULT_TIMEOUT, EVENTS, LONGEST_TIMEOUT, Hook, HookEvent, names_of
+from sagent.hooks.hook import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, Hook, names_of
 from sagent.lib.json import as_object
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
-from sagent.plugin import PathBase, RefusedError
+from sagent.plugin import HookEvent, PathBase, RefusedError
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
@@ -23,15 +23,12 @@ _MOST = 64
 _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
 """Tools of other programs, which lists of ours and theirs may name."""
 _BEYOND = re.compile("mcp|a2a|__", re.IGNORECASE)  # of tools that only their servers know
-_CALLS = ("PreToolUse", "PostToolUse", "PermissionRequest")
-_MATCHED: Mapping[str, tuple[str, ...]] = {"SessionStart": ("startup", "resume"), "PreCompact": ("manual", "auto")}
-"""What matchers of other events than calls may be about, where that is known beforehand."""
 _LONGEST = 2_000  # characters of a command: the person is shown all of it
 
 
 def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
     """Read the table of a file, and warn of hooks that are about nothing. Raises ConfigError."""
-    found = hooks_of(given.file, given.values, given.base, given.environ)
+    found = hooks_of(given.file, given.values, given.base, given.environ, given.hook_events)
     for hook in found:
         check_matcher(hook, given)
     return found
@@ -39,7 +36,11 @@ def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
 
 def check_matcher(hook: Hook, given: GivenTable) -> None:
     """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
-    known = given.tools if hook.event in _CALLS else _MATCHED.get(hook.event, ())
+    event, where = given.hook_events[hook.event], given.file.where("hooks", hook.event)
+    if hook.matcher and not (event.matcher or event.of_tools):
+        given.warn(f"{where}: {hook.event} is about nothing that matcher {hook.matcher!r} could name: leave it out.")
+        return
+    known = given.tools if event.of_tools else event.values
     names = [name for each in known for name in names_of(each)]
     parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
     for part in parts if known else ():
@@ -47,20 +48,23 @@ def check_matcher(hook: Hook, given: GivenTable) -> None:
         elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
         if not (elsewhere or one.is_about(names) or (known is given.tools and _BEYOND.search(part))):
             hint = nearest(part, known) or f"; give {', '.join(known)}."
-            where = given.file.where("hooks", hook.event)
             given.warn(f"{where}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 
 
 def hooks_of(
-    file: File, table: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
+    file: File,
+    table: Mapping[str, object],
+    base: PathBase,
+    environ: Mapping[str, str] | None,
+    events: Mapping[str, HookEvent],
 ) -> tuple[Hook, ...]:
-    """The hooks of a settings file: the person's, whose URLs and headers may name variables of `environ`, or without it
-    a project's. Raises ConfigError with file and line."""
+    """Return the hooks of a settings file, of these `events`: the person's, whose URLs and headers may name variables
+    of `environ`, or without it a project's. Raises ConfigError with file and line."""
     found: list[Hook] = []
     for event, groups in table.items():
         keys: Line = ("hooks", event)
-        if event not in EVENTS:
-            raise file.unknown(keys, EVENTS, "hook")
+        if event not in events:
+            raise file.unknown(keys, tuple(events), "hook")
         for number, group in enumerate(_list(file, keys, groups)):
             at = (*keys, str(number))
             found += _group(file, at, event, file.table(at, group), base, environ)
@@ -70,8 +74,8 @@ def hooks_of(
     return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
 
 
-def plugin_hooks(folder: Path, home: Path) -> tuple[Hook, ...]:
-    """The hooks of a plugin, in `hooks/hooks.json`. Raises ConfigError."""
+def plugin_hooks(folder: Path, home: Path, events: Mapping[str, HookEvent]) -> tuple[Hook, ...]:
+    """Return the hooks of an added folder, in `hooks/hooks.json`. Raises ConfigError."""
     path = folder / "hooks" / "hooks.json"
     try:
         given: object = json.loads(read_regular(path, folder))
@@ -83,14 +87,14 @@ def plugin_hooks(folder: Path, home: Path) -> tuple[Hook, ...]:
         raise ConfigError(f"{path}: not JSON: {error}.") from error
     found = as_object(given)
     file = File(path, "", {}, {})
-    hooks = hooks_of(file, as_object(found.get("hooks", found)), PathBase(folder, home), None)
+    hooks = hooks_of(file, as_object(found.get("hooks", found)), PathBase(folder, home), None, events)
     return tuple(replace(hook, source="plugin", root=str(folder)) for hook in hooks)
 
 
 def _group(
     file: File,
     keys: Line,
-    event: HookEvent,
+    event: str,
     group: Mapping[str, object],
     base: PathBase,
     environ: Mapping[str, str] | None,
@@ -122,7 +126,7 @@ def _group(
 
 
 def _hook(
-    event: HookEvent, matcher: str, handler: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
+    event: str, matcher: str, handler: Mapping[str, object], base: PathBase, environ: Mapping[str, str] | None
 ) -> Hook:
     command, address, kind = handler.get("command", ""), handler.get("url", ""), handler.get("type")
     if kind is not None and kind not in _TYPES:

@@ -29,6 +29,7 @@ from sagent.plugin import (
     ExportFormat,
     Extra,
     Flag,
+    HookEvent,
     Part,
     PathBase,
     Plugin,
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 7  # of the index
+_FORM = 8  # of the index
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
 
 
@@ -108,6 +110,11 @@ class Installed:
     def triggers(self) -> Sequence[Trigger]:
         """Reasons to ask an advisor."""
         return [one for plugin in self.plugins for one in plugin.triggers]
+
+    @property
+    def hook_events(self) -> Mapping[str, HookEvent]:
+        """The events of hooks by their names."""
+        return {event.name: event for plugin in self.plugins for event in plugin.hook_events}
 
     @property
     def settings(self) -> Sequence[Setting]:
@@ -339,6 +346,8 @@ def _check_names(plugin: Plugin) -> None:
         if not _TOOL_NAME.fullmatch(tool.name) or not all(map(_NAME.fullmatch, tool.groups)):
             names = ", ".join((tool.name, *tool.groups))
             raise ValueError(f"{names!r} are no names of a tool and its groups: use letters, digits, - and _")
+    if strange := [event.name for event in plugin.hook_events if not _EVENT_NAME.fullmatch(event.name)]:
+        raise ValueError(f"{strange[0]!r} is no name of an event: use letters and digits, the first a capital")
     for each in (*plugin.flags, *plugin.stores):
         if not _NAME.fullmatch(each.name):
             raise ValueError(f"{each.name!r} is no name of a flag: use small letters, digits and -")

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from sagent.hooks.hook import HookEvent
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, as_str, json_load
 from sagent.lib.text import one_line, printable
+from sagent.plugin import HookEvent
 
 BLOCKS = 2
 """The exit code by which a hook refuses; its standard error says why."""
@@ -24,8 +24,6 @@ _WORDS: Mapping[object, Decision] = {
     "block": "deny",
 }
 _ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # the first that was said counts
-_TALKS = ("SessionStart", "UserPromptSubmit", "SubagentStart", "PreCompact")
-"""Events whose hooks may print what they add as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +54,13 @@ def read_exit(event: HookEvent, code: int, out: str, err: str) -> Answer:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return Answer(fault=f"{how}{f': {line}' if line else ''}")
     if said.startswith("{"):
-        return read_json(event, said)
-    if event in _TALKS:
+        return read_json(event.name, said)
+    if event.prints:
         return Answer(context=_cut(said))
     return Answer(fault="printed a text before its JSON, which is not read then" if "\n{" in said else "")
 
 
-def read_json(event: HookEvent, text: str) -> Answer:
+def read_json(event: str, text: str) -> Answer:
     """What was said as JSON."""
     try:
         given = as_object(json.loads(text))

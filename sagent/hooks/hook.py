@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.policy.readings import names_tool
@@ -12,19 +12,6 @@ from sagent.policy.readings import names_tool
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
 
-HookEvent: TypeAlias = Literal[
-    "SessionStart",
-    "SessionEnd",
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PostToolUse",
-    "PermissionRequest",
-    "PreCompact",
-    "SubagentStart",
-    "SubagentStop",
-    "Stop",
-]
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 Source: TypeAlias = Literal["person", "project", "plugin"]
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 60.0, 600.0  # seconds
 _ALIASES: Mapping[str, tuple[str, ...]] = {"AgentSpawn": ("Task", "Agent"), "List": ("LS",)}
@@ -39,7 +26,7 @@ class Hook:
     says can refuse, ask and add, but never allow. `place` is the file it stands in, `root` its plugin's directory.
     """
 
-    event: HookEvent
+    event: str
     command: str = ""
     url: str = ""
     matcher: str = ""

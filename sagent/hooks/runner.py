@@ -10,6 +10,7 @@ from sagent.hooks.hook import LONGEST_TIMEOUT, Hook
 from sagent.lib.encoding import readable
 from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
+from sagent.plugin import HookEvent
 from sagent.sandbox import Confined, Sandbox
 
 if TYPE_CHECKING:
@@ -33,17 +34,17 @@ class HookRunner:
         environment: Callable[[], Mapping[str, str]],
         warn: Callable[[str], None],
     ) -> None:
-        self._sandbox, self._profile, self._directory = sandbox, profile, directory
+        self._sandbox, self._profile, self.directory = sandbox, profile, directory
         self._environment, self._warn = environment, warn
         self._group = ProcessGroup()
         self._transport: DirectTransport | None = None
 
-    async def ask(self, hook: Hook, data: bytes) -> Answer:
-        """What a hook says. Whatever goes wrong is in the answer's `fault`."""
+    async def ask(self, hook: Hook, event: HookEvent, data: bytes) -> Answer:
+        """Return what a hook says of an event. Whatever goes wrong is in the answer's `fault`."""
         limit = asyncio.timeout(hook.timeout)
         try:
             async with limit:
-                return await (self._post(hook, data) if hook.url else self._run(hook, data))
+                return await (self._post(hook, data) if hook.url else self._run(hook, event, data))
         except TimeoutError:
             late = f"did not answer within {hook.timeout:g} s"
             return Answer(fault=late if limit.expired() else "did not run: a time limit was reached")
@@ -56,7 +57,7 @@ class HookRunner:
         if self._transport is not None:
             await self._transport.aclose()
 
-    async def _run(self, hook: Hook, data: bytes) -> Answer:
+    async def _run(self, hook: Hook, event: HookEvent, data: bytes) -> Answer:
         from sagent.errors import ToolError
 
         argv = ["/bin/sh", "-c", hook.command]
@@ -66,7 +67,7 @@ class HookRunner:
             return Answer(fault=f"was not run: {error}")
         attended = confined.attend()
         try:
-            known = {"CLAUDE_PROJECT_DIR": str(self._directory), "SAGENT_PROJECT_DIR": str(self._directory)}
+            known = {"CLAUDE_PROJECT_DIR": str(self.directory), "SAGENT_PROJECT_DIR": str(self.directory)}
             plugin = {"CLAUDE_PLUGIN_ROOT": hook.root} if hook.root else {}
             argv, environment = confined.launched({**self._environment(), **known, **plugin})
             code, out, err = await self._finish(argv, environment, data)
@@ -75,20 +76,20 @@ class HookRunner:
                 self._warn(f"Hook {hook}: {undone}")
         if len(out) > MOST_OUTPUT:
             return Answer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
-        return read_exit(hook.event, code, readable(out), err)
+        return read_exit(event, code, readable(out), err)
 
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
         if not self._sandbox.stands:
             return Confined(argv)
         needs = self._sandbox.asked(hook.needs)
         # apart from what the model has started, which could end a hook that would refuse its next call
-        return await self._sandbox.confine(argv, self._profile(), self._directory, needs, lasting=True)
+        return await self._sandbox.confine(argv, self._profile(), self.directory, needs, lasting=True)
 
     async def _finish(self, argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, str]:
         """Run a command to its end; its exit code and what it printed. What it leaves in the background may go on, but
         no longer than the session."""
         printed = bytearray()
-        program = await PipedProcess.start(self._group, argv, environment, self._directory, kept=_MOST_ERRORS)
+        program = await PipedProcess.start(self._group, argv, environment, self.directory, kept=_MOST_ERRORS)
         reading = asyncio.create_task(_collect(program.reader, printed))
         try:
             program.writer.write(data)

@@ -8,43 +8,45 @@ from sagent.engine.neighbours import Asker
 from sagent.engine.state import AgentState
 from sagent.events import Failure
 from sagent.hooks.answer import Answer, combine
-from sagent.hooks.hook import Hook, HookEvent, names_of
+from sagent.hooks.hook import Hook, names_of
 from sagent.hooks.runner import HookRunner
 from sagent.lib.json import JsonObject, wire_bytes
 from sagent.lib.text import printable
 from sagent.messages import Message, ToolCall, user
+from sagent.plugin import HookEvent
 from sagent.policy import Ask
 from sagent.tool import Workspace
 
 SENDER = "hook"
 """The sender of messages that no one of the conversation sent: what hooks add to a conversation."""
 _LAST_WORDS = 10.0  # seconds that a hook may take when the session ends
-_TOLD_ONLY = ("SessionStart", "SessionEnd", "SubagentStart")
-"""Events at which a hook can refuse nothing."""
 _MODES: Mapping[str, str] = {"plan": "plan", "ask": "default", "edit": "acceptEdits", "full": "bypassPermissions"}
 """Permission modes as programs call them that brought this protocol up."""
 
 
 class SessionHooks:
-    """Asks the hooks of a session, those of one event together. `mode` is the permission mode as it is now."""
+    """Asks the hooks of a session, those of one event together. `events` are all there are, by name; `mode` is the
+    permission mode as it is now."""
 
     def __init__(
         self,
         hooks: Sequence[Hook],
+        events: Mapping[str, HookEvent],
         runner: HookRunner,
         mode: Callable[[], str],
         notify: Callable[[str, str], None],
         transcript: str = "",
         session_id: str = "",
     ) -> None:
-        self.hooks, self._runner, self._mode, self._notify = tuple(hooks), runner, mode, notify
+        self.hooks, self._events, self._runner = tuple(hooks), events, runner
+        self._mode, self._notify, self._ended = mode, notify, False
         self._facts = {"session_id": session_id, "transcript_path": transcript}
         self._states: dict[str, AgentState] = {}  # of the agents that have run, by path
         self._root: AgentState | None = None
         self.stopped: set[str] = set()  # agents whose run a hook has ended
         self.answers: dict[str, dict[str, Answer]] = {}  # by agent and call of its turn, which is judged more than once
 
-    def of(self, event: HookEvent) -> Sequence[Hook]:
+    def of(self, event: str) -> Sequence[Hook]:
         """Those of an event."""
         return [hook for hook in self.hooks if hook.event == event]
 
@@ -58,7 +60,7 @@ class SessionHooks:
 
     async def ask(
         self,
-        event: HookEvent,
+        event: str,
         agent: str,
         names: Sequence[str],
         fields: Mapping[str, object],
@@ -76,18 +78,18 @@ class SessionHooks:
         common: dict[str, object] = {
             **self._facts,
             "hook_event_name": event,
-            "cwd": str(state.workspace.cwd) if state else "",
+            "cwd": str(state.workspace.cwd if state else self._runner.directory),
             "permission_mode": _MODES.get(self._mode(), "default"),
             "agent": agent,
         }
-        data = wire_bytes({**common, **fields})
+        data = wire_bytes({**common, **fields, **common})
         limited = [replace(hook, timeout=min(hook.timeout, most)) if most else hook for hook in chosen]
-        answers = await asyncio.gather(*(self._runner.ask(hook, data) for hook in limited))
+        answers = await asyncio.gather(*(self._runner.ask(hook, self._events[event], data) for hook in limited))
         for hook, answer in zip(chosen, answers, strict=True):
             if answer.fault:
                 self._notify("warning", f"Hook {hook} {printable(answer.fault)}. The session continues without it.")
         said = combine([_within(hook, answer) for hook, answer in zip(chosen, answers, strict=True)])
-        if said.decision == "deny" and event in _TOLD_ONLY:
+        if said.decision == "deny" and "refuse" not in self._events[event].can:
             self._notify("warning", f"A hook of {event} objects: {printable(said.reason)}")
         if said.message:
             self._notify("info", printable(said.message))
@@ -95,6 +97,16 @@ class SessionHooks:
             self._notify("warning", f"A hook ends the run: {printable(said.stop)}")
             self.stopped.add(agent)
         return said
+
+    async def fire(self, event: HookEvent, agent: str, about: str, data: Mapping[str, object]) -> Answer:
+        """Return what hooks say at an event of a plugin, without a decision that it does not leave to them. After the
+        end of the session none is asked."""
+        if self._ended:
+            self._notify("warning", f"No hook of {event.name} was asked: the session has ended.")
+            return Answer()
+        said = await self.ask(event.name, agent, names_of(about) if event.of_tools else (about,), data)
+        word = "refuse" if said.decision == "deny" else said.decision
+        return said if word in event.can else replace(said, decision="", reason="")
 
     async def admit(self, state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         """Return what an agent reads when its run begins: the prompt, and what hooks add; or why there is no run."""
@@ -128,8 +140,6 @@ class SessionHooks:
         trigger = "manual" if reason == "asked for" else "auto"
         fields = {"trigger": trigger, "custom_instructions": hints}
         said = await self.ask("PreCompact", state.path, (trigger,), fields)
-        if said.decision == "deny":
-            self._notify("warning", f"A hook objects to compaction, but the context is full: {said.reason}")
         return "\n".join(filter(None, (hints, said.context)))
 
     def asker(self, ask: Asker | None) -> Asker | None:
@@ -158,6 +168,7 @@ class SessionHooks:
             if self._root is not None:
                 await self.ask("SessionEnd", self._root.path, ("other",), {"reason": "other"}, _LAST_WORDS)
         finally:
+            self._ended = True
             await self._runner.aclose()
 
 

@@ -7,31 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.config.plugins import Installed
 from sagent.hooks.answer import Answer, combine, read_exit, read_json
-from sagent.hooks.hook import EVENTS, Hook, names_of
+from sagent.hooks.hook import Hook, names_of
+
+EVENTS = Installed().hook_events
 
 
 def test_exit_2_refuses_with_the_standard_error() -> None:
-    assert read_exit("PreToolUse", 2, "", "no rm here\n") == Answer("deny", "no rm here")
-    assert read_exit("Stop", 2, "", "").decision == "deny"
+    assert read_exit(EVENTS["PreToolUse"], 2, "", "no rm here\n") == Answer("deny", "no rm here")
+    assert read_exit(EVENTS["Stop"], 2, "", "").decision == "deny"
 
 
 def test_another_code_is_a_fault_that_says_why() -> None:
-    said = read_exit("PreToolUse", 127, "", "first\nsh: x: not found\n")
+    said = read_exit(EVENTS["PreToolUse"], 127, "", "first\nsh: x: not found\n")
     assert (said.decision, said.fault) == ("", "ended with exit code 127: sh: x: not found")
-    assert read_exit("Stop", -9, "", "").fault == "was ended by signal 9"
+    assert read_exit(EVENTS["Stop"], -9, "", "").fault == "was ended by signal 9"
 
 
 def test_a_byte_order_mark_hides_no_refusal_and_text_before_the_json_is_said() -> None:
     refusal = json.dumps({"decision": "block", "reason": "r"})
-    assert read_exit("PreToolUse", 0, f"\ufeff{refusal}\n", "") == Answer("deny", "r")
-    assert "before its JSON" in read_exit("PreToolUse", 0, f"checking\n{refusal}\n", "").fault
-    assert read_exit("SessionStart", 0, "list:\n{a}\n", "") == Answer(context="list:\n{a}")
+    assert read_exit(EVENTS["PreToolUse"], 0, f"\ufeff{refusal}\n", "") == Answer("deny", "r")
+    assert "before its JSON" in read_exit(EVENTS["PreToolUse"], 0, f"checking\n{refusal}\n", "").fault
+    assert read_exit(EVENTS["SessionStart"], 0, "list:\n{a}\n", "") == Answer(context="list:\n{a}")
 
 
 @pytest.mark.parametrize(("event", "context"), [("SessionStart", "hi"), ("UserPromptSubmit", "hi"), ("PreToolUse", "")])
 def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) -> None:
-    assert read_exit(event, 0, "hi\n", "") == Answer(context=context)  # pyright: ignore[reportArgumentType]
+    assert read_exit(EVENTS[event], 0, "hi\n", "") == Answer(context=context)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +93,14 @@ decisions = st.sampled_from(("", "allow", "ask", "deny"))
 
 @given(st.lists(decisions, max_size=4))
 def test_the_strictest_decision_counts_in_whatever_order(said: list[str]) -> None:
-    answers = [Answer(each, each) for each in said]  # pyright: ignore[reportArgumentType]
+    answers = [Answer(each, each) for each in said]
     found = {combine(each).decision for each in permutations(answers)}
     assert found == {next((each for each in ("deny", "ask", "allow") if each in said), "")}
 
 
-@given(st.text(max_size=200), st.sampled_from(EVENTS), st.integers(0, 255), st.text(max_size=50))
+@given(st.text(max_size=200), st.sampled_from([*EVENTS]), st.integers(0, 255), st.text(max_size=50))
 def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, err: str) -> None:
-    said = read_exit(event, code, out, err)  # pyright: ignore[reportArgumentType]
+    said = read_exit(EVENTS[event], code, out, err)
     assert said.decision in ("", "deny") or out.strip().startswith("{")
 
 

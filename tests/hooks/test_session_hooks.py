@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources
+from sagent.config.plugins import Installed
 from sagent.errors import ModelError
-from sagent.hooks.hook import Hook, HookEvent, Source
+from sagent.hooks.hook import Hook, Source
 from sagent.hooks.policy import MOST_RETURNS, HookPolicy
 from sagent.hooks.runner import HookRunner
 from sagent.hooks.session import SessionHooks
@@ -51,7 +52,9 @@ class Session:
         self.runner = HookRunner(
             sandbox, lambda: pytest.fail("nothing is confined"), directory, lambda: environment, self.said.append
         )
-        self.hooks = SessionHooks(hooks, self.runner, lambda: "edit", lambda _, text: self.said.append(text))
+        self.hooks = SessionHooks(
+            hooks, Installed().hook_events, self.runner, lambda: "edit", lambda _, text: self.said.append(text)
+        )
         self.policy = HookPolicy(self.hooks, policy or AllowAll())
 
     async def run(self, *script: Line, prompt: str = "go") -> "Agent[object]":
@@ -76,7 +79,7 @@ class Session:
         return [message.content for message in self.requests[-1].messages if message.sender == "hook"]
 
 
-def hook(event: HookEvent, command: str, matcher: str = "", source: Source = "person", timeout: float = 10) -> Hook:
+def hook(event: str, command: str, matcher: str = "", source: Source = "person", timeout: float = 10) -> Hook:
     return Hook(event, command, "", matcher, timeout, source=source)
 
 
@@ -352,7 +355,7 @@ async def test_a_url_that_fails_or_leads_elsewhere_is_reported(tmp_path: Path, s
 
 
 async def test_hooks_hear_nothing_of_calls_that_were_cut(tmp_path: Path) -> None:
-    events: tuple[HookEvent, ...] = ("PreToolUse", "PostToolUse")
+    events: tuple[str, ...] = ("PreToolUse", "PostToolUse")
     session = Session(tmp_path, *(hook(event, "cat >> heard") for event in events))
     second = replace(call("touch ran", "b1"), whole=False)
     reply = Message("assistant", (call("echo first", "b0"), second), stop="max_tokens")

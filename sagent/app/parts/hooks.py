@@ -18,8 +18,17 @@ from sagent.lib.secrets import without_keys
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Ask them of the agent's runs, of its calls and their results, and of its end, which they learn of in the end.
-    Commands get no variables that look like keys."""
+    """Ask them of the agent's runs, of its calls and their results, and of its end, which they learn of in the end."""
+    hooks = builder.once(session_hooks)
+    builder.stack.push_async_callback(hooks.end)
+    builder.wrap(lambda tools: hooked(tools, hooks))
+    builder.ask = hooks.asker(builder.ask)
+    builder.judge = HookPolicy(hooks, builder.judge)
+    builder.resources = replace(builder.resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
+
+
+def session_hooks(builder: AgentBuilder) -> SessionHooks:
+    """Return the hooks of the settings. Commands get no variables that look like keys."""
     settings, policy, log = builder.settings, builder.policy, builder.log
 
     def notify(level: str, text: str) -> None:
@@ -35,12 +44,8 @@ async def add(builder: AgentBuilder) -> None:
     )
     chosen = list(_reachable(settings.hooks, settings.hook_hosts, notify))
     transcript = str(Path(log.path) / "root.jsonl") if log.path else ""
-    hooks = SessionHooks(chosen, runner, lambda: policy.mode, notify, transcript, log.session_id)
-    builder.stack.push_async_callback(hooks.end)
-    builder.wrap(lambda tools: hooked(tools, hooks))
-    builder.ask = hooks.asker(builder.ask)
-    builder.judge = HookPolicy(hooks, builder.judge)
-    builder.resources = replace(builder.resources, admit=hooks.admit, before_compaction=hooks.before_compaction)
+    events = settings.plugins.hook_events
+    return SessionHooks(chosen, events, runner, lambda: policy.mode, notify, transcript, log.session_id)
 
 
 def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:

@@ -86,11 +86,12 @@ def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) 
     parts = [("skill", file.parent.name) for file in sorted(folder.glob("skills/*/SKILL.md"))]
     parts += [("agent", file.stem) for file in sorted(folder.glob("agents/*.md"))]
     parts += [("command", file.stem) for file in sorted(folder.glob("commands/**/*.md"))]
+    known = plugins or Installed()
     try:
-        parts += [("hook", str(hook)) for hook in plugin_hooks(folder, folder)]
+        parts += [("hook", str(hook)) for hook in plugin_hooks(folder, folder, known.hook_events)]
     except ConfigError as error:
         raise UsageError(f"The plugin's hooks cannot be used: {error}") from error
-    plan = Plan(folder, folder, folder, plugins=plugins or Installed())
+    plan = Plan(folder, folder, folder, plugins=known)
     if (folder / ".mcp.json").exists():
         found = _json(folder / ".mcp.json", folder)
         take_servers(plan, found.get("mcpServers", found), folder / ".mcp.json")

@@ -138,7 +138,10 @@ async def show_hooks(context: CommandContext) -> None:
 
     rows = list(hook_rows(context.settings))
     if not rows:
-        raise UsageError("There are no hooks: add [[hooks.PreToolUse]] to your config.toml, with a command or a url.")
+        raise UsageError(
+            "There are no hooks: add [[hooks.PreToolUse]] to your config.toml, with a command or a url. Events: "
+            f"{', '.join(context.settings.plugins.hook_events)}."
+        )
     context.write(table([("", row.value), ("class:dim", row.origin)] for row in rows))
 
 

@@ -1,0 +1,175 @@
+"""Events of hooks that plugins declare and fire: real programs, hooks that are commands, a scripted model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sagent.config.declared import CORE
+from sagent.testing.server import Call, Turn
+from tests.cli.program import CHECKOUT, Shell
+
+DEPLOYING = '''
+from sagent.plugin import HookEvent, Part, Plugin, ToolEntry
+from sagent.tools import tool
+
+def deploy(builder):
+    @tool(name="Deploy")
+    async def found(place: str) -> str:
+        """Deploy.
+
+        Args:
+            place: where
+        """
+        said = await builder.fire("DeployFinished", place, {"place": place, "agent": "forged"})
+        return f"<{said.decision}|{said.reason}|{said.context}>"
+
+    return found
+
+async def add(builder):
+    before = await builder.fire("DeployPlanned")
+    builder.sections.append(lambda: f"Planned: <{before.decision}|{before.context}>.")
+
+    async def close():
+        await builder.fire("DeployPlanned")
+
+    builder.stack.push_async_callback(close)
+
+plugin = Plugin(
+    "deploying",
+    hook_events=(
+        HookEvent("DeployFinished", "a deployment has ended", "where", ("staging", "production"),
+                  ("refuse", "ask", "add"), prints=True),
+        HookEvent("DeployPlanned", "a deployment is planned", can=("add",)),
+    ),
+    tools=(ToolEntry("Deploy", ":deploy", ("default",)),),
+    parts=(Part(":add", ("hooks",)),),
+)
+'''
+HOOK = "[[hooks.DeployFinished]]\ncommand = '{}'\n"
+ADDS = '{"hookSpecificOutput": {"additionalContext": "noted"}}'
+
+
+@pytest.fixture
+def config(shell: Shell) -> Path:
+    """Return the person's file of settings, beside which the plugin lies."""
+    place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
+    place.mkdir(parents=True)
+    (place / "deploying.py").write_text(DEPLOYING)
+    return place.parent / "config.toml"
+
+
+def deploy(shell: Shell, place: str = "staging") -> tuple[str, str]:
+    """Have the model deploy, and return what the tool was answered and what the person was told."""
+    shell.serve([Turn(calls=(Call("Deploy", {"place": place}),)), Turn(text="Fine.")])
+    done = shell.run("--sandbox", "off", "--permission-mode", "full", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    return str(shell.server.requests[-1].json["messages"][-1]), done.err
+
+
+def test_an_event_of_a_plugin_is_accepted_and_shown(shell: Shell, config: Path) -> None:
+    config.write_text(HOOK.format("true"))
+    assert "DeployFinished: true" in shell.run("config", "show", model="").out
+    shell.serve([])
+    assert "DeployFinished: true" in shell.run("/hooks").out
+    assert "DeployFinished, DeployPlanned" in shell.run("plugin", "list", model="").out
+    config.write_text("")
+    assert "DeployFinished" in shell.run("/hooks").err
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "words"),
+    [
+        ("[[hooks.DeployFinishd]]\ncommand = 'true'\n", "Did you mean DeployFinished?", ()),
+        (HOOK.format("true") + "matcher = 'stagng'\n", "Did you mean staging?", ()),
+        ("[[hooks.DeployPlanned]]\nmatcher = 'x'\ncommand = 'true'\n", "is about nothing", ()),
+        (HOOK.format("true"), "DeployFinished", ("--no-plugins",)),
+    ],
+)
+def test_what_names_no_event_or_no_value_is_said(
+    shell: Shell, config: Path, text: str, hint: str, words: tuple[str, ...]
+) -> None:
+    config.write_text(text)
+    shell.serve([Turn(text="Fine.")])
+    assert hint in shell.run(*words, "hello").err
+
+
+def test_all_hooks_that_it_is_about_are_asked_and_what_they_say_is_joined(shell: Shell, config: Path) -> None:
+    config.write_text(
+        "".join(
+            (
+                HOOK.format("cat > told.json; echo seen"),
+                HOOK.format("echo not on a Friday >&2; exit 2") + "matcher = 'production'\n",
+                f"[[hooks.DeployFinished]]\ncommand = '''echo '{ADDS}' '''\n",
+            )
+        )
+    )
+    assert "<||seen\\n\\nnoted>" in deploy(shell)[0]
+    told = json.loads((shell.cwd / "told.json").read_text())
+    assert (told["hook_event_name"], told["place"], told["agent"]) == ("DeployFinished", "staging", "root")
+    assert told["cwd"] == str(shell.cwd)
+    assert "<deny|not on a Friday|seen\\n\\nnoted>" in deploy(shell, "production")[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("sleep 60", "did not answer within 0.2 s"), ("echo broken >&2; exit 3", "exit code 3: broken")],
+)
+def test_a_hook_that_hangs_or_fails_is_said_and_answers_nothing(
+    shell: Shell, config: Path, command: str, why: str
+) -> None:
+    config.write_text(HOOK.format(command) + "timeout = 0.2\n" + HOOK.format("echo seen"))
+    answered, told = deploy(shell)
+    assert "<||seen>" in answered
+    assert why in told and "continues without it" in told
+
+
+def test_an_event_fires_before_the_first_run_and_no_more_after_the_last(shell: Shell, config: Path) -> None:
+    config.write_text(f"[[hooks.DeployPlanned]]\ncommand = '''cat >> told.json; echo '{ADDS}' '''\n")
+    told = deploy(shell)[1]
+    assert "Planned: <|noted>" in str(shell.server.requests[0].json["system"])
+    assert (shell.cwd / "told.json").read_text().count("DeployPlanned") == 1
+    assert "No hook of DeployPlanned was asked: the session has ended" in told
+
+
+def test_a_refusal_of_what_cannot_be_refused_is_shown(shell: Shell, config: Path) -> None:
+    config.write_text("[[hooks.DeployPlanned]]\ncommand = 'echo no >&2; exit 2'\n")
+    assert "A hook of DeployPlanned objects: no" in deploy(shell)[1]
+    assert "Planned: <|>" in str(shell.server.requests[0].json["system"])
+
+
+@pytest.mark.parametrize(("name", "why"), [("Nothing", "declared by no plugin"), ("Stop", "fired by sagent itself")])
+def test_another_event_is_not_fired(shell: Shell, config: Path, name: str, why: str) -> None:
+    plugin = config.parent / "plugins/deploying.py"
+    plugin.write_text(DEPLOYING.replace('fire("DeployFinished"', f'fire("{name}"'))
+    assert why in deploy(shell)[0]
+
+
+def test_without_hooks_an_event_is_answered_with_nothing(shell: Shell, config: Path) -> None:
+    assert "<||>" in deploy(shell)[0]
+
+
+def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
+    folder = shell.cwd / "folder"
+    (folder / "hooks").mkdir(parents=True)
+    rows = {"DeployFinished": [{"matcher": "staging", "hooks": [{"type": "command", "command": "echo from a folder"}]}]}
+    (folder / "hooks/hooks.json").write_text(json.dumps({"hooks": rows}))
+    assert shell.run("plugin", "add", str(folder), "--yes", model="").code == 0
+    assert "<||from a folder>" in deploy(shell)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("deploy-finished", "no name of an event"), ("Stop", "The hook event stop of the plugin deploying")],
+)
+def test_a_name_that_is_none_or_is_taken_is_left_out(shell: Shell, config: Path, name: str, why: str) -> None:
+    plugin = config.parent / "plugins/deploying.py"
+    plugin.write_text(DEPLOYING.replace('HookEvent("DeployFinished"', f'HookEvent("{name}"'))
+    shell.serve([Turn(text="Fine.")])
+    assert why in shell.run("hello").err
+
+
+def test_the_documentation_names_the_events_of_the_core() -> None:
+    text = (CHECKOUT / "docs/hooks.md").read_text()
+    table = text.partition("| event | when |")[2].partition("\n\n")[0]
+    assert [row.split("`")[1] for row in table.splitlines()[2:]] == [event.name for event in CORE.hook_events]
