@@ -1,9 +1,11 @@
 """Tools, tables of settings and checks of plugins, and tools of a person's own file."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
 
@@ -71,12 +73,18 @@ def folder(shell: Shell) -> Path:
     return place
 
 
+def asked(shell: Shell, request: int = -1) -> Mapping[str, object]:
+    """Return what the provider was asked."""
+    assert shell.server is not None
+    return shell.server.requests[request].json
+
+
 def names(shell: Shell, request: int = -1) -> list[str]:
-    return [tool["name"] for tool in shell.server.requests[request].json["tools"]]
+    return [str(as_object(tool)["name"]) for tool in as_array(asked(shell, request)["tools"])]
 
 
 def result(shell: Shell) -> str:
-    return str(shell.server.requests[-1].json["messages"][-1])
+    return str(as_array(asked(shell)["messages"])[-1])
 
 
 def test_tools_are_chosen_by_name_and_group_whatever_their_case(shell: Shell, folder: Path) -> None:
@@ -96,7 +104,7 @@ def test_a_tool_is_called_and_given_what_its_table_says(shell: Shell, folder: Pa
     assert shell.run("--tools", "sea", "--permission-mode", "full", "hello").code == 0
     assert "High water at Brest: 14:20." in result(shell)
     assert "Brest: 12 m" in result(shell)
-    assert "{'Brest': 12}" in str(shell.server.requests[0].json["system"]), "its part is added where the table is set"
+    assert "{'Brest': 12}" in str(asked(shell, 0)["system"]), "its part is added where the table is set"
 
 
 @pytest.mark.parametrize(
@@ -166,9 +174,9 @@ def test_a_table_of_a_project_is_its_person_s_to_trust(shell: Shell, folder: Pat
     (shell.cwd / ".sagent/config.toml").write_text(TABLE)
     shell.serve([Turn(text="Fine.")] * 2)
     assert "harbours" in shell.run("hello").err
-    assert "Brest" not in str(shell.server.requests[-1].json["system"])
+    assert "Brest" not in str(asked(shell, -1)["system"])
     shell.run("--trust-project", "hello")
-    assert ("Brest" in str(shell.server.requests[-1].json["system"])) is (project == "ask")
+    assert ("Brest" in str(asked(shell, -1)["system"])) is (project == "ask")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +196,7 @@ def test_a_part_is_added_for_a_value_and_for_a_tool(
     (folder / "harbour.py").write_text(source)
     shell.serve([Turn(text="Fine.")])
     assert shell.run(*flags, "hello").code == 0
-    assert ("Harbours:" in str(shell.server.requests[0].json["system"])) is added
+    assert ("Harbours:" in str(asked(shell, 0)["system"])) is added
 
 
 def test_its_check_is_made_and_one_that_fails_is_a_finding(shell: Shell, folder: Path) -> None:

@@ -456,6 +456,7 @@ def test_a_row_says_what_an_arn_stands_for() -> None:
 
 def test_what_models_can_do_goes_by_their_names() -> None:
     row, provider = built_in_row("bedrock"), provider_named("bedrock", key="k")
+    assert row is not None
     assert [provider.model(name).limits.window for name in (NOVA, PROFILE)] == [300_000, None]
     assert (sees(row, NOVA), sees(row, "qwen.qwen3-32b-v1:0"), sees(row, "anthropic.claude-opus-4-6")) == (
         True,

@@ -16,6 +16,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from samples import CALL, DIFF, EDIT, answer
 
+from sagent.config.plugins import Installed
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -35,6 +36,7 @@ from sagent.events import (
 )
 from sagent.messages import assistant, user
 from sagent.policy import Ask
+from sagent.repl.status import find_segments
 from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
@@ -124,7 +126,7 @@ async def sheet(width: int) -> list[Line]:
         (),
         *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, Around(spent)),
         *render_picker(Picker(question, approval_options(["Edit"]), keys=True), width, 16),
-        render_status(figures, width),
+        render_status(figures, width, find_segments(Installed())),
     ]
 
 

@@ -12,12 +12,12 @@ from threading import Thread
 
 import httpx2
 import pytest
-from program import Shell
 
 from sagent.cli import listening
 from sagent.errors import UsageError
 from sagent.plugins.a2a.command import run_a2a
 from sagent.testing.script import Call, Turn
+from tests.cli.program import Shell
 
 HEADERS = {"a2a-version": "1.0"}
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]

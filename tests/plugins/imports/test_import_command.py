@@ -6,13 +6,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.config import load
 from sagent.errors import UsageError
 from sagent.plugins.imports.claude import understood
 from sagent.plugins.imports.command import write_plan
 from sagent.plugins.imports.plan import Plan, without_comments
+from tests.cli.program import Shell
 
 
 def write(path: Path, content: object) -> Path:

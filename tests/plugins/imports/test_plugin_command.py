@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.plugins.imports.folders import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
+from tests.cli.program import Shell
 
 AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 

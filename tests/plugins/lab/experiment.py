@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from program import Shell
-
 from sagent.testing.server import Received, Stall, Step, Turn
+from tests.cli.program import Shell
 
 
 def place(shell: Shell, tmp_path: Path, file: str, text: str) -> Shell:

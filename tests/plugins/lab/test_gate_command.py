@@ -6,12 +6,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.cli.main import run
 from sagent.plugins.lab.table import Row, encode_row, tabulate
 from sagent.plugins.lab.trials import Outcome, Trial, encode_trial
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
+from tests.cli.program import Shell
 
 Gate = Callable[..., tuple[int, str, str]]
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.cli.main import run
 from sagent.testing.script import Turn
 from sagent.testing.server import Call
+from tests.cli.program import Shell
 from tests.cli.test_enclosed_files import DONE, Run
 from tests.cli.test_enclosed_files import run as small
 from tests.cli.test_json_errors import check_error

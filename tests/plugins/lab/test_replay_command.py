@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from program import Outcome, Shell
 
 from sagent.lib.json import as_object
 from sagent.session.folds import origin
 from sagent.session.log import read_log
 from sagent.testing.script import Call, Received, Stall, Step, Turn
+from tests.cli.program import Outcome, Shell
 
 LOOK = Call("Bash", {"command": "cat a.txt", "description": "look"})
 CHANGE = Call("Write", {"file_path": "b.txt", "content": "new"})

@@ -1,9 +1,9 @@
 """Sessions under a cap are rebuilt byte for byte, whichever wire they were on."""
 
 import pytest
-from program import Shell
 
 from sagent.testing.server import Call, Turn, Usage
+from tests.cli.program import Shell
 
 STEPS = [
     Turn("Looking.", thinking="Hm.", calls=(Call("Read", {"file_path": "a.txt"}),), usage=Usage(input=900, output=20)),

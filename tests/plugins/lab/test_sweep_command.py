@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from experiment import hanging, left, offered, place, runs
-from program import Shell
 
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
+from tests.cli.program import Shell
 from tests.waiting import wait_until
 
 SMALL, LARGE, WISE = "claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-4-6"

@@ -5,12 +5,12 @@
 # pyright: reportOptionalIterable=false, reportOptionalSubscript=false
 
 import pytest
-from program import Shell
 
 from sagent.session.contents import Handoff
 from sagent.session.folds import contents
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Received, Step, Turn
+from tests.cli.program import Shell
 from tests.plugins.teams.test_team_command import MODEL, USAGE, crew, sessions, team, who
 
 __all__ = ["crew"]  # a fixture

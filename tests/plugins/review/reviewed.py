@@ -4,9 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from program import Shell
-
 from sagent.testing.server import Turn
+from tests.cli.program import Shell
 
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgsign=false")
 KEY = "sk-ant-api03-" + "a1B2" * 12

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from github_api import Repository, github
 from gitlab_api import gitlab
-from program import CHECKOUT, PROGRAM, Shell
 from reviewed import BAD, answer, event, two_commits
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, Turn
+from tests.cli.program import CHECKOUT, PROGRAM, Shell
 
 TEMPLATES = CHECKOUT / "ci"
 FILES = sorted(TEMPLATES.rglob("*.yml"))

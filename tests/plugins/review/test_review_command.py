@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from github_api import Repository, github
-from program import Outcome, Shell
 from reviewed import BAD, KEY, answer, event, git, two_commits
 
 from sagent.testing.script import Call, Fail
 from sagent.testing.server import Cut, Step, Turn, Usage
+from tests.cli.program import Outcome, Shell
 
 FAR = {**BAD, "file": "b.py", "line": 99, "end_line": 99, "severity": "low", "title": "Far", "suggestion": "x"}
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from gitlab_api import Project, gitlab
-from program import Outcome, Shell
 from reviewed import BAD, KEY, answer, two_commits
+
+from tests.cli.program import Outcome, Shell
 
 FIRST = {
     **BAD,

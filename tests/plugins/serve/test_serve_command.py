@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from program import Shell
 
 from sagent.cli import listening
 from sagent.errors import UsageError
 from sagent.plugins.serve import command
 from sagent.testing.script import Call, Turn
+from tests.cli.program import Shell
 from tests.waiting import wait_until
 
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]

@@ -5,10 +5,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from program import PROGRAM, Shell
-
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
+from tests.cli.program import PROGRAM, Shell
 from tests.plugins.slack.slack_api import CHANNEL, fake_slack
 
 RULES = f"""

@@ -17,7 +17,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.cli.main import run
 from sagent.cost.prices import PriceBook
@@ -25,6 +24,7 @@ from sagent.events import Failure
 from sagent.plugins.teams.command import progress
 from sagent.plugins.teams.handoffs import RoleReport
 from sagent.testing.server import Call, Fail, Received, Stall, Step, Turn, Usage
+from tests.cli.program import Shell
 from tests.waiting import wait_until
 
 USAGE = Usage(input=1_000, output=100)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from program import Shell
 
 from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Call, Turn
+from tests.cli.program import Shell
 
 PAGE = b"<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water is at noon.</p></body></html>"
 
