@@ -1,7 +1,7 @@
 """`make bench`: every figure the project promises, and what codex, pi and a raw httpx2 loop take in the same run.
 
 Rewrites the tables in docs/performance.md. `python -m tests.benchmarks SECTION...` measures some of it and only prints:
-compared, alone, agents, advisor, sessions, repl, codemap, families. Needs Linux for memory figures.
+compared, alone, plugins, agents, advisor, sessions, repl, codemap, families. Needs Linux for memory figures.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from sagent.testing.server import FakeProviderServer, Received, Step, Turn, Wire
-from tests.benchmarks import codemap, repl, sessions
+from tests.benchmarks import codemap, plugins, repl, sessions
 from tests.benchmarks.clients import (
     FLAGS,
     FREE,
@@ -233,6 +233,13 @@ def measure_alone() -> Iterator[Row]:
     yield Row("modules imported for `--version`", 60, modules("--version"), "")
 
 
+def measure_plugins() -> Iterator[Row]:
+    """What foreign plugins that nobody asks for cost a start."""
+    took = plugins.measure()
+    words = f"process start to first request with {plugins.COUNT} foreign plugins over none, {plugins.ROUNDS} rounds"
+    yield Row(words, 2, took.gap, "ms", f"{took.without:.0f} ms without; CPU {took.cpu_gap:+.1f} ms")
+
+
 def measure_agents() -> Iterator[Row]:
     """Many agents in one process."""
     for count, alive, most in ((1000, 32, 6), (200, 200, 5)):
@@ -342,6 +349,7 @@ def measure_compared() -> Iterator[str]:
 SECTIONS: Mapping[str, Callable[[], Iterator[Row] | Iterator[str]]] = {
     "compared": measure_compared,
     "alone": measure_alone,
+    "plugins": measure_plugins,
     "agents": measure_agents,
     "advisor": measure_advisor,
     "sessions": measure_sessions,
