@@ -449,6 +449,8 @@ def load_file(path: str) -> "ModuleType":
     from hashlib import sha256
     from importlib.util import module_from_spec, spec_from_file_location
 
+    if not (file := Path(path)).is_file():  # a named pipe would be waited for
+        raise ImportError("it is no file" if file.exists() else "No such file")
     name = f"sagent_plugin_{sha256(path.encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         spec = spec_from_file_location(name, path)

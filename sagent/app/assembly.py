@@ -28,6 +28,7 @@ from sagent.engine.actions import log_switch
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError
 from sagent.events import Event, Failure, Notice
+from sagent.lib.raised import reason
 from sagent.lib.text import nearest
 from sagent.messages import Message
 from sagent.model import full_name
@@ -125,7 +126,7 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
         except (Exception, SystemExit) as error:
             if plugin.name == CORE.name:
                 raise
-            builder.warn(f"A part of the plugin {plugin.name} is left out: {type(error).__name__}: {error}.")
+            builder.warn(f"A part of the plugin {plugin.name} is left out: {reason(error)}.")
 
 
 def _enclosing(before: Admit | None) -> Admit:

@@ -8,6 +8,7 @@ from sagent.agent.resources import tools_of
 from sagent.config.declared import CORE
 from sagent.config.values import is_file
 from sagent.errors import SagentError, UsageError
+from sagent.lib.raised import reason
 from sagent.lib.text import unlike
 from sagent.plugin import Plugin, ToolEntry, load_file, resolve
 
@@ -82,7 +83,7 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
     except (Exception, SystemExit) as error:  # what others wrote may do anything
         if plugin.name == CORE.name:
             raise
-        why = str(error) if isinstance(error, SagentError) else f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, SagentError) else reason(error)
         builder.warn(f"The tool {entry.name} of the plugin {plugin.name} is left out: {why}.")
         return ()
     return (tool,)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from sagent.config.plugins import named_errors
 from sagent.errors import SessionNotFound, UsageError
 from sagent.plugin import Store, resolve
 from sagent.sandbox.scratch import temporary
@@ -20,36 +21,41 @@ class StoreAt(NamedTuple):
 
     store: Store
     address: str
+    plugin: str = ""
 
     def rows(self) -> Sequence[tuple[str, ...]]:
         """Return what is listed of the sessions, the id of each first. Raises SagentError."""
-        listing = cast("Callable[[str], Coroutine[Any, Any, Sequence[tuple[str, ...]]]]", resolve(self.store.rows))
-        return asyncio.run(listing(self.address))
+        with named_errors(f"The store {self.store.name}", self.plugin):
+            listing = cast("Callable[[str], Coroutine[Any, Any, Sequence[tuple[str, ...]]]]", resolve(self.store.rows))
+            return asyncio.run(listing(self.address))
 
     def fetch(self, session: str, directory: Path) -> Path:
         """Copy a session into a directory, and return its path. Raises SessionNotFound and other SagentErrors."""
-        fetching = cast("Callable[[str, str, Path], Coroutine[Any, Any, Path]]", resolve(self.store.fetch))
-        return asyncio.run(fetching(self.address, session, directory))
+        with named_errors(f"The store {self.store.name}", self.plugin):
+            fetching = cast("Callable[[str, str, Path], Coroutine[Any, Any, Path]]", resolve(self.store.fetch))
+            return asyncio.run(fetching(self.address, session, directory))
 
 
-def _stores() -> Sequence[Store]:
+def _stores() -> Sequence[tuple[str, Store]]:
+    """Return the stores, each with the name of its plugin."""
     import sys
 
     from sagent.cli.flags import plugins_of
 
-    return plugins_of(sys.argv[1:]).stores
+    return [(plugin.name, store) for plugin in plugins_of(sys.argv[1:]).plugins for store in plugin.stores]
 
 
 def add_stores(parser: "Parser", *, listing: bool = False) -> None:
     """Add a flag for each place where sessions are kept that are not on this machine."""
-    for store in _stores():
+    for _, store in _stores():
         text = store.listing if listing else store.help
         parser.add_argument(f"--{store.name}", metavar=store.metavar, help=text)
 
 
 def elsewhere(given: Mapping[str, object]) -> StoreAt | None:
     """Return the place that a flag of `add_stores` names; None for this machine. Raises UsageError for two."""
-    found = [StoreAt(store, str(url)) for store in _stores() if (url := given.get(_member(store))) is not None]
+    known = [(store, given.get(_member(store)), name) for name, store in _stores()]
+    found = [StoreAt(store, str(url), name) for store, url, name in known if url is not None]
     if len(found) > 1:
         raise UsageError(f"Give only one of {' and '.join(f'--{each.store.name}' for each in found)}.")
     return found[0] if found else None
@@ -60,8 +66,8 @@ def _member(store: Store) -> str:
 
 
 def _of_environment() -> StoreAt | None:
-    found = (StoreAt(store, address) for store in _stores() if (address := os.environ.get(store.variable, "")))
-    return next(found, None)
+    known = ((store, os.environ.get(store.variable, ""), name) for name, store in _stores())
+    return next((StoreAt(store, address, name) for store, address, name in known if address), None)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import SagentError, UsageError
@@ -84,7 +84,7 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0].islower():
         from sagent.config.typed import COMMANDS
 
-        if owner := COMMANDS.get(argv[0]):  # else it would be sent as a prompt
+        if owner := COMMANDS.get(argv[0]) or plugins.gone("commands").get(argv[0]):  # else it would be sent as a prompt
             raise UsageError(f"`{argv[0]}` is a command of the plugin {owner}, which is not there.")
     flags = vars(run_parser(plugins).parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
@@ -106,10 +106,13 @@ def _dispatch(argv: list[str]) -> int:
 
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     """Run a subcommand; its module is imported by its name, the others cost nothing. Raises UsageError where a plugin's
-    cannot be imported."""
+    cannot be imported, or fails."""
+    from sagent.config.plugins import named_errors
+
     owner = plugins.owner(name)
     run = _loaded(plugins, owner, plugins.commands[name].run, f"The command {name}")
-    return cast("Callable[[Sequence[str]], int]", run)(words)
+    with named_errors(f"The command {name}", owner.name) if owner is not plugins.plugins[0] else nullcontext():
+        return cast("Callable[[Sequence[str]], int]", run)(words)
 
 
 def _loaded(plugins: "Installed", owner: "Plugin", function: str, what: str) -> object:
@@ -148,7 +151,16 @@ def _runner_of_environment(plugins: "Installed") -> "Run | None":
 
 def _run_of(plugins: "Installed", plugin: "Plugin", own: "Mapping[str, object]") -> "Run":
     run = _loaded(plugins, plugin, plugin.runners[0].run, "The runner")
-    return partial(cast("Callable[[Mapping[str, object], Mapping[str, object], list[str] | None], int]", run), own)
+
+    def carried_out(settings: "Mapping[str, object]", words: list[str] | None) -> int:
+        from sagent.config.plugins import named_errors
+
+        with named_errors("The runner", plugin.name):
+            return cast("Callable[[Mapping[str, object], Mapping[str, object], list[str] | None], int]", run)(
+                own, settings, words
+            )
+
+    return carried_out
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:

@@ -13,6 +13,7 @@ from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import OWNERS
 from sagent.errors import ConfigError, UsageError
+from sagent.lib.raised import reason
 from sagent.plugin import PathBase, RefusedError, Setting, Table, resolve
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class FileLayer:
         except (Exception, SystemExit) as error:  # what others wrote may do anything
             if isinstance(error, ConfigError) or table in CORE.tables:
                 raise
-            self._ignore((name,), name, f"its plugin cannot read it: {type(error).__name__}: {error}")
+            self._ignore((name,), name, f"its plugin cannot read it: {reason(error)}")
             return
         if not self._trusted:
             rows = found.values() if isinstance(found, Mapping) else found
@@ -260,10 +261,21 @@ class FileLayer:
                     yield (key, name), _GROUPS[key][name], item
             elif key in (*self._into.plugins.tables, _NOT_HERE):
                 continue
-            elif key in OWNERS:
-                self._ignore((key,), key, f"it belongs to the plugin {OWNERS[key]}, which is not there")
             else:
-                raise self._file.unknown((key,), (*self._into.every, *_NAMES, *self._into.plugins.tables))
+                self._ignore_of_plugin(key)
+
+    def _ignore_of_plugin(self, key: str) -> None:
+        """Ignore a key that may be of a plugin which is not there. Raises ConfigError for any other."""
+        plugins = self._into.plugins
+        if owner := OWNERS.get(key) or plugins.gone("settings").get(key) or plugins.gone("tables").get(key):
+            self._ignore((key,), key, f"it belongs to the plugin {owner}, which is not there")
+        elif key in ("plugin", "plugins", "no_plugins"):
+            folder = self._into.config_dir / "plugins"
+            raise self._file.error((key,), f"no file brings plugins: put them into {folder}, or give --plugin FILE")
+        elif plugins.lacks_some:
+            self._ignore((key,), key, "no setting has that name, unless it is one of a plugin that is left out")
+        else:
+            raise self._file.unknown((key,), (*self._into.every, *_NAMES, *plugins.tables))
 
     def _expanded(self, keys: Line, value: object) -> object:
         return self._file.expanded(keys, value, self._into.environ)

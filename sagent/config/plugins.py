@@ -8,16 +8,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
+from errno import EIO, ENOSPC, EPIPE
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from sagent.config.declared import ALIASES, CORE, RESERVED
+from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import one_line
+from sagent.lib.raised import reason
 from sagent.plugin import (
     API,
     GROUP,
@@ -35,6 +37,7 @@ from sagent.plugin import (
     Plugin,
     ProviderRow,
     Reader,
+    RefusedError,
     Setting,
     SlashCommand,
     StatusPart,
@@ -54,7 +57,9 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 8  # of the index
+_FORM = 9  # of the index
+MAX_FORMER = 500
+"""Names in the index of what plugins had that are gone."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
@@ -80,6 +85,9 @@ class Installed:
 
     known: tuple[Known, ...] = (core(),)
     notices: tuple[str, ...] = ()
+    formerly: tuple[tuple[str, str, str], ...] = ()
+    """What plugins had that are not there now: a member of Plugin, a name, and whose it was."""
+    foreign: bool = True
 
     @property
     def plugins(self) -> Sequence[Plugin]:
@@ -187,6 +195,21 @@ class Installed:
         """Yield what may be added to an agent at this moment, with whose it is."""
         yield from ((plugin, part) for plugin in self.plugins for part in plugin.parts if part.moment == moment)
 
+    def gone(self, member: str) -> Mapping[str, str]:
+        """Return the names of things of a kind that plugins had which are not there now, with whose they were."""
+        return {name: plugin for kind, name, plugin in self.formerly if kind == member}
+
+    @property
+    def lacks_some(self) -> bool:
+        """Return True if there are plugins that are left out, of which more is not known."""
+        return not self.foreign or any(each.error for each in self.known)
+
+    def owner_of(self, member: str, name: str) -> str:
+        """Return the name of the plugin that something of a kind is of."""
+        return next(
+            plugin.name for plugin in self.plugins if any(each.name == name for each in getattr(plugin, member))
+        )
+
     def owner(self, command: str) -> Plugin:
         """Return the plugin that a command is of."""
         return next(plugin for plugin in self.plugins if any(each.name == command for each in plugin.commands))
@@ -194,6 +217,21 @@ class Installed:
     def provider_of(self, tool: str) -> Plugin:
         """Return the plugin that a tool is of."""
         return next(plugin for plugin in self.plugins if any(each.name == tool for each in plugin.tools))
+
+
+@contextmanager
+def named_errors(what: str, plugin: str) -> Generator[None]:
+    """Raise UsageError with the plugin's name for whatever its code raises in the block. SagentErrors say themselves
+    what happened, and errors of standard output are nobody's. Python's development mode shows the traceback."""
+    try:
+        yield
+    except Exception as error:
+        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
+        if isinstance(error, SagentError) or lost or sys.flags.dev_mode:
+            raise
+        raise UsageError(
+            f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
+        ) from error
 
 
 def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
@@ -205,27 +243,43 @@ def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), 
 
 @cache
 def _installed(stamps: Sequence[str], place: Path, config_dir: Path, files: Sequence[Path], foreign: bool) -> Installed:  # noqa: FBT001 -- for the cache
-    with suppress(OSError, ValueError, TypeError, KeyError, LookupError):
-        kept = json.loads(place.read_bytes())
+    former: Sequence[tuple[str, str, str]] = ()
+    with suppress(OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        kept = json.loads(place.read_bytes() if place.is_file() else b"")
+        known, notices = (core(), *map(_from_json, kept["plugins"])), tuple(map(str, kept["notices"]))
+        former = [(str(member), str(name), str(plugin)) for member, name, plugin in kept["formerly"]]
         if kept["stamps"] == list(stamps) and all(_stamp(Path(path)) == at for path, at in kept["files"].items()):
-            return Installed((core(), *map(_from_json, kept["plugins"])), tuple(kept["notices"]))
+            return Installed(known, notices, tuple(former), foreign)
+        former = [*_parts_known(known), *former]
     found = _without_doubles([known_plugin(*source) for source in _sources(config_dir, files, foreign=foreign)])
+    there = {each[:2] for each in _parts_known(found.known, ours=True)}
+    lost = tuple(dict.fromkeys(each for each in former if each[:2] not in there))[:MAX_FORMER]
+    found = replace(found, formerly=lost, foreign=foreign)
     with suppress(OSError):
-        if not place.parent.is_dir():  # nothing is kept here yet, and with --ephemeral nothing ever is
+        # nothing is kept here yet, and with --ephemeral nothing ever is; or a pipe has the name, which would not end
+        if not place.parent.is_dir() or (place.exists() and not place.is_file()):
             return found
         from sagent.lib.atomic import put
 
         rows = [_as_json(each) for each in found.known[1:]]
         times = {path: _stamp(Path(path)) for path in _declared_in(found)}
-        index = {"stamps": stamps, "files": times, "plugins": rows, "notices": found.notices}
+        index = {"stamps": stamps, "files": times, "plugins": rows, "notices": found.notices, "formerly": lost}
         put(place, json.dumps(index).encode())
     return found
+
+
+def _parts_known(known: Sequence[Known], *, ours: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Yield what a file or a command line may name of plugins: a member, a name, and whose it is."""
+    for each in known:
+        if not each.error and (ours or each.origin not in ("sagent", "the core")):
+            for member in ("commands", "settings", "tables"):
+                yield from ((member, row.name, each.plugin.name) for row in getattr(each.plugin, member))
 
 
 def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[str]:
     """Yield what changes when plugins do: the times of the files and directories where they are found."""
     own = (*_own(config_dir), *files) if foreign else ()
-    theirs = (*_sites(), *own, config_dir / "plugins", *_beside(own)) if foreign else ()
+    theirs = (*_sites(), *own, *_beside(own)) if foreign else ()
     yield from (f"{path} {at}" for path in (*_ours(), *theirs) if (at := _stamp(path)))
 
 
@@ -282,11 +336,14 @@ def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Itera
     if not foreign:
         return
     if any(map(_has_points, _sites())):
-        from importlib.metadata import entry_points
+        from importlib.metadata import distributions
 
-        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-            origin = f"{point.dist.name} {point.dist.version}" if point.dist else "a distribution"
-            yield point.name, origin, point.value if ":" in point.value else f"{point.value}:plugin"
+        # not of the whole path, on which a project may be; of two copies of a distribution the first counts
+        found = {each.name: each for each in reversed([*distributions(path=[str(site) for site in _sites()])])}
+        points = [(point, dist) for dist in found.values() for point in dist.entry_points if point.group == GROUP]
+        for point, dist in sorted(points, key=lambda each: each[0].name):
+            target = point.value if ":" in point.value else f"{point.value}:plugin"
+            yield point.name, f"{dist.name} {dist.version}", target
     for path in (*_own(config_dir), *files):
         yield path.stem, str(path), f"{path.absolute()}:plugin"
 
@@ -301,17 +358,20 @@ def known_plugin(name: str, origin: str, target: str) -> Known:
     try:
         with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
             plugin = resolve(target)
-        if not isinstance(plugin, Plugin):
+        if type(plugin) is not Plugin:
             raise TypeError(f"its `plugin` is no sagent.plugin.Plugin, but {type(plugin).__name__}")
+        if type(plugin.api) is not int:
+            raise TypeError("its api is no number")
         if plugin.api > API:
             raise ValueError(
                 f"it is made for version {plugin.api} of plugins, and this sagent has {API}: update sagent"
             )
         known = Known(_placed(plugin, target), origin, target)
         _check(known)
-    except (Exception, SystemExit) as error:  # what others wrote may do anything
-        why = one_line(str(error) or type(error).__name__, 300)
-        return Known(Plugin(name), origin, target, f"{type(error).__name__}: {why}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what others wrote may do anything
+        return Known(Plugin(name), origin, target, reason(error))
     return known
 
 
@@ -325,7 +385,7 @@ def _check(known: Known) -> None:
             for name, hint in get_type_hints(kind).items():
                 if not _fits(getattr(each, name), hint):
                     raise TypeError(f"the {word} {each[0]!r} has {getattr(each, name)!r} as its {name}")
-    texts = (plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
+    texts = (plugin.name, plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
     if not all(isinstance(each, str) for each in texts):
         raise TypeError("it gives something else where a text is needed")
     back = _from_json(json.loads(json.dumps(_as_json(known))))
@@ -385,7 +445,7 @@ def _placed(plugin: Plugin, target: str) -> Plugin:
 
     def with_place(row: object, kind: type[tuple[object, ...]]) -> object:
         if isinstance(row, Setting):
-            return row._replace(read=_late(row, target))
+            return row._replace(read=_late(row, target, plugin.name))
         if type(row) is not kind:
             return row
         whole = cast("Callable[..., object]", kind)(*(placed(each, home) for each in row))
@@ -407,14 +467,19 @@ def _with_data(row: ProviderRow, plugin: str) -> ProviderRow:
     return read
 
 
-def _late(setting: Setting, target: str) -> Reader:
+def _late(setting: Setting, target: str, plugin_name: str) -> Reader:
     """Return the reader of a setting, which imports its plugin when there is a value to read."""
     if words := setting.order:
         return _choice(tuple(map(str, words)))
 
     def read(value: object, base: PathBase) -> object:
-        plugin = cast("Plugin", resolve(target))
-        return next(each for each in plugin.settings if each.name == setting.name).read(value, base)
+        try:
+            plugin = cast("Plugin", resolve(target))
+            return next(each for each in plugin.settings if each.name == setting.name).read(value, base)
+        except (SagentError, RefusedError):
+            raise
+        except (Exception, SystemExit) as error:  # what others wrote may do anything
+            raise RefusedError(f"the plugin {plugin_name} cannot read it: {reason(error)}") from error
 
     return read
 
@@ -432,13 +497,17 @@ def _without_doubles(found: Sequence[Known]) -> Installed:
         keys = [(among or kind, name) for name in names]
         if owner := next((owners[key] for key in keys if key in owners), ""):
             whose = f"the plugin {each.plugin.name} ({each.origin})"
-            notices.append(f"The {kind} {names[0]} of {whose} is left out: {owner} has one of that name.")
+            if kind == "plugin":
+                notices.append(f"T{whose[1:]} is left out: {places[owner]} has a plugin of that name.")
+            else:
+                notices.append(f"The {kind} {names[0]} of {whose} is left out: {owner} has one of that name.")
             return False
         owners.update(dict.fromkeys(keys, each.plugin.name))
         return True
 
     kept: list[Known] = []
     there = _there((core(), *found))
+    places = {each.plugin.name: each.origin for each in reversed((core(), *found)) if not each.error}
     for each in (core(), *found):
         plugin, error = each.plugin, each.error
         if error:
@@ -507,7 +576,7 @@ def _from_json(row: Mapping[str, object]) -> Known:
 
     def made(kind: type[tuple[object, ...]], values: object) -> tuple[object, ...]:
         if isinstance(values, dict):
-            return _setting(cast("dict[str, object]", values), target)
+            return _setting(cast("dict[str, object]", values), target, str(row["name"]))
         make = cast("Callable[..., tuple[object, ...]]", kind)
         return make(*map(_tupled, cast("list[object]", values)))
 
@@ -521,11 +590,11 @@ def _from_json(row: Mapping[str, object]) -> Known:
     return Known(plugin, str(row["origin"]), target, str(row["error"]))
 
 
-def _setting(row: dict[str, object], target: str) -> Setting:
+def _setting(row: dict[str, object], target: str, plugin: str) -> Setting:
     words = tuple(map(str, cast("list[str]", row.pop("words"))))
     values = {name: _tupled(each) for name, each in row.items()}
     setting = cast("Callable[..., Setting]", Setting)(read=_choice(words), **values)
-    return setting if words else setting._replace(read=_late(setting, target))
+    return setting if words else setting._replace(read=_late(setting, target, plugin))
 
 
 def _tupled(value: object) -> object:

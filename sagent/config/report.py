@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
 
 from sagent.config.declared import BY_NAME, RULES
+from sagent.config.plugins import named_errors
 from sagent.config.settings import Settings, Wanted, Wish
 from sagent.plugin import Table, resolve
 
@@ -75,7 +76,9 @@ def _table_rows(settings: Settings, table: Table) -> Iterator[Row]:
     if table.show and table.name in settings.origins:
         show = cast("Callable[[object], Iterable[tuple[str, str]]]", resolve(table.show))
         value: object = getattr(settings, table.name, None) or settings.of(table)
-        for name, text in show(value):
+        with named_errors(f"The table {table.name}", settings.plugins.owner_of("tables", table.name)):
+            rows = tuple(show(value))
+        for name, text in rows:
             yield Row(f"{table.name}.{name}", text, settings.origins[table.name])
     if table.name != "hooks":  # which are shown by themselves too
         yield from _waiting(settings, table.name)

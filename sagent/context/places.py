@@ -84,7 +84,7 @@ def _why_not(place: Place) -> str:
 def plugin_folders(user_dir: Path) -> list[Path]:
     """Installed plugins."""
     try:
-        found = sorted(each for each in (user_dir / PLUGINS).iterdir() if not each.name.startswith("."))
+        found = sorted(each for each in (user_dir / PLUGINS).iterdir() if not each.name.startswith((".", "__")))
         return [each for each in found if each.is_dir() and not each.is_symlink()]
     except OSError:
         return []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
 from sagent.errors import SagentError, UsageError
-from sagent.lib.text import one_line
+from sagent.lib.raised import reason
 from sagent.model import Provider
 from sagent.plugin import resolve
 from sagent.providers.access import Access, check_text, first_set
@@ -104,10 +104,7 @@ def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, 
 
 
 def _broken(row: Row, error: Exception) -> UsageError:
-    why = one_line(str(error) or type(error).__name__, 300)
-    return UsageError(
-        f"The provider {row.name} of the plugin {row.plugin} cannot be used: {type(error).__name__}: {why}."
-    )
+    return UsageError(f"The provider {row.name} of the plugin {row.plugin} cannot be used: {reason(error)}.")
 
 
 def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvider | ChatProvider]":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
+from sagent.lib.raised import reason
 from sagent.plugin import Check, Finding, resolve
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> 
             return list(cast("Iterable[Finding]", await run(settings, login)))
         return await asyncio.to_thread(lambda: list(cast("Iterable[Finding]", run(settings, login))))
     except (Exception, SystemExit) as error:  # what others wrote may do anything
-        return [Finding("bad", check.name, f"the check of {plugin} failed: {type(error).__name__}: {error}")]
+        return [Finding("bad", check.name, f"the check of {plugin} failed: {reason(error)}")]
 
 
 def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 from sagent.errors import SagentError, UsageError
 from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import nearest, one_line
+from sagent.lib.raised import reason
+from sagent.lib.text import nearest
 from sagent.plugin import ExportFormat, resolve
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
@@ -60,7 +61,8 @@ def export_session(form: ExportFormat, exporting: Exporting) -> Exported:
         raise
     except Exception as error:
         raise UsageError(
-            f"The format {form.name} ({form.write}) failed: {type(error).__name__}: {one_line(str(error), 300)}."
+            f"The format {form.name} of the plugin {exporting.settings.plugins.owner_of('export_formats', form.name)} "
+            f"failed: {reason(error)}."
         ) from error
     return done
 

@@ -12,6 +12,7 @@ from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice
 from sagent.config import Settings
 from sagent.errors import UsageError
+from sagent.lib.raised import reason
 from sagent.model import Model, is_same_model
 from sagent.peer import Switch
 from sagent.plugin import Trigger, resolve
@@ -79,7 +80,8 @@ def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Sp
             except Exception as error:
                 if trigger.name not in failed:
                     failed.add(trigger.name)
-                    warn(f"The trigger {trigger.name} ({trigger.fires}) failed: {type(error).__name__}: {error}.")
+                    owner = settings.plugins.owner_of("triggers", trigger.name)
+                    warn(f"The trigger {trigger.name} of the plugin {owner} failed: {reason(error)}.")
                 return ""
 
         return Spotter(trigger.name, look, trigger.at_end)

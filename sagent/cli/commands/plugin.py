@@ -1,5 +1,6 @@
 """`sagent plugin`: list the plugins there are, begin one, try one; what plugins add to it, such as `add` of folders."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,7 +92,8 @@ def _test(source: str) -> int:
 
 def _name(row: tuple[str, ...]) -> str:
     """Return the name of what a plugin adds; for a function, that of its module."""
-    return row[0].rpartition(":")[0].rpartition(".")[2] if ":" in row[0] else row[0]
+    module = row[0].rpartition(":")[0].removesuffix(".py")
+    return re.split(r"[./\\]", module)[-1] if module else row[0]
 
 
 def _row(known: "Known") -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.config import load
 from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
+from sagent.config.plugins import named_errors
 from sagent.config.servers import own_address, provider_of
 from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
@@ -223,7 +224,8 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     row = row_named(provider, context.settings.rows)
     if row.login:
         context.require_person(f"sagent login {row.name}")
-        await cast("_LogIn", resolve(row.login))(context, host)
+        with named_errors(f"The login of {row.name}", row.plugin):
+            await cast("_LogIn", resolve(row.login))(context, host)
         try:
             _ = context.opened  # it finds the login when it needs it
         except UsageError:

@@ -1,12 +1,12 @@
 """All commands by name: the built-in ones, skills, and the person's and a project's from `commands/*.md`."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.config.declared import CORE
-from sagent.config.plugins import Installed
+from sagent.config.plugins import Installed, named_errors
 from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
@@ -63,13 +63,24 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
             one = resolve(row.command)
             if not isinstance(one, Command):
                 raise TypeError(f"{row.command} is no command, but {type(one).__name__}")
-            found[row.name] = one if one.name == row.name else replace(one, name=row.name)
+            run = one.run if plugin.name == CORE.name else _named(one, plugin.name)
+            found[row.name] = replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
         except (Exception, SystemExit) as error:
             if plugin.name == CORE.name:
                 raise
             said = one_line(str(error), 300)
             notices.append(f"/{row.name} of the plugin {plugin.name} is left out: {type(error).__name__}: {said}.")
     return found
+
+
+def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
+    """Return what runs a plugin's command, and names the plugin where it fails."""
+
+    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+        with named_errors(f"/{one.name}", plugin):
+            await one.run(context, given)
+
+    return run
 
 
 def own_command(name: str, document: Document, root: Path | None = None) -> Command:

@@ -1,0 +1,362 @@
+"""Whatever a plugin does wrong, one sentence names it, and the rest works."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from sagent.config.plugins import INDEX, find_plugins
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+from tests.cli.program import CHECKOUT, Shell
+from tests.plugins.test_door import HELLO
+
+BANG = '''
+from sagent.plugin import *
+from sagent.repl.commands.command import command
+
+def bang(*words, **more):
+    raise RuntimeError("bang")
+
+async def later(*words):
+    raise RuntimeError("bang")
+
+@command(name="bangs")
+async def bangs(context):
+    """Go bang."""
+    raise RuntimeError("bang")
+
+class Boom:
+    name = "Boom"
+    description = "Go bang."
+    parameters = {"type": "object", "properties": {}}
+    async def __call__(self, arguments, run):
+        raise RuntimeError("bang")
+
+class Provider:
+    from_env = from_key = bang
+
+plugin = Plugin(
+    "boom",
+    commands=(Command("bang", "goes bang", ":bang"),),
+    settings=(Setting("bangs", bang, metavar="X", help="bang"),),
+    tools=(ToolEntry("Boom", ":Boom"),),
+    parts=(Part(":later", ("always",)),),
+    tables=(Table("booms", ":bang"), Table("shown", ":dict", show=":bang")),
+    checks=(Check("booming", ":bang"),),
+    export_formats=(ExportFormat("boomy", "b", ":bang"),),
+    triggers=(Trigger("boomy", "b", ":bang"),),
+    status_parts=(StatusPart("boomy", "b", ":bang"),),
+    providers=(ProviderRow("boomer", 'base_url = "http://127.0.0.1:1"', ":Provider", ":later", "nothing"),),
+    slash_commands=(SlashCommand("bangs", ":bangs"),),
+    flags=(Flag("far", "go far"),),
+    runners=(Runner(":bang", ("SAGENT_FAR",)),),
+    stores=(Store("boomstore", "b", ":later", ":later", "SAGENT_BOOMSTORE"),),
+)
+def dict(given):
+    return {"a": 1}
+'''
+USES = {
+    "a command": (["bang"], {}),
+    "a runner by its flag": (["--far", "hello"], {}),
+    "a runner by its variable": (["hello"], {"SAGENT_FAR": "1"}),
+    "a setting's flag": (["--bangs", "x", "hello"], {}),
+    "a setting's variable": (["hello"], {"SAGENT_BANGS": "x"}),
+    "a login": (["login", "boomer"], {}),
+    "a provider": (["--model", "boomer/x", "hello"], {}),
+    "a slash command": (["--model", "anthropic/claude-sonnet-4-6", "/bangs"], {}),
+    "a store's list": (["sessions", "list", "--boomstore", "x"], {}),
+    "a store's session": (["sessions", "show", "abc", "--boomstore", "x"], {}),
+    "a check": (["doctor"], {}),
+}
+
+
+@pytest.fixture
+def folder(shell: Shell) -> Path:
+    """Return where the person's own plugins lie, with one that always fails."""
+    place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
+    place.mkdir(parents=True)
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
+    (place / "boom.py").write_text(BANG)
+    return place
+
+
+@pytest.mark.parametrize(("words", "variables"), USES.values(), ids=USES)
+def test_whatever_fails_is_named_with_its_plugin_and_no_traceback(
+    shell: Shell, folder: Path, words: list[str], variables: dict[str, str]
+) -> None:
+    shell.environment |= variables
+    shell.serve([])
+    done = shell.run(*words, model="")
+    said = done.out + done.err
+    assert done.code == (1 if words == ["doctor"] else 2), said
+    assert "Traceback" not in said
+    assert "RuntimeError: bang" in said
+    assert "boom" in said.replace("boomer", "").replace("boomstore", "")
+    assert f"{folder / 'boom.py'}:" in said, "where it was raised"
+
+
+def test_development_mode_shows_the_traceback(shell: Shell, folder: Path) -> None:
+    run = [sys.executable, "-X", "dev", "-m", "sagent.bin.cli", "bang"]
+    done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_a_run_goes_on_with_a_part_a_tool_a_table_and_a_trigger_that_fail(shell: Shell, folder: Path) -> None:
+    (folder.parent / "config.toml").write_text("[booms]\nx = 1\n")
+    server = shell.serve([Turn(calls=(Call("Boom", {}),)), Turn(text="Fine.")])
+    words = ("--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client", "--permission-mode", "full")
+    done = shell.run(*words, "--tools", "Boom", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    for said in ("A part of the plugin boom", "The trigger boomy of the plugin boom", "booms is ignored"):
+        assert said in done.err
+    assert "bang" in str(server.requests[1].json["messages"][-1])
+    assert f"{folder / 'boom.py'}" not in str(server.requests[1].json["messages"][-1])
+
+
+def test_a_table_that_cannot_be_shown_is_named(shell: Shell, folder: Path) -> None:
+    (folder.parent / "config.toml").write_text("[shown]\nx = 1\n")
+    done = shell.run("config", "show", model="")
+    assert done.code == 2
+    assert "The table shown of the plugin boom failed: RuntimeError: bang" in done.err
+
+
+def test_a_setting_of_a_file_that_its_plugin_cannot_read_is_refused_with_its_line(shell: Shell, folder: Path) -> None:
+    file = folder.parent / "config.toml"
+    file.write_text('bangs = "x"\n')
+    done = shell.run("hello")
+    assert done.code == 2
+    assert f"{file}:1:" in done.err
+    assert "the plugin boom cannot read it: RuntimeError: bang" in done.err
+
+
+WRONG = {
+    "is cancelled": "import asyncio\nraise asyncio.CancelledError",
+    "raises what is no Exception": "class Odd(BaseException): pass\nraise Odd",
+    "never returns": "def again(): again()\nagain()",
+    "has a number as its name": "plugin = Plugin(7)",
+    "has a text as its version of the door": "plugin = Plugin('wrong', api='2')",
+    "is a class": "plugin = Plugin",
+    "is one of another class": "class Other(Plugin):\n    name = property(lambda self: 1 / 0)\nplugin = Other('wrong')",
+    "has a member that there is not": "plugin = Plugin('wrong', colours=())",
+    "has a setting whose words cannot be had": (
+        "plugin = Plugin('wrong', settings=(Setting('hue', Choice(lambda: 1 / 0)),))"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
+def test_a_declaration_that_is_wrong_is_left_out(shell: Shell, folder: Path, source: str) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    (folder / "wrong.py").write_text(f"from sagent.plugin import *\n{source}\n")
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert f"The plugin wrong ({folder / 'wrong.py'}) is left out: " in done.err
+    assert shell.run("greet", model="").code == 3
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link to nothing", "unreadable"])
+def test_what_is_no_file_of_python_is_left_out(shell: Shell, folder: Path, kind: str) -> None:
+    place = folder / "boom.py"
+    place.unlink()
+    match kind:
+        case "directory":
+            place.mkdir()
+        case "pipe":
+            os.mkfifo(place)
+        case "link to nothing":
+            place.symlink_to(folder / "nowhere")
+        case _:
+            place.write_bytes(b"\xff\xfe\x00")
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert f"The plugin boom ({place}) is left out: " in done.err
+
+
+def test_of_two_plugins_with_one_name_both_places_are_said(shell: Shell, folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / f"{name}.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('twice')\n")
+    (folder / "boom.py").unlink()
+    shell.serve([Turn(text="Fine.")])
+    said = shell.run("hello").err
+    assert f"The plugin twice ({folder / 'b.py'}) is left out: {folder / 'a.py'} has a plugin of that name." in said
+
+
+DAMAGED = {
+    "deep": "[" * 100_000,
+    "files that are a list": '{"stamps": S, "files": [], "plugins": [], "notices": [], "formerly": []}',
+    "plugins that are numbers": '{"stamps": S, "files": {}, "plugins": [7], "notices": [], "formerly": []}',
+    "notices that are a number": '{"stamps": S, "files": {}, "plugins": [], "notices": 7, "formerly": []}',
+    "former that are numbers": '{"stamps": S, "files": {}, "plugins": [], "notices": [], "formerly": [7]}',
+    "cut": None,
+    "a pipe": "",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_index_is_written_anew(shell: Shell, folder: Path, damage: str | None) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    place = Path(shell.environment["HOME"]) / ".local/state/sagent" / INDEX
+    assert shell.run("greet", model="").code == 3
+    whole = place.read_text()
+    stamps = json.dumps(json.loads(whole)["stamps"])
+    if damage == "":
+        place.unlink()
+        os.mkfifo(place)
+    else:
+        place.write_text(whole[: len(whole) // 2] if damage is None else damage.replace("S", stamps))
+    assert shell.run("greet", model="").code == 3
+    assert not place.is_file() if damage == "" else json.loads(place.read_text()) == json.loads(whole)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_an_index_of_another_user_does_no_harm() -> None:
+    """It can neither be read nor replaced."""
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        for folder in (place, place / "plugins", place / "state", place / "first"):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)
+        (place / "plugins/hello.py").write_text(HELLO)
+        (place / "state" / INDEX).write_text("{}")
+        (place / "state" / INDEX).chmod(0)
+        code = (
+            "import os, sys; from pathlib import Path; from sagent.config.plugins import find_plugins\n"
+            "place = Path(sys.argv[1]); find_plugins(place, place / 'first')\n"  # all that it needs is imported
+            "os.setgid(65534); os.setuid(65534); print(*find_plugins(place, place / 'state').commands)"
+        )
+        run = [sys.executable, "-c", code, name]
+        done = subprocess.run(run, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        assert "greet" in done.stdout.split(), done.stderr
+        assert (place / "state" / INDEX).read_text() == "{}"
+
+
+def test_processes_that_write_the_index_at_once_leave_a_whole_one(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    children = [shell.start("greet", model="") for _ in range(6)]
+    for child in children:
+        assert child.communicate()[0] == b"Hello\n"
+        assert child.returncode == 3
+    state = Path(shell.environment["HOME"]) / ".local/state/sagent"
+    names = [each["name"] for each in json.loads((state / INDEX).read_bytes())["plugins"]]
+    assert names.count("hello") == 1
+    assert [each.name for each in state.iterdir()] == [INDEX]
+
+
+HARBOURS = """
+from sagent.plugin import Plugin, Table
+def read(given):
+    return dict(given.rows())
+plugin = Plugin("harbour", tables=(Table("harbours", ":read"),))
+"""
+
+
+@pytest.mark.parametrize("how", ["taken away", "broken", "not started"])
+def test_a_file_may_name_settings_of_a_plugin_that_is_gone(shell: Shell, folder: Path, how: str) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    (folder / "harbour.py").write_text(HARBOURS)
+    file = folder.parent / "config.toml"
+    file.write_text('language = "French"\n[harbours.Brest]\ndepth = 3\n')
+    shell.serve([Turn(text="Fine.")] * 2)
+    assert "harbours" not in shell.run("hello").err
+    flags = ["--no-plugins"] if how == "not started" else []
+    for each in ("boom", "harbour"):
+        if how == "broken":
+            (folder / f"{each}.py").write_text("raise RuntimeError('no')")
+        elif how == "taken away":
+            (folder / f"{each}.py").unlink()
+    done = shell.run(*flags, "hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert f"{file}:1: language is ignored: it belongs to the plugin hello, which is not there" in done.err
+    assert "harbours is ignored: it belongs to the plugin harbour, which is not there" in done.err
+    told = shell.run(*flags, "greet", "you", model="") if not flags else shell.run("greet", *flags, model="")
+    assert told.code == 2
+    assert "`greet` is a command of the plugin hello, which is not there" in told.err
+
+
+def test_a_plugin_that_never_worked_leaves_a_file_that_names_its_settings_alone(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").write_text("raise RuntimeError('no')")
+    (folder.parent / "config.toml").write_text('language = "French"\n')
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert "language is ignored" in done.err
+    (folder / "boom.py").unlink()
+    assert shell.run("hello").code == 2, "with nothing left out, it is a mistake"
+
+
+@pytest.mark.parametrize("key", ['plugin = "evil.py"', 'plugins = ["evil.py"]', "no_plugins = true"])
+def test_no_file_brings_a_plugin(shell: Shell, folder: Path, key: str) -> None:
+    (shell.cwd / ".sagent").mkdir()
+    (shell.cwd / ".sagent/config.toml").write_text(f"{key}\n")
+    done = shell.run("--trust-project", "hello")
+    assert done.code == 2
+    assert f"no file brings plugins: put them into {folder}, or give --plugin FILE" in done.err
+
+
+def test_a_project_brings_no_plugin(shell: Shell, folder: Path) -> None:
+    """Neither by a folder, nor by a distribution that lies in it, also where another one is installed."""
+    (folder / "boom.py").unlink()
+    log = folder.parent / "imported"
+    evil = f"open({str(log)!r}, 'w')\nfrom sagent.plugin import Plugin\nplugin = Plugin('evil')\n"
+    places = [shell.cwd / ".sagent/plugins", shell.cwd, shell.cwd / ".venv/lib/python3.11/site-packages"]
+    for place in places:
+        info = place / "evil-1.0.dist-info"
+        info.mkdir(parents=True)
+        (place / "evil.py").write_text(evil)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[sagent.plugins]\nevil = evil\n")
+    site = folder.parent / "site-packages"
+    (site / "hello-1.0.dist-info").mkdir(parents=True)
+    (site / "hello.py").write_text(HELLO)
+    (site / "hello-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    (site / "hello-1.0.dist-info/entry_points.txt").write_text("[sagent.plugins]\nhello = hello\n")
+    shell.environment |= {"VIRTUAL_ENV": str(shell.cwd / ".venv"), "SAGENT_PLUGIN": "evil.py"}
+    shell.environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(site), *map(str, places[:2])])
+    server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    for words in ([], ["--trust-project"]):
+        run = [sys.executable, "-m", "sagent.bin.cli", "--model", "anthropic/claude-sonnet-4-6", *words, "hello"]
+        done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
+    shown = [sys.executable, "-m", "sagent.bin.cli", "plugin", "list"]
+    listed = subprocess.run(shown, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
+    assert "hello 1.0" in listed.stdout
+    assert "evil" not in listed.stdout
+    assert not log.exists()
+    assert len(server.requests) == 2
+
+
+def test_a_library_s_path_is_not_searched_for_plugins(tmp_path: Path) -> None:
+    """Where a program has its directory on the path, a distribution that lies there is none that was installed."""
+    for name, place in (("hello", tmp_path / "site-packages"), ("evil", tmp_path / "project")):
+        info = place / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (place / f"{name}.py").write_text(f"from sagent.plugin import Plugin\nplugin = Plugin({name!r})\n")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[sagent.plugins]\n{name} = {name}\n")
+    code = (
+        f"import sys; sys.path[:0] = [{str(tmp_path / 'project')!r}, {str(tmp_path / 'site-packages')!r}, "
+        f"{str(CHECKOUT)!r}]\nfrom pathlib import Path; from sagent.config.plugins import find_plugins\n"
+        "print(*(each.plugin.name for each in find_plugins(Path('config'), Path('state')).known))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "hello" in done.stdout.split()
+    assert "evil" not in done.stdout.split()
+
+
+def test_a_list_names_the_module_of_a_part(shell: Shell, folder: Path) -> None:
+    shown = shell.run("plugin", "list", model="").out
+    assert "parts: boom" in shown
+    assert "__pycache__" not in shown
+
+
+def test_the_index_forgets_nothing_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    assert find_plugins(tmp_path, tmp_path / "state").formerly == ()
