@@ -139,3 +139,36 @@ def test_a_trigger_has_an_advisor_asked(shell: Shell) -> None:
     shell.environment["SAGENT_ADVISOR_TRIGGERS"] = "many_file"
     code, _, err = run(shell, "trigger", *words)
     assert (code, "many_files" in err) == (2, True)
+
+
+def spend(shell: Shell, *words: str) -> tuple[int, str, int]:
+    """Run once; return the exit code, what was said, and the output that the first call was allowed (0: no call)."""
+    server = shell.serve([Turn(text="Fine.")])
+    code, _, err = run(shell, "team_budget", *words, "hello")
+    return code, err, server.requests[0].json["max_tokens"] if server.requests else 0
+
+
+def test_a_team_spends_its_budget_over_several_runs_and_no_more(shell: Shell) -> None:
+    settings = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('team_budget = ["search=1", "web=0.25"]\n')
+    assert spend(shell, "--bill-to", "search")[0] == 0
+    (file,) = Path(shell.environment["HOME"]).rglob("team_budget.db")
+    with closing(sqlite3.connect(file)) as database:
+        [(team, usd)] = database.execute("SELECT team, usd FROM spent").fetchall()
+        assert team == "search" and 0 < float(usd) < 1
+        with database:
+            database.execute("INSERT INTO spent VALUES ('web', '0.20')")
+
+    search = spend(shell, "--bill-to", "search")[2]
+    assert 0 < spend(shell, "--bill-to", "web", "--max-budget-usd", "1")[2] < search, "what is left lowers the cap"
+    assert 0 < spend(shell, "--bill-to", "search", "--max-budget-usd", "0.04")[2] < search, "but does not raise it"
+    assert spend(shell) == (2, "sagent: Say who pays, with --bill-to: search, web.\n", 0)
+    assert "Say who pays" in spend(shell, "--bill-to", "webb")[1]
+
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("INSERT INTO spent VALUES ('web', '0.05')")
+    assert spend(shell, "--bill-to", "web") == (2, "sagent: The budget of the team web, $0.25, is used up.\n", 0)
+    assert spend(shell, "--continue", "--bill-to", "search")[0] == 0
+    file.write_text("no database at all")
+    assert "cannot be read" in spend(shell, "--bill-to", "search")[1]
