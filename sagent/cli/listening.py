@@ -56,13 +56,13 @@ def take_listener(given: dict[str, object], variable: str) -> Listener:
     return Listener(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
 
-def require(what: str, extra: str, *packages: str) -> None:
-    """Raises UsageError that says how to install what is missing."""
-    if missing := [name for name in packages if find_spec(name) is None]:
+def require(what: str, extra: str, packages: str, *modules: str) -> None:
+    """Raise UsageError that says how to install the `packages` of an extra where one of these modules is missing."""
+    if missing := [name for name in modules if find_spec(name) is None]:
         from sagent.lib.installed import install_command
 
         named = ", ".join(missing)
-        raise UsageError(f"{what} needs packages that are not installed ({named}): {install_command(extra)}")
+        raise UsageError(f"{what} needs packages that are not installed ({named}): {install_command(extra, packages)}")
 
 
 def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:

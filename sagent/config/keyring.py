@@ -32,7 +32,7 @@ def keep_key(provider: str, key: str) -> None:
     if (keyring := _keyring()) is None:
         from sagent.lib.installed import install_command
 
-        raise OSError(f"there is no keyring: {install_command('keyring')}")
+        raise OSError(f"there is no keyring: {install_command('keyring', 'keyring')}")
     try:
         keyring.set_password(_SERVICE, provider, key)
     except Exception as error:  # each backend has errors of its own

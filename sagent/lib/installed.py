@@ -9,21 +9,14 @@ from importlib import metadata
 from pathlib import Path
 
 NAME = "sagent"
-_PACKAGES = {  # extras that are not named as what they need
-    "bedrock": "boto3",
-    "otel": "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http",
-    "slack": "slack-sdk aiohttp",
-    "selfhosted": "torch transformers",
-    "web": "html-to-markdown selectolax ddgs",
-}
 _TOOLS = {"pipx_metadata.json": "pipx install --force", "uv-receipt.toml": "uv tool install"}  # by what they leave
 
 
-def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation, from where it came, by what installed it: "/venv/bin/python
-    -m pip install -e '/checkout[mcp]'".
+def install_command(extra: str, packages: str) -> str:
+    """Return the command that adds an extra to this installation, from where it came, by what installed it:
+    "/venv/bin/python -m pip install -e '/checkout[mcp]'".
 
-    Where that is not known, the command installs what the extra needs.
+    Where that is not known, the command installs the `packages` that the extra needs, with spaces between.
     """
     pip = f"{shlex.quote(sys.executable)} -m pip install"  # the first pip on the path may be another Python's
     checkout = Path(__file__).parents[2]
@@ -32,11 +25,11 @@ def install_command(extra: str) -> str:
     try:
         found = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
-        return f"{pip} {_PACKAGES.get(extra, extra)}"
+        return f"{pip} {packages}"
     if came_from := found.read_text("direct_url.json"):
         own = next((command for mark, command in _TOOLS.items() if Path(sys.prefix, mark).is_file()), pip)
         return f"{own} {shlex.quote(_requirement(json.loads(came_from), extra))}"
-    return f"{pip} {shlex.join(_needs(found.requires or (), extra))}"
+    return f"{pip} {shlex.join(_needs(found.requires or (), extra) or packages.split())}"
 
 
 def _requirement(came_from: dict[str, object], extra: str) -> str:
@@ -57,4 +50,4 @@ def _requirement(came_from: dict[str, object], extra: str) -> str:
 def _needs(requires: Iterable[str], extra: str) -> list[str]:
     """The requirements of an extra, without their markers."""
     marked = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
-    return [each.partition(";")[0].strip() for each in requires if marked.search(each)] or [extra]
+    return [each.partition(";")[0].strip() for each in requires if marked.search(each)]

@@ -1,10 +1,13 @@
 """Hints say what to install in the words of how this was installed, and never by a name that is another's."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,7 @@ Requires-Dist: mcp>=2.3; extra == 'dev'
 
 
 def test_a_checkout_is_installed_from_where_it_lies() -> None:
-    assert install_command("mcp") == f"{PIP} install -e {shlex.quote(f'{ROOT}[mcp]')}"
+    assert install_command("mcp", "mcp") == f"{PIP} install -e {shlex.quote(f'{ROOT}[mcp]')}"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +73,9 @@ def test_what_installed_it_is_asked_again(mark: str, command: str, tmp_path: Pat
 def test_without_any_record_the_packages_are_named_and_not_the_extra(tmp_path: Path) -> None:
     site = installed(tmp_path / "site-packages", None)
     shutil.rmtree(site / "sagent-0.1.0.dist-info")
-    assert told(site, "bedrock") == f"{PIP} install boto3"
-    assert told(site, "selfhosted") == f"{PIP} install torch transformers"
-    assert told(site, "keyring") == f"{PIP} install keyring"
+    assert told(site, "bedrock", "boto3") == f"{PIP} install boto3"
+    assert told(site, "selfhosted", "torch transformers") == f"{PIP} install torch transformers"
+    assert told(site, "keyring", "keyring") == f"{PIP} install keyring"
 
 
 def installed(site: Path, came_from: dict[str, object] | None) -> Path:
@@ -88,10 +91,10 @@ def installed(site: Path, came_from: dict[str, object] | None) -> Path:
     return site
 
 
-def told(site: Path, extra: str = "mcp", prefix: Path = Path(sys.prefix)) -> str:
+def told(site: Path, extra: str = "mcp", packages: str = "mcp", prefix: Path = Path(sys.prefix)) -> str:
     """The command, as it is named by what is installed there."""
     code = f"import sys; sys.path.insert(0, {str(site)!r}); sys.prefix = {str(prefix)!r}\n"
-    code += f"from sagent.lib.installed import install_command; print(install_command({extra!r}))"
+    code += f"from sagent.lib.installed import install_command; print(install_command({extra!r}, {packages!r}))"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -99,3 +102,16 @@ def told(site: Path, extra: str = "mcp", prefix: Path = Path(sys.prefix)) -> str
 def test_no_hint_and_no_page_names_the_package_of_an_index() -> None:
     files = [*(ROOT / "sagent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     assert [path.name for path in files if "install 'sagent[" in path.read_text("utf-8")] == []
+
+
+def test_whoever_names_an_extra_names_its_packages() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set[str]()
+    calls = re.compile(r"""(?:install_command|require)\((?:"[^"]+", )?['"](\w+)['"], ([\w'" -]+)[,)]""")
+    for path in (ROOT / "sagent").rglob("*.py"):
+        for extra, packages in calls.findall(path.read_text("utf-8")):
+            if packages == "PACKAGES":
+                packages = import_module(".".join(path.relative_to(ROOT).parts[:3])).PACKAGES
+            assert packages.strip("'\"").split() == [re.split("[<>=]", each)[0] for each in extras[extra]], path
+            named.add(extra)
+    assert {"azure", "bedrock", "brotli", "keyring"} <= named

@@ -38,6 +38,8 @@ AGENTS = Setting(  # each "name=URL"
     each=True,
     help="use a remote agent as a tool, over the A2A protocol (repeatable)",
 )
+PACKAGES = "a2a-sdk sse-starlette starlette uvicorn"
+"""Packages of the extra a2a."""
 plugin = Plugin(
     "a2a",
     "sagent for other agents, and other agents as tools, by the A2A protocol",

@@ -15,6 +15,7 @@ from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
+from sagent.plugins.a2a import PACKAGES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +105,7 @@ def _run(given: dict[str, object], worker: "Worker | None") -> int:
         raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
     _check_push(served.push_to)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
-    require("sagent a2a", "a2a", "a2a", "starlette", "uvicorn", "sse_starlette")
+    require("sagent a2a", "a2a", PACKAGES, "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.listener.host, served.listener.port) as bound:
         return asyncio.run(_serve(given, settings, bound, served))
 

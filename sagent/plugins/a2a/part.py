@@ -17,8 +17,11 @@ async def add(builder: AgentBuilder) -> None:
     log, with an unknown price."""
     if find_spec("a2a") is None:
         from sagent.lib.installed import install_command
+        from sagent.plugins.a2a import PACKAGES
 
-        builder.notices.append(f"Remote agents need a package that is not installed: {install_command('a2a')}")
+        builder.notices.append(
+            f"Remote agents need a package that is not installed: {install_command('a2a', PACKAGES)}"
+        )
         return
     from sagent.plugins.a2a.remote import find_agents
 

@@ -28,6 +28,11 @@ LANGUAGE_SERVERS = Table(
     "ask",
     show="sagent.plugins.code.settings:show_servers",
 )
+PACKAGES = (
+    "tree-sitter-c tree-sitter-cpp tree-sitter-go tree-sitter-java tree-sitter-javascript "
+    "tree-sitter-python tree-sitter-ruby tree-sitter-rust tree-sitter-typescript"
+)
+"""Packages of the extra code."""
 plugin = Plugin(
     "code",
     "language servers, which report errors, find and rename; a map of the project",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LlamaCpp", "SelfHosted", "plugin"]
 
+PACKAGES = "torch transformers"
+"""Packages of the extra selfhosted."""
 plugin = Plugin(
     "local",
     "models on this machine: llama.cpp, and weights in this process",

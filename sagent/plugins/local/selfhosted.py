@@ -268,8 +268,9 @@ class SelfHosted:
         model = SelfHostedModel(self, model_id.strip())
         if not (find_spec("torch") and find_spec("transformers")):
             from sagent.lib.installed import install_command
+            from sagent.plugins.local import PACKAGES
 
-            raise UsageError(f"SelfHosted needs torch and transformers: {install_command(NAME)}")
+            raise UsageError(f"SelfHosted needs torch and transformers: {install_command(NAME, PACKAGES)}")
         return model
 
     @property

@@ -18,6 +18,8 @@ __all__ = ["Host", "McpServer", "McpTool", "Servers", "confining", "open_servers
 _PART = "sagent.plugins.mcp.part"
 _WHEN = ("mcp", "an editor brings servers")
 MCP = Table("mcp", "sagent.plugins.mcp.table:read_mcp", folder_file="mcp.toml")
+PACKAGES = "mcp"
+"""Packages of the extra mcp."""
 plugin = Plugin(
     "mcp",
     "MCP servers: their tools, prompts and resources; sagent as one",

@@ -21,6 +21,7 @@ from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
 from sagent.lib.text import Table, count, one_line
+from sagent.plugins.mcp import PACKAGES
 from sagent.plugins.mcp.table import servers_of
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _login(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
     if "issuer" in server.oauth:
         raise UsageError(f"{name} needs no login: its oauth settings have an issuer and a secret or key.")
-    require("sagent mcp login", "mcp", "mcp")
+    require("sagent mcp login", "mcp", PACKAGES, "mcp")
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
 
@@ -219,7 +220,7 @@ def _login(settings: "Settings", name: str) -> int:
 
 def _logout(settings: "Settings", name: str) -> int:
     server = _remote(settings, name)
-    require("sagent mcp logout", "mcp", "mcp")
+    require("sagent mcp logout", "mcp", PACKAGES, "mcp")
     from sagent.plugins.mcp.login import LoginFile
     from sagent.plugins.mcp.servers import LOGINS
 
@@ -264,7 +265,7 @@ def _serve(flags: dict[str, object]) -> int:
     where = flags.pop("http", None)
     address = _address(str(where)) if where is not None else None
     load_settings(flags)  # what is wrong with them is said at once, and not to the first client
-    require("sagent mcp serve", "mcp", "mcp")
+    require("sagent mcp serve", "mcp", PACKAGES, "mcp")
     from sagent.plugins.mcp.agent_server import Sessions
 
     async def serve() -> int:

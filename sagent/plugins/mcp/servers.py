@@ -262,8 +262,9 @@ async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> 
         await asyncio.to_thread(import_module, "mcp")
     except ImportError:
         from sagent.lib.installed import install_command
+        from sagent.plugins.mcp import PACKAGES
 
-        hint = install_command("mcp")
+        hint = install_command("mcp", PACKAGES)
         notices.append(f"MCP servers need a package that is not installed: {hint}. Left out: {', '.join(servers)}.")
         return False
     return True

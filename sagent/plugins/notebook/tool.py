@@ -220,5 +220,6 @@ def _to_install() -> str:
     if all(map(find_spec, ("jupyter_client", "ipykernel"))):
         return ""
     from sagent.lib.installed import install_command
+    from sagent.plugins.notebook import PACKAGES
 
-    return install_command("notebook")
+    return install_command("notebook", PACKAGES)

@@ -2,6 +2,8 @@
 
 from sagent.plugin import Command, Plugin, SecretFolder, Variable
 
+PACKAGES = "starlette uvicorn"
+"""Packages of the extra serve."""
 plugin = Plugin(
     "serve",
     "sessions over HTTP, for programs and the browser",

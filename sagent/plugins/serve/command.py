@@ -15,6 +15,7 @@ from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.config.declared import CORE
 from sagent.errors import SagentError
+from sagent.plugins.serve import PACKAGES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def run_serve(argv: Sequence[str]) -> int:
     own = {flag.keyword: given.pop(flag.keyword) for flag in plugins_of(argv).flags("serve") if flag.keyword in given}
     listener = take_listener(given, TOKEN)
     settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
-    require("sagent serve", "serve", "starlette", "uvicorn")
+    require("sagent serve", "serve", PACKAGES, "starlette", "uvicorn")
     with listening(listener.host, listener.port) as bound:
         return asyncio.run(_serve(given, settings, listener, bound, own))
 

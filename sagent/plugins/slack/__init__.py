@@ -3,6 +3,8 @@ in `socket_mode`. Needs sagent[slack]."""
 
 from sagent.plugin import Command, Plugin, ToolEntry
 
+PACKAGES = "slack-sdk aiohttp"
+"""Packages of the extra slack."""
 plugin = Plugin(
     "slack",
     "threads of Slack as sessions",

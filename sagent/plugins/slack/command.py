@@ -11,6 +11,7 @@ from sagent.cli.listening import require
 from sagent.cli.render import report
 from sagent.errors import UsageError
 from sagent.lib.signals import on_first_signal
+from sagent.plugins.slack import PACKAGES
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -29,7 +30,7 @@ def run_slack(argv: Sequence[str]) -> int:
     parser.add_argument("rules", metavar="RULES", help="a TOML file")
     parser.add_config()
     given, flags = parser.parse_apart(argv, _RULED, "RULES say that, for each channel; leave it out")
-    require("sagent slack", "slack", "slack_sdk", "aiohttp")
+    require("sagent slack", "slack", PACKAGES, "slack_sdk", "aiohttp")
     from sagent.plugins.slack.rules import read_rules
 
     tokens = [os.environ.get(name, "") for name in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")]

@@ -20,6 +20,8 @@ TELEMETRY = Setting(
     group=SESSION,
     help="send OpenTelemetry spans and metrics, as its variables (OTEL_...) say",
 )
+PACKAGES = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+"""Packages of the extra otel."""
 plugin = Plugin(
     "telemetry",
     "traces and metrics of agents, for OpenTelemetry",

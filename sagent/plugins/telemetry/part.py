@@ -12,8 +12,9 @@ async def add(builder: AgentBuilder) -> None:
         from sagent.plugins.telemetry.export import open_telemetry
     except ImportError:
         from sagent.lib.installed import install_command
+        from sagent.plugins.telemetry import PACKAGES
 
-        builder.notices.append(f"Telemetry needs a package that is not installed: {install_command('otel')}")
+        builder.notices.append(f"Telemetry needs a package that is not installed: {install_command('otel', PACKAGES)}")
         return
     telemetry = await builder.stack.enter_async_context(open_telemetry(os.environ, builder.warn))
     for bash in builder.tools:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["WebAccess", "WebFetch", "WebSearch", "plugin"]
 
 WEB = Table("web", "sagent.plugins.web.services:read_services")
+PACKAGES = "html-to-markdown selectolax ddgs"
+"""Packages of the extra web."""
 plugin = Plugin(
     "web",
     "searches of the web and its pages, as tools",

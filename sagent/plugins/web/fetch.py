@@ -251,5 +251,6 @@ def _plainly() -> str:
     if has_packages():
         return "The page would take too long to convert, so it was read as plain text."
     from sagent.lib.installed import install_command
+    from sagent.plugins.web import PACKAGES
 
-    return f"Tables and code are lost here; they are kept with: {install_command('web')}"
+    return f"Tables and code are lost here; they are kept with: {install_command('web', PACKAGES)}"

@@ -20,11 +20,12 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
 
     if find_spec("ddgs") is None:
         from sagent.lib.installed import install_command
+        from sagent.plugins.web import PACKAGES
 
         raise ToolError(
             "No search service is configured. Set BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or SEARXNG_URL, or "
             "install the "
-            f"search without a key: {install_command('web')}"
+            f"search without a key: {install_command('web', PACKAGES)}"
         )
     try:
         asked = json.dumps([query, address, seconds]).encode()

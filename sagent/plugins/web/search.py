@@ -97,9 +97,10 @@ class WebSearch(WebTool):
         if self._services("") != (KEYLESS,) or find_spec("ddgs") is not None:
             return "", ""
         from sagent.lib.installed import install_command
+        from sagent.plugins.web import PACKAGES
 
         keys = ", ".join(each.variables[0] for each in SEARCHES.values() if each.variables)
-        return "web", f"{install_command('web')} (or set one of {keys})"
+        return "web", f"{install_command('web', PACKAGES)} (or set one of {keys})"
 
     def _services(self, named: str) -> tuple[str, ...]:
         """Those to ask: the one that is named, else all that are set, else the one without a key."""

@@ -103,7 +103,7 @@ def _entra(login: ExitStack) -> Callable[[], Awaitable[str]]:
 
         raise ValueError(
             "Azure has no key: set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN to a token of Entra ID; or, for the "
-            f"login of this machine or of az, {install_command('azure')}"
+            f"login of this machine or of az, {install_command('azure', 'azure-identity')}"
         ) from error
     credential = DefaultAzureCredential()
     login.callback(credential.close)

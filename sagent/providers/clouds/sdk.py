@@ -79,7 +79,7 @@ class SdkTransport:
         from sagent.lib.installed import install_command
 
         cloud, needed = self._reach.via, f"{error.name} cannot be imported: install it"
-        needed = install_command(cloud) if cloud == "bedrock" else needed
+        needed = install_command("bedrock", "boto3") if cloud == "bedrock" else needed
         return Disrupted("auth", f"the SDK lacks a part that {cloud or self._family} needs: {needed}")
 
 

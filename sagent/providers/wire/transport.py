@@ -344,7 +344,7 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
         if encoding == "br":
             from sagent.lib.installed import install_command
 
-            reason += f". The extra brotli reads it: {install_command('brotli')}"
+            reason += f". The extra brotli reads it: {install_command('brotli', 'brotli')}"
         raise Disrupted("protocol", reason, final=True)
     inflater = Inflater(encoding)
     try:

@@ -249,5 +249,6 @@ def _to_install() -> str:
     if find_spec("tree_sitter") is not None and any(find_spec(module) is not None for module in modules):
         return ""
     from sagent.lib.installed import install_command
+    from sagent.plugins.code import PACKAGES
 
-    return install_command("code")
+    return install_command("code", PACKAGES)
