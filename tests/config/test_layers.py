@@ -319,7 +319,7 @@ def test_bad_flags_and_variables_are_named(place):
 
 
 def test_no_variable_that_the_documentation_names_is_called_unknown(place):
-    pages = (ROOT / "docs").glob("*.md")
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "plugins.md"]  # which makes some up
     named = {name for page in pages for name in re.findall(r"SAGENT_[A-Z0-9_]*[A-Z0-9]", page.read_text())}
     assert {"SAGENT_MODEL", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN"} <= named
     warnings = place.load(environ=dict.fromkeys(named - {"SAGENT_CONFIG"}, "")).warnings

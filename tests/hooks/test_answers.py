@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.config.plugins import Installed
-from sagent.hooks.answer import Answer, combine, read_exit, read_json
+from sagent.hooks.answer import Answer, Decision, combine, read_exit, read_json
 from sagent.hooks.hook import Hook, names_of
 
 EVENTS = Installed().hook_events
@@ -88,11 +88,11 @@ def test_a_refusal_counts_whatever_else_is_said() -> None:
     assert said.decision == "deny" and not said.fault
 
 
-decisions = st.sampled_from(("", "allow", "ask", "deny"))
+DECISIONS: tuple[Decision, ...] = ("", "allow", "ask", "deny")
 
 
-@given(st.lists(decisions, max_size=4))
-def test_the_strictest_decision_counts_in_whatever_order(said: list[str]) -> None:
+@given(st.lists(st.sampled_from(DECISIONS), max_size=4))
+def test_the_strictest_decision_counts_in_whatever_order(said: list[Decision]) -> None:
     answers = [Answer(each, each) for each in said]
     found = {combine(each).decision for each in permutations(answers)}
     assert found == {next((each for each in ("deny", "ask", "allow") if each in said), "")}

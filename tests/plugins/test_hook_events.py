@@ -1,11 +1,13 @@
 """Events of hooks that plugins declare and fire: real programs, hooks that are commands, a scripted model."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from sagent.config.declared import CORE
+from sagent.lib.json import as_array
 from sagent.testing.server import Call, Turn
 from tests.cli.program import CHECKOUT, Shell
 
@@ -64,7 +66,13 @@ def deploy(shell: Shell, place: str = "staging") -> tuple[str, str]:
     shell.serve([Turn(calls=(Call("Deploy", {"place": place}),)), Turn(text="Fine.")])
     done = shell.run("--sandbox", "off", "--permission-mode", "full", "hello")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
-    return str(shell.server.requests[-1].json["messages"][-1]), done.err
+    return str(as_array(asked(shell)["messages"])[-1]), done.err
+
+
+def asked(shell: Shell, request: int = -1) -> Mapping[str, object]:
+    """Return what the provider was asked."""
+    assert shell.server is not None
+    return shell.server.requests[request].json
 
 
 def test_an_event_of_a_plugin_is_accepted_and_shown(shell: Shell, config: Path) -> None:
@@ -127,7 +135,7 @@ def test_a_hook_that_hangs_or_fails_is_said_and_answers_nothing(
 def test_an_event_fires_before_the_first_run_and_no_more_after_the_last(shell: Shell, config: Path) -> None:
     config.write_text(f"[[hooks.DeployPlanned]]\ncommand = '''cat >> told.json; echo '{ADDS}' '''\n")
     told = deploy(shell)[1]
-    assert "Planned: <|noted>" in str(shell.server.requests[0].json["system"])
+    assert "Planned: <|noted>" in str(asked(shell, 0)["system"])
     assert (shell.cwd / "told.json").read_text().count("DeployPlanned") == 1
     assert "No hook of DeployPlanned was asked: the session has ended" in told
 
@@ -135,7 +143,7 @@ def test_an_event_fires_before_the_first_run_and_no_more_after_the_last(shell: S
 def test_a_refusal_of_what_cannot_be_refused_is_shown(shell: Shell, config: Path) -> None:
     config.write_text("[[hooks.DeployPlanned]]\ncommand = 'echo no >&2; exit 2'\n")
     assert "A hook of DeployPlanned objects: no" in deploy(shell)[1]
-    assert "Planned: <|>" in str(shell.server.requests[0].json["system"])
+    assert "Planned: <|>" in str(asked(shell, 0)["system"])
 
 
 @pytest.mark.parametrize(("name", "why"), [("Nothing", "declared by no plugin"), ("Stop", "fired by sagent itself")])

@@ -72,11 +72,23 @@ def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
     assert not list(shell.cwd.iterdir())
 
 
+EMPTIED = """import unittest
+
+
+class MergeTest(unittest.TestCase):
+    def test_overlapping(self):
+        pass
+
+    def test_contained(self):
+        pass
+"""
+
+
 @pytest.mark.parametrize(
     ("path", "text", "words"),
     [
         ("intervals.py", BUG + "\n# done\n", "the test still fails"),
-        ("test_intervals.py", "", "it changed the test"),
+        ("test_intervals.py", EMPTIED, "it changed the test"),
         ("intervals.py", "def merge(:\n", "the test still fails"),
     ],
     ids=["unrepaired", "test changed", "broken"],

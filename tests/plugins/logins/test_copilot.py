@@ -266,7 +266,7 @@ class TestExchange:
 import asyncio
 from sagent.messages import user
 from sagent.model import Reply, Request
-from sagent.providers import Copilot
+from sagent.plugins.logins import Copilot
 
 async def main():
     provider = Copilot.from_env()
@@ -290,6 +290,7 @@ asyncio.run(main())
                 for _ in range(2)
             ]
             while "/copilot_internal/v2/token" not in github.paths:
+                assert all(each.returncode is None for each in running)
                 await asyncio.sleep(0.02)
             github.pause.set()
             said = [await process.communicate() for process in running]

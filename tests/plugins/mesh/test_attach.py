@@ -25,7 +25,7 @@ from sagent.tools.plan import Settled
 from tests.depth import slow
 from tests.plugins.mesh.places import Place, by_results, place
 
-ODD = Path(__file__).parents[2] / "bridges" / "odd_server.py"
+ODD = Path(__file__).parents[1] / "mcp" / "odd_server.py"
 
 
 async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_counts(tmp_path: Path) -> None:
