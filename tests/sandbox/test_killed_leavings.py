@@ -1,9 +1,6 @@
 """What programs that are killed leave among temporary files: it is gone with the next session, whoever made it."""
 
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from sagent.sandbox import Sandbox, scratch
 from sagent.sandbox.scratch import sweep
 from sagent.tool import Workspace
 from sagent.tools.bash import Bash
+from tests.sandbox.leavings import age, check_leavings
 from tests.tools.conftest import Folder
 
 BLOBS = "from sagent.session.blobs import BlobDirectory; blobs = BlobDirectory(); blobs.put(b'kept'); ready()"
@@ -20,31 +18,13 @@ BUNDLE = """
 from sagent.sandbox.scratch import temporary
 with temporary() as place: (place / "stays").touch(); (place / "before").touch(); ready()
 """
-KERNEL = """
-import asyncio, sys
-from sagent.plugins.notebook.driver import Driver
-async def main():
-    await Driver(sys.executable).run(1, "1 + 1", 60)
-    ready()
-asyncio.run(main())
-"""
 HALF_MADE = """
 import os, tempfile
 from sagent.sandbox import scratch
 scratch._locked = lambda made: ready()
 scratch.Scratch()
 """
-BROWSER = """
-import os, tempfile
-from pathlib import Path
-from sagent.plugins.mcp.browser import start_browser
-for name in ("playwright-mcp", "chromium"):
-    Path(name).write_text("#!/bin/sh\\nprintf ready; exec cat\\n"); Path(name).chmod(0o755)
-start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})
-"""
-PROGRAMS = {"blobs": BLOBS, "any": BUNDLE, "kernel": KERNEL, "half-made": HALF_MADE,
-            "browser": BROWSER}  # fmt: skip
-READY = "import sys\ndef ready(): print('ready', end='', flush=True); sys.stdin.read()\n"
+PROGRAMS = {"blobs": BLOBS, "any": BUNDLE, "half-made": HALF_MADE}
 
 
 @pytest.fixture
@@ -60,28 +40,6 @@ def test_what_a_killed_program_had_is_removed_and_what_a_living_one_has_is_not(
     tmp_path: Path, place: Path, name: str
 ) -> None:
     check_leavings(tmp_path, place, PROGRAMS[name], named=name != "half-made")
-
-
-def check_leavings(tmp_path: Path, place: Path, program: str, *, named: bool = True) -> None:
-    """Run a program that leaves something, and kill it; `named` says that others can tell that it lives."""
-    (tmp_path / "project/skills/one").mkdir(parents=True)
-    (tmp_path / "project/skills/one/SKILL.md").write_text("---\nname: one\n---\n")
-    environment, pipe = {**os.environ, "TMPDIR": str(place)}, subprocess.PIPE
-    argv = [sys.executable, "-c", READY + program]
-    with subprocess.Popen(argv, env=environment, cwd=tmp_path, stdin=pipe, stdout=pipe, start_new_session=True) as run:
-        assert run.stdout is not None
-        said = b""
-        while not said.endswith(b"ready") and (piece := os.read(run.stdout.fileno(), 1000)):
-            said += piece
-        there = age(place)
-        assert there, said
-        if named:
-            sweep()
-            assert age(place) == there
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
-    sweep()
-    assert age(place) == []
 
 
 async def test_a_session_without_a_sandbox_removes_it_too(tmp_path: Path, place: Path) -> None:
@@ -101,14 +59,6 @@ def test_what_jobs_printed_that_went_on_is_removed_after_a_month(place: Path) ->
         os.utime(path, (0, 0))
     sweep()
     assert sorted(place.iterdir()) == sorted([young, others])
-
-
-def age(place: Path) -> list[Path]:
-    """What lies there, as if for an hour."""
-    there = sorted(place.iterdir())
-    for path in there:
-        os.utime(path, (0, 0))
-    return there
 
 
 def test_what_is_kept_for_the_person_costs_later_sessions_next_to_nothing(
