@@ -145,7 +145,7 @@ def spend(shell: Shell, *words: str) -> tuple[int, str, int]:
     """Run once; return the exit code, what was said, and the output that the first call was allowed (0: no call)."""
     server = shell.serve([Turn(text="Fine.")])
     code, _, err = run(shell, "team_budget", *words, "hello")
-    return code, err, server.requests[0].json["max_tokens"] if server.requests else 0
+    return code, err, int(str(server.requests[0].json["max_tokens"])) if server.requests else 0
 
 
 def test_a_team_spends_its_budget_over_several_runs_and_no_more(shell: Shell) -> None:
