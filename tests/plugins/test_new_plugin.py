@@ -67,7 +67,7 @@ def test_a_new_plugin_can_be_installed(shell: Shell) -> None:
     ).stdout.strip()
     ours = Path(sys.executable).parents[1].joinpath(*Path(site).parts[-3:])
     Path(site, "ours.pth").write_text(f"{ours}\n{CHECKOUT}\n")
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*pip, "-e", "tide"], cwd=shell.cwd, check=True)
     words = [python, "-m", "sagent", "plugin", "list"]
     listed = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
