@@ -31,8 +31,8 @@ class Spotter(NamedTuple):
 
 @dataclass(slots=True)
 class Watch:
-    """One agent's turns since its task began. It counts whether or not anybody may be asked. `last` is the latest turn,
-    and `kept` is for what triggers of plugins remember during a task."""
+    """Turns of one agent since its task began. It counts whether or not anybody may be asked. `last` is the latest
+    turn, and `kept` is for what triggers of plugins remember during a task."""
 
     last: Turn | None = None
     kept: dict[str, object] = field(default_factory=dict[str, object])

@@ -75,7 +75,7 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
     """Return the tool of a plugin, or those of a file. Raises UsageError for a file without one."""
     if not entry.tool:
         return _of_file(entry.name)
-    plugin = builder.settings.plugins.provider_of(entry.name)
+    plugin = builder.settings.plugins.owner("tools", entry.name)
     try:
         (tool,) = tools_of([_called(resolve(entry.tool), builder)])
         if tool.name != entry.name:

@@ -81,7 +81,7 @@ def reading(find: Callable[[], Path], name: str | None, place: StoreAt | None) -
 def locating(
     find: Callable[[], Path], name: str | None, place: StoreAt | None
 ) -> Generator[tuple[Path, StoreAt | None]]:
-    """Where a session is read while the block lasts: what `find` returns, or a copy of what a `place` keeps, or that
+    """Yield where a session is read: what `find` returns, or a copy of what a `place` keeps, or that
     which a store's variable names for one that is not found here; and of which place it is a copy. Raises UsageError,
     SessionNotFound, SessionCorrupt, and what the store raises."""
     if place is None:

@@ -109,7 +109,7 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     cannot be imported, or fails."""
     from sagent.config.plugins import named_errors
 
-    owner = plugins.owner(name)
+    owner = plugins.owner("commands", name)
     run = _loaded(plugins, owner, plugins.commands[name].run, f"The command {name}")
     with named_errors(f"The command {name}", owner.name) if owner is not plugins.plugins[0] else nullcontext():
         return cast("Callable[[Sequence[str]], int]", run)(words)

@@ -246,7 +246,7 @@ class FileLayer:
         return None
 
     def _members(self) -> Iterator[tuple[Line, Setting, object]]:
-        """What a file sets, but for its tables: keys, setting, value. Raises ConfigError for a setting that is none."""
+        """Yield what a file sets, but for its tables: keys, setting, value. Raises ConfigError for no setting."""
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
                 raise self._file.error((key,), f"{key} belongs in the table [permissions]")

@@ -204,19 +204,9 @@ class Installed:
         """Return True if there are plugins that are left out, of which more is not known."""
         return not self.foreign or any(each.error for each in self.known)
 
-    def owner_of(self, member: str, name: str) -> str:
-        """Return the name of the plugin that something of a kind is of."""
-        return next(
-            plugin.name for plugin in self.plugins if any(each.name == name for each in getattr(plugin, member))
-        )
-
-    def owner(self, command: str) -> Plugin:
-        """Return the plugin that a command is of."""
-        return next(plugin for plugin in self.plugins if any(each.name == command for each in plugin.commands))
-
-    def provider_of(self, tool: str) -> Plugin:
-        """Return the plugin that a tool is of."""
-        return next(plugin for plugin in self.plugins if any(each.name == tool for each in plugin.tools))
+    def owner(self, member: str, name: str) -> Plugin:
+        """Return the plugin that something of a kind is of, by the member of Plugin that holds it."""
+        return next(plugin for plugin in self.plugins if any(each.name == name for each in getattr(plugin, member)))
 
 
 @contextmanager
@@ -251,7 +241,7 @@ def _installed(stamps: Sequence[str], place: Path, config_dir: Path, files: Sequ
         if kept["stamps"] == list(stamps) and all(_stamp(Path(path)) == at for path, at in kept["files"].items()):
             return Installed(known, notices, tuple(former), foreign)
         former = [*_parts_known(known), *former]
-    found = _without_doubles([known_plugin(*source) for source in _sources(config_dir, files, foreign=foreign)])
+    found = without_doubles([known_plugin(*source) for source in _sources(config_dir, files, foreign=foreign)])
     there = {each[:2] for each in _parts_known(found.known, ours=True)}
     lost = tuple(dict.fromkeys(each for each in former if each[:2] not in there))[:MAX_FORMER]
     found = replace(found, formerly=lost, foreign=foreign)
@@ -346,11 +336,6 @@ def _sources(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Itera
             yield point.name, f"{dist.name} {dist.version}", target
     for path in (*_own(config_dir), *files):
         yield path.stem, str(path), f"{path.absolute()}:plugin"
-
-
-def with_core(*found: Known) -> Installed:
-    """Return these plugins with the core, without what another one has by the same name."""
-    return _without_doubles(found)
 
 
 def known_plugin(name: str, origin: str, target: str) -> Known:
@@ -488,8 +473,8 @@ def _choice(words: tuple[str, ...]) -> Choice:
     return Choice(lambda: words)
 
 
-def _without_doubles(found: Sequence[Known]) -> Installed:
-    """Return the plugins without what another one has by the same name, which the notices say."""
+def without_doubles(found: Sequence[Known]) -> Installed:
+    """Return the core and these plugins without what another one has by the same name, which the notices say."""
     owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES)}
     notices: list[str] = []
 

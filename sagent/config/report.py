@@ -76,7 +76,7 @@ def _table_rows(settings: Settings, table: Table) -> Iterator[Row]:
     if table.show and table.name in settings.origins:
         show = cast("Callable[[object], Iterable[tuple[str, str]]]", resolve(table.show))
         value: object = getattr(settings, table.name, None) or settings.of(table)
-        with named_errors(f"The table {table.name}", settings.plugins.owner_of("tables", table.name)):
+        with named_errors(f"The table {table.name}", settings.plugins.owner("tables", table.name).name):
             rows = tuple(show(value))
         for name, text in rows:
             yield Row(f"{table.name}.{name}", text, settings.origins[table.name])

@@ -20,7 +20,7 @@ Read: TypeAlias = Callable[[str], Iterable[Entry]]
 
 @dataclass(frozen=True, slots=True)
 class HandOff:
-    """One hand-off. `giver` and `taker` are roles; `given` is None where the taker does not begin with it yet.
+    """Hand-off between two roles. `giver` and `taker` are roles; `given` is None where the taker has not begun.
 
     `entry` is the id of the log's entry.
     """
@@ -35,7 +35,7 @@ class HandOff:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One task of a team, as far as it came. `answer` is None while it is open."""
+    """Task of a team, as far as it came. `answer` is None while it is open."""
 
     task: str
     handoffs: tuple[HandOff, ...]
@@ -43,7 +43,7 @@ class Round:
     model: str = ""  # the one that the team was begun with
 
     def finished(self, role: str) -> tuple[HandoffSaid, HandoffGiven] | None:
-        """What a role has passed on, and what it was given for that; None where it has not, or has failed since."""
+        """Return what a role has passed on, and what it was given for it; None where it has not, or failed since."""
         given: HandoffGiven | None = None
         found: tuple[HandoffSaid, HandoffGiven] | None = None
         for handoff in self.handoffs:

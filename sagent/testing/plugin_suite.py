@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sagent.cli.plugin_check import check_plugin
-from sagent.config.plugins import known_plugin, with_core
+from sagent.config.plugins import known_plugin, without_doubles
 from sagent.plugin import GROUP, Plugin
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
@@ -27,8 +27,8 @@ class PluginSuite:
     target: ClassVar[str]
 
     def test_all_that_it_names_can_be_had(self) -> None:
-        """What the declaration names is there, and of its kind; no name is taken by the core."""
-        found = with_core(known_plugin(self.plugin.name, "under test", self.target))
+        """All that the declaration names is there, and of its kind; no name is taken by the core."""
+        found = without_doubles([known_plugin(self.plugin.name, "under test", self.target)])
         wrong = [each for each in check_plugin(found, self.plugin.name) if each.state != "good"]
         assert wrong == []
 

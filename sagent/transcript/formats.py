@@ -60,10 +60,8 @@ def export_session(form: ExportFormat, exporting: Exporting) -> Exported:
     except (SagentError, OSError):
         raise
     except Exception as error:
-        raise UsageError(
-            f"The format {form.name} of the plugin {exporting.settings.plugins.owner_of('export_formats', form.name)} "
-            f"failed: {reason(error)}."
-        ) from error
+        owner = exporting.settings.plugins.owner("export_formats", form.name)
+        raise UsageError(f"The format {form.name} of the plugin {owner.name} failed: {reason(error)}.") from error
     return done
 
 

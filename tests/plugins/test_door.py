@@ -168,8 +168,8 @@ def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
     (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"models",'))
     (folder / "c.py").write_text(HELLO.replace('"hello",', '"a",'))
     plugins = found(folder)
-    assert plugins.owner("greet").name == "a"
-    assert plugins.owner("models").name == "sagent"
+    assert plugins.owner("commands", "greet").name == "a"
+    assert plugins.owner("commands", "models").name == "sagent"
     assert len(plugins.notices) == 4  # b: a command of the core's and two settings of a's; c: its name
     assert sum(setting.name == "language" for setting in plugins.settings) == 1
 

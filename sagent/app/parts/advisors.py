@@ -80,7 +80,7 @@ def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Sp
             except Exception as error:
                 if trigger.name not in failed:
                     failed.add(trigger.name)
-                    owner = settings.plugins.owner_of("triggers", trigger.name)
+                    owner = settings.plugins.owner("triggers", trigger.name).name
                     warn(f"The trigger {trigger.name} of the plugin {owner} failed: {reason(error)}.")
                 return ""
 

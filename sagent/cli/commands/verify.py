@@ -109,7 +109,7 @@ def _sharing(path: Path) -> Generator[Each]:
 
 
 def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[str | Table]:
-    """What was found of the session at a path, or of one that is kept elsewhere."""
+    """Show what was found of the session at a path, or of one that is kept elsewhere."""
     yield f"session {proof.session}  {where}"
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)

@@ -17,7 +17,7 @@ class Collecting(Transport, Protocol):
 
     @property
     def timeouts(self) -> Timeouts:
-        """How long an answer may take by it."""
+        """Return how long an answer may take by it."""
         ...
 
     def expect(self, change: int) -> None:
