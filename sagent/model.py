@@ -1,6 +1,7 @@
 """What a model is to the rest of the program: it takes a request, and returns deltas and exactly one reply."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import field
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -200,3 +201,14 @@ class Provider(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@asynccontextmanager
+async def closing(items: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIterator[Delta | Reply]]:
+    """Close a model's stream at the end of the block: one that is left half read would go on until it is collected."""
+    try:
+        yield items
+    finally:
+        close: Callable[[], Awaitable[None]] | None = getattr(items, "aclose", None)
+        if close is not None:
+            await close()

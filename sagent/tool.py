@@ -19,6 +19,7 @@ from sagent.peer import Caller
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
 
+_MAX_LINKS = 40  # out of a directory of commands' own and back
 Media: TypeAlias = Text | Image | Document
 JsonLike: TypeAlias = "Mapping[str, object] | Sequence[object] | float | None"
 Answer: TypeAlias = "ToolOutput | str | JsonLike"
@@ -108,11 +109,25 @@ class Workspace:
         found = find_path(Path(self.cwd, path_of(path)))
         if self.kept and len(found.name) == 64 and (own := self.kept / found.name).is_file():
             return own
-        if not self.temporary:
-            return found
-        from sagent.sandbox.temporary import seen_by_commands
+        return self._seen_by_commands(found)
 
-        return seen_by_commands(found, self.temporary, self.roots)
+    def follow(self, path: Path) -> Path:
+        """Where an absolute path leads, by links to what only commands see too."""
+        real = Path(os.path.realpath(path))
+        for _ in range(_MAX_LINKS):
+            seen = self._seen_by_commands(real)
+            if seen == real:
+                break
+            real = Path(os.path.realpath(seen))
+        return real
+
+    def _seen_by_commands(self, path: Path) -> Path:
+        """Where commands find what an absolute path names: in a directory of their own what is not there otherwise."""
+        for place, own in self.temporary.items():
+            elsewhere = not path.is_relative_to(place) or any(map(path.is_relative_to, (own, *self.roots)))
+            if not elsewhere and not os.path.lexists(path):
+                return own / path.relative_to(place)
+        return path
 
     def saw(self, path: Path, content: bytes, stat: os.stat_result | None = None) -> None:
         """Remember the file's content as seen by the agent. Its whole content, whatever part was shown.

@@ -2,7 +2,7 @@
 
 Run it with `make prices`, after an update of genai-prices or a change of prices.toml. The first line says where the
 data come from, the second has the corrections; then each provider has a line of its own, followed by one line for each
-of its models. Every figure is a text, so that no digit is lost. sagent/cost/catalog.py reads the file.
+of its models. Every figure is a text, so that no digit is lost. sagent/cost/tariff.py reads the file.
 """
 
 import json

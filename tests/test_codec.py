@@ -55,7 +55,7 @@ from sagent.messages import (
     user,
 )
 from sagent.session.contents import ChargeEntry
-from sagent.session.table import decode, encode
+from sagent.session.entries import decode, encode
 from sagent.transcript.event_json import encode_event, encode_result
 from sagent.usage import Charge, Cost, Usage
 from tests.depth import deep

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.advisor.conversation import TOOL
-from sagent.context.truncation import bound_output
+from sagent.context.calls import bound_output
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice
 from sagent.lib.json import JsonObject, as_str, json_freeze_object

@@ -3,7 +3,7 @@
 from sagent.agent.agent import Agent
 from sagent.agent.resources import Asker, Resources
 from sagent.agent.tree import Tree, TreeLimits
-from sagent.engine.limits import RunLimits
+from sagent.engine.context import RunLimits
 from sagent.engine.state import parse_effort
 
 __all__ = ["Agent", "Asker", "Resources", "RunLimits", "Tree", "TreeLimits", "parse_effort"]

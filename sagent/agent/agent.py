@@ -25,10 +25,8 @@ from sagent.agent.resources import (
 )
 from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
-from sagent.engine.context import Context
-from sagent.engine.journal import Journal
-from sagent.engine.limits import RunLimits
-from sagent.engine.state import AgentState
+from sagent.engine.context import Context, RunLimits
+from sagent.engine.state import AgentState, Journal
 from sagent.errors import UsageError
 from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords

@@ -1,10 +1,12 @@
-"""How agents and composites are asked: with a prompt, from code that is not async, and as a stream of events."""
+"""How agents and composites are asked: with a prompt, from code that is not async, and as a stream of events; and what
+agents of a tree tell each other about what was asked and answered, in brief."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
+from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Result
 from sagent.lib.json import as_array
@@ -12,6 +14,7 @@ from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, To
 
 Prompt: TypeAlias = str | Mapping[str, object] | Message
 T = TypeVar("T")
+BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs that a new agent reads, and characters of each
 
 
 def to_message(prompt: Prompt) -> Message:
@@ -96,3 +99,43 @@ async def events_of(
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
+
+
+class Handoff(NamedTuple):
+    """What an agent was asked, and its answer."""
+
+    path: str
+    asked: str
+    answered: str
+
+
+def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
+    """The last request of the person or another sender, and the last answers of other agents, shortened."""
+    asked = last_asked(state)
+    parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
+    parts += [
+        f"{each.path} was asked:\n{short(each.asked)}\nand answered:\n{short(each.answered)}"
+        for each in handoffs[-BRIEF_PARTS:]
+    ]
+    return "\n\n".join(parts)
+
+
+def short(text: str) -> str:
+    """A text, shortened to its beginning and end if it is long."""
+    return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
+
+
+def last_asked(state: AgentState) -> str:
+    """The last message that was sent to an agent."""
+    history = reversed(state.context.history)
+    return next((message.content for message in history if message.role == "user" and message.content), "")
+
+
+def answer_of(path: str, result: Result) -> Message:
+    """What the asker reads when an agent has ended a turn."""
+    if result.error is None:
+        head = f"{path} has answered:"
+    else:
+        head = f"{path} failed ({result.error.kind}): {result.error.message}"
+        head += "\nIts output so far:" if result.content else "\nIt had not said anything yet."
+    return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)

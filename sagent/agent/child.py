@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from sagent.agent.handoffs import BRIEF_PARTS, Handoff, answer_of, last_asked, short
+from sagent.agent.asking import BRIEF_PARTS, Handoff, answer_of, last_asked, short
 from sagent.agent.runs import Runner
 from sagent.agent.tree import Node
 from sagent.events import Failure, Result

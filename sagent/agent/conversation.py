@@ -8,17 +8,15 @@ from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Literal
 
-from sagent.agent.asking import check_message
-from sagent.agent.handoffs import Handoff
+from sagent.agent.asking import Handoff, check_message
 from sagent.context.breakdown import break_down
+from sagent.cost.budget import Meter
 from sagent.cost.ledger import Ledger
-from sagent.cost.meter import Meter
 from sagent.engine.actions import apply, check
 from sagent.engine.compaction import make_room
+from sagent.engine.context import limits_of
 from sagent.engine.extension import Extension, Report
-from sagent.engine.jobs import Job
-from sagent.engine.limits import limits_of
-from sagent.engine.state import AgentState
+from sagent.engine.state import AgentState, Job
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice, Event
 from sagent.messages import Message, Text

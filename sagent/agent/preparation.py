@@ -5,7 +5,7 @@ from inspect import iscoroutinefunction, isroutine, unwrap
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, get_args
 
-from sagent.engine.prompts import specs_of
+from sagent.engine.context import specs_of
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.lib.dataclass import Deps_contra

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias, TypeVar, cast, g
 from sagent.agent.tree import Node, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.context import RunLimits
 from sagent.engine.extension import Extension
-from sagent.engine.limits import RunLimits
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from sagent.agent import spawn
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node, allowance
+from sagent.engine.context import CHANGEABLE
 from sagent.engine.dispatch import close_calls
-from sagent.engine.inbox import Arrived
-from sagent.engine.limits import CHANGEABLE
-from sagent.engine.state import AgentState
+from sagent.engine.state import AgentState, Arrived
 from sagent.errors import SagentError, SessionCorrupt
 from sagent.lib.json import EMPTY, JsonObject
 from sagent.lib.money import ZERO

@@ -10,14 +10,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from sagent.agent.handoffs import answer_of
+from sagent.agent.asking import answer_of
 from sagent.agent.tree import Tree
 from sagent.context.calls import REPEATED
 from sagent.engine.actions import apply_pending
 from sagent.engine.extension import Report
-from sagent.engine.inbox import Arrived
 from sagent.engine.loop import take_turn
-from sagent.engine.state import AgentState, Run
+from sagent.engine.state import AgentState, Arrived, Run, caller
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
 from sagent.lib.json import EMPTY
@@ -65,10 +64,8 @@ def wanted_advice(text: str) -> str | None:
 
 def warn_of_own_ledger(own: "Ledger") -> None:
     """Warn if a tool runs an agent with its own ledger while the agent that called it has a budget."""
-    from sagent.lib.callers import caller
-
     state = caller()
-    if not isinstance(state, AgentState) or state.ledger.shares_budget(own):
+    if state is None or state.ledger.shares_budget(own):
         return
     if (cap := state.ledger.cap_of(state.path)) is not None:
         state.journal.notify(

@@ -6,22 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Never, TypedDict
 
-from sagent.agent.handoffs import Handoff, brief
+from sagent.agent.asking import Handoff, brief
 from sagent.agent.resources import ExtensionFactory, Resources
 from sagent.agent.tree import Node
+from sagent.engine.context import RunLimits, limits_of, with_limits
 from sagent.engine.extension import Extension
-from sagent.engine.inbox import Arrived
-from sagent.engine.limits import RunLimits, limits_of, with_limits
-from sagent.engine.state import AgentState, parse_effort
+from sagent.engine.state import AgentState, Arrived, parse_effort
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY
 from sagent.messages import Message, ToolCall, user
 from sagent.model import Effort, Model, full_name
 from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
-from sagent.session.contents import EXECUTOR, MessageEntry, Opened, Spawned
+from sagent.session.contents import EXECUTOR, MessageEntry, Opened, Spawned, StoredMessage
 from sagent.session.log import Log, MemoryLog
-from sagent.session.stored import StoredMessage
 from sagent.tool import Effect, PathFilter, ProfileOf, Tool, Workspace
 
 if TYPE_CHECKING:

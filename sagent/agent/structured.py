@@ -7,9 +7,8 @@ in a message after the prompt, because the system prompt is fixed. Either way th
 import re
 from collections.abc import Callable
 
-from sagent.engine.inbox import Arrived
 from sagent.engine.loop import take_turn
-from sagent.engine.state import AgentState
+from sagent.engine.state import AgentState, Arrived
 from sagent.errors import ModelError
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass

@@ -10,11 +10,10 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Never
 
-from sagent.agent.asking import Prompt
+from sagent.agent.asking import Prompt, short
 from sagent.agent.conversation import Conversation
-from sagent.agent.handoffs import short
 from sagent.cost.ledger import Ledger
-from sagent.engine.prompts import Prompts
+from sagent.engine.context import Prompts
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.events import Event, Received, Result
@@ -22,10 +21,9 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message, user
 from sagent.peer import Scope, SpawnRequest, Stop
-from sagent.session.contents import MessageDelivered, MessagePosted
+from sagent.session.contents import MessageDelivered, MessagePosted, StoredMessage
 from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
-from sagent.session.stored import StoredMessage
 
 if TYPE_CHECKING:
     from sagent.agent.preparation import Preparation

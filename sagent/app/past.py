@@ -12,11 +12,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.model import Model
 from sagent.session.contents import Content, Environment, PromptEntry, SwitchedEntry
+from sagent.session.entries import kind_of
 from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of
 from sagent.session.store import Session, copy, find, is_damaged, is_session, latest, log_files
-from sagent.session.table import kind_of
 from sagent.session.view import LogView
 from sagent.tool import Tool
 from sagent.usage import Charge

@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapp
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from sagent.context.streams import closing
 from sagent.lib.json import as_object, as_str
-from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
+from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, closing
 
 if TYPE_CHECKING:
     from sagent.context.textcalls.model import TextModel

@@ -1,4 +1,5 @@
-"""A reply before it is acted upon: made valid text, told from an empty one, its calls' ids, calls that are not made."""
+"""A reply before it is acted upon: made valid text, told from an empty one, its calls' ids, calls that are not made;
+and the output of a call before it is read."""
 
 import operator
 import re
@@ -6,19 +7,19 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sagent.context.streams import closing
 from sagent.errors import ToolError
-from sagent.lib.json import EMPTY, LONE, JsonObject, as_object, valid_text, whole_text
-from sagent.lib.text import nearest, one_line
+from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_text, whole_text
+from sagent.lib.text import head_and_tail, nearest, one_line
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
-from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, full_name
-from sagent.tool import Tool
+from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, closing, full_name
+from sagent.tool import Blobs, Media, Tool, ToolOutput
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.context.textcalls.holding import Holder
 
 AnyPart = TypeVar("AnyPart", bound=Part)
+MOST_OUTPUT = 60_000  # characters of text one call may put into the context; tools bound themselves lower
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
 _MAX_SHOWN = 500  # characters of arguments that cannot be used
 _WHY: Mapping[StopReason | None, str] = {
@@ -336,3 +337,39 @@ def _valid_part(part: AnyPart) -> AnyPart:
     if isinstance(part, ToolCall) and not f"{part.id}{part.name}".isascii():
         return replace(part, id=valid_text(part.id), name=valid_text(part.name))
     return part
+
+
+def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
+    """Return the output as valid Unicode with its text held to MOST_OUTPUT characters; media pass. Raises ToolError for
+    what is no output: not every tool is checked for types."""
+    if not _is_output(output):
+        given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
+        raise ToolError(
+            f'the tool gave {given}: it may return a string, ToolOutput.of("text"), or a ToolOutput with a tuple of '
+            "Text, Image and Document, whose data are bytes"
+        )
+    output = _valid_output(output)
+    whole = "".join(part.text for part in output.content if isinstance(part, Text))
+    if len(whole) <= MOST_OUTPUT:
+        return output
+    path = blobs.show(blobs.put(whole.encode()))
+    media = tuple(part for part in output.content if not isinstance(part, Text))
+    short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the full text is in {path}")), *media)
+    return replace(output, content=short)
+
+
+def _valid_output(output: ToolOutput) -> ToolOutput:
+    content = valid_parts(output.content)
+    summary, diff = map(valid_text, (output.summary, output.diff))
+    same = content is output.content and (summary, diff) == (output.summary, output.diff)
+    return output if same else replace(output, content=content, summary=summary, diff=diff)
+
+
+def _is_output(output: object) -> bool:
+    parts: object = output.content if isinstance(output, ToolOutput) else None
+    return isinstance(parts, tuple | list) and all(
+        isinstance(getattr(part, "text", None), str)
+        if isinstance(part, Text)
+        else isinstance(getattr(part, "data", None), bytes)
+        for part in as_array(parts)
+    )

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from sagent.context.breakdown import part_bytes
 from sagent.context.prompt import SHOWN
 from sagent.context.stubs import ADVISOR
-from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.lib.regular import read_regular
-from sagent.lib.text import one_line
+from sagent.lib.text import head_and_tail, one_line
 from sagent.messages import Document, Image, Message, Text, ToolResult
 from sagent.tool import Workspace
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sagent.context.breakdown import part_bytes
-from sagent.context.truncation import head_and_tail
+from sagent.lib.text import head_and_tail
 from sagent.messages import Document, Image, Message, Text, ToolResult
 from sagent.tool import Blobs
 

@@ -1,4 +1,5 @@
-"""A budget and how much of it is used: for the whole tree, or for an agent with an allowance and those below it."""
+"""A budget and how much of it is used, for the whole tree or for an agent with an allowance; and how many tokens a call
+can have: what bounds them, what is likely, and what a provider can have counted."""
 
 import asyncio
 from collections import deque
@@ -6,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import field
 from decimal import ROUND_CEILING, Decimal
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.messages import Text, ToolResult
+from sagent.model import Model, Reply, Request
 from sagent.usage import BUCKETS, Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling
-    from sagent.model import Reply, Request
 
 _CENT = Decimal("0.01")
 T = TypeVar("T")
@@ -68,7 +69,7 @@ MAX_DISCOUNT = 256
 """Times that a price is smaller at most than the list price of the input: cached, in a batch, of the lowest tier."""
 
 
-def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: "Request | None" = None) -> bool:
+def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: Request | None = None) -> bool:
     """Return True if a provider has named the price of a reply, or counted what it read and wrote itself, and can have
     meant it. The `request` is the one that was sent."""
     told = tuple(charges)
@@ -82,14 +83,14 @@ def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: "Re
     return is_count(own, received, ask.input_bound.tokens) and own.total_input >= _least_input(ask, request)
 
 
-def _least_input(ask: "Ask", request: "Request | None") -> int:
+def _least_input(ask: "Ask", request: Request | None) -> int:
     """Return the fewest tokens that the input can have, by what was counted of it before, or by its text."""
     if ask.input_bound.source == "provider":
         return ask.likely // MAX_DROP
     return 0 if request is None else _text_size(request) // MAX_TOKEN_CHARACTERS
 
 
-def _text_size(request: "Request") -> int:
+def _text_size(request: Request) -> int:
     """Return how many characters of text a request has, without what its images and documents hold."""
     parts = (part for message in request.messages for part in message.parts)
     results = (part.content if isinstance(part, ToolResult) else (part,) for part in parts)
@@ -97,7 +98,7 @@ def _text_size(request: "Request") -> int:
     return len(request.system) + sum(len(each.text) for each in texts if isinstance(each, Text))
 
 
-def counted_input(reply: "Reply", ask: "Ask", request: "Request") -> int:
+def counted_input(reply: Reply, ask: "Ask", request: Request) -> int:
     """Return the input tokens that the provider counted for a reply; 0 if any of it was estimated, or if it named a
     price beside what is no count."""
     tokens = reply.usage.total_input
@@ -284,3 +285,52 @@ def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
 
     sizes = range(1, ask.input_bound.tokens + 1)
     return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))
+
+
+@runtime_checkable
+class Adapting(Protocol):
+    """A Model whose protocol changes while it is used."""
+
+    def protocol_of(self, request: Request) -> str:
+        """Return the name of the protocol in which a request goes out, or went out."""
+        ...
+
+
+@dataclass(slots=True)
+class Meter:
+    """The size of a conversation in tokens: the provider's last count, and the bytes of what came since.
+
+    `max_input` is what `Model.max_input_tokens` returns for a request. Money is held by `bound`, never by `estimate`.
+    """
+
+    max_input: int = 0  # of the last request that was counted
+    counted: int = 0  # what the provider said it was
+    window: int | None = None  # as an overflow error stated it
+    most_output: int | None = None  # tokens that may be asked for, as a refusal stated it
+    parts: tuple[object, ...] = ()  # of the request that was counted; none if the conversation was made smaller
+
+    def bound(self, request: Request, max_input: int, model: Model | None = None) -> InputBound:
+        """Return the most input tokens of a request: by the count, if it begins with what was counted, else by its
+        bytes. A model that is spoken to in another protocol than before reads another text."""
+        begins = bool(self.parts) and _parts(request, model)[: len(self.parts)] == self.parts
+        if not begins or max_input < self.max_input:
+            return InputBound(max_input)
+        return InputBound(min(max_input, self.counted + max_input - self.max_input), "provider")
+
+    def estimate(self, max_input: int) -> int:
+        """Return how many tokens it likely has; text has three to four bytes to a token."""
+        if not self.counted:
+            return max_input // 3
+        if not self.parts or max_input < self.max_input:
+            return self.counted * max_input // self.max_input
+        return self.counted + (max_input - self.max_input) // 3
+
+    def learn(self, request: Request, max_input: int, counted: int, model: Model | None = None) -> None:
+        """Take over what the provider counted; 0 if it did not."""
+        if counted > 0:
+            self.max_input, self.counted, self.parts = max_input, counted, _parts(request, model)
+
+
+def _parts(request: Request, model: Model | None) -> tuple[object, ...]:
+    spoken = model.protocol_of(request) if isinstance(model, Adapting) else ""
+    return spoken, request.system, request.tools, request.output_schema, *request.messages

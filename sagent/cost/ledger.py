@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from time import monotonic
 from typing import NamedTuple, Self, TypeAlias
 
-from sagent.cost.books import Books
 from sagent.cost.budget import (
     MAX_EXCESS,
     MAX_HIDDEN_TOKENS,
@@ -35,6 +34,42 @@ MAX_SILENCE_SECONDS = 600.0
 SHARE, LONE_SHARE = 4, 2
 """A call takes at most one part in so many of what is free: where there are several agents others run meanwhile, and
 a call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
+
+
+class Books:
+    """Sums of charges: `totals` of the agents from a path down, "" for all, and `usage` in tokens by agent and role.
+    `lent` are allowances that are spent where nobody here sees it."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, Totals] = {"": Totals()}
+        self.usage: dict[tuple[str, str], Usage] = {}
+        self.lent: set[_Budget] = set()
+        self.listeners: list[Callable[[Charge], None]] = []
+
+    def add(self, charge: Charge) -> None:
+        """Count one more."""
+        path = charge.agent
+        while path:
+            self.totals.setdefault(path, Totals()).add(charge)
+            path = path.rpartition("/")[0]
+        self.totals[""].add(charge)
+        key = (charge.agent, charge.role)
+        self.usage[key] = self.usage.get(key, Usage()) + charge.usage
+
+    def cost(self, agent: str) -> Cost:
+        """USD so far, of all agents or of one and its descendants."""
+        cost = (self.totals.get(agent) or Totals()).cost()
+        lent = [each.cap or ZERO for each in self.lent if not agent or f"{each.path}/".startswith(f"{agent}/")]
+        return replace(cost, unbilled=total([cost.unbilled, *lent])) if lent else cost
+
+    def of_tree(self, root: str) -> "Books":
+        """A copy with what the agent at a path and its descendants have spent, and nobody else."""
+        books = Books()
+        below = {path: sums for path, sums in self.totals.items() if f"{path}/".startswith(f"{root}/")}
+        books.totals |= deepcopy(below)
+        books.totals[""] = deepcopy(below.get(root) or Totals())
+        books.usage = {key: used for key, used in self.usage.items() if key[0] in below}
+        return books
 
 
 @dataclass(slots=True, eq=False)

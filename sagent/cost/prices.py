@@ -1,4 +1,4 @@
-"""Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices (catalog.py)."""
+"""Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices (tariff.py)."""
 
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime
@@ -11,8 +11,7 @@ from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
-    from sagent.cost.catalog import Listing
-    from sagent.cost.tariff import Ceiling, Tariff
+    from sagent.cost.tariff import Ceiling, Listing, Tariff
 
 LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "selfhosted"})
 """Providers that run on the user's own machines: their calls cost nothing. Rows say so with `free`."""
@@ -151,7 +150,7 @@ class PriceBook:
 
     def known_models(self, provider: str) -> tuple[KnownModel, ...]:
         """The provider's priced text models that are not retired, by id."""
-        from sagent.cost.catalog import chat_models, corrections
+        from sagent.cost.tariff import chat_models, corrections
 
         prefix = f"{provider}/"
         corrected = (key for key, row in corrections().items() if "input" in row)
@@ -163,7 +162,7 @@ class PriceBook:
 
     def window(self, provider: str, model: str) -> int | None:
         """The tokens that a model's window holds; None if the data do not say."""
-        from sagent.cost.catalog import corrections
+        from sagent.cost.tariff import corrections
 
         entry = self._entry(provider, model)
         key = f"{provider}/{model}".lower()
@@ -202,7 +201,7 @@ class PriceBook:
             from sagent.cost.tariff import FREE
 
             return FREE
-        from sagent.cost.catalog import find
+        from sagent.cost.tariff import find
 
         for name in names:
             entry = _shipped(f"{provider}/{name}")[0] or find(_THEIR_NAMES.get(provider, provider), name)
@@ -251,6 +250,6 @@ def _read(key: str, row: Mapping[str, object]) -> "tuple[Tariff | None, Mapping[
 
 @lru_cache(maxsize=256)
 def _shipped(key: str) -> "tuple[Tariff | None, Mapping[str, Decimal]]":
-    from sagent.cost.catalog import corrections
+    from sagent.cost.tariff import corrections
 
     return _read(key, corrections().get(key, {}))

@@ -1,30 +1,17 @@
-"""Calls that wait for money: what for, how long and whose calls hold it, in words; and an end to those that hang."""
+"""Calls that wait for money: what for, how long and whose calls hold it, in words."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Protocol
 
 from sagent.cost.budget import Ask
-from sagent.errors import ModelError
 from sagent.lib.money import show
-from sagent.model import Model, Reply
 
 NOTICE_SECONDS = 3.0
 """Seconds after which a wait is told for the first time."""
 REPEAT_SECONDS = 60.0
 """Seconds after which it is told again."""
 _MAX_NAMED = 2  # calls in flight that are named
-
-
-class Ending(Protocol):
-    """A call in flight that can be ended."""
-
-    max_silence: float
-    give_up: Callable[[], None] | None
-
-    @property
-    def silent(self) -> float: ...
 
 
 class Holder(Protocol):
@@ -41,27 +28,6 @@ class Holder(Protocol):
     def silent(self) -> float: ...
     @property
     def max_silence(self) -> float: ...
-
-
-async def within(reply: Awaitable[Reply], model: Model, call: Ending) -> Reply:
-    """Wait for a reply. A model may end silent calls itself, after its `max_silence` in seconds. If others wait for the
-    money of a silent call of another one, it is given up: then ModelError is raised."""
-    own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may have it from what it wraps
-    if isinstance(own_limit, int | float):
-        call.max_silence = own_limit
-        return await reply
-    limit = asyncio.timeout(None)
-    try:
-        async with limit:
-            call.give_up = lambda: limit.reschedule(0.0)
-            return await reply
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        words = f"given up after {call.silent:.0f} s of silence, because others wait for the money that it reserves"
-        raise ModelError("stalled", words, provider=model.provider, model=model.id) from error
-    finally:
-        call.give_up = None
 
 
 def describe(ask: Ask, output: int, cap: Decimal, room: Decimal, waited: float, holders: Iterable[Holder]) -> str:

@@ -1,10 +1,10 @@
 """What can be done to an agent while it runs: checked when it is requested, applied between two model calls."""
 
 from sagent.context.compaction import find_cut
-from sagent.cost.meter import Meter
+from sagent.cost.budget import Meter
 from sagent.engine.compaction import compact_as_asked, tools_known
+from sagent.engine.context import limits_of, with_limits
 from sagent.engine.extension import Extension
-from sagent.engine.limits import limits_of, with_limits
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Switched

@@ -20,7 +20,7 @@ from sagent.context.compaction import (
     sum_up,
 )
 from sagent.context.stubs import Stub, drop, gain, shrink
-from sagent.cost.meter import Meter
+from sagent.cost.budget import Meter
 from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError, SagentError

@@ -1,17 +1,63 @@
-"""An agent's context: what its next request consists of, how many tokens that is, and where it is made smaller."""
+"""An agent's context: what its next request consists of (limits, system prompt, tools, history), and how many tokens
+that is."""
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import field, replace
 
-from sagent.cost.meter import Meter
+from sagent.cost.budget import Meter
 from sagent.engine.extension import Extension
-from sagent.engine.limits import RunLimits
+from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject
+from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze_object, sha256_hex, wire_bytes
 from sagent.messages import Message
 from sagent.model import Effort, Model, Request, ToolSpec
-from sagent.session.contents import Compacted
+from sagent.session.contents import Compacted, PromptEntry, StoredTool
 from sagent.session.folds import compact
+from sagent.tool import Tool
+
+_ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"type": "number"}}
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """How far one run may go. None is no limit. Tokens are per request and per reply; times are in seconds."""
+
+    max_turns: int | None = None
+    max_tool_call_rounds: int | None = None
+    max_request_tokens: int | None = None
+    max_response_tokens: int | None = None
+    max_retries: int = 8
+    fallback_after: int = 1_000  # retries after which a fallback takes over, where that is sooner
+    longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
+    compact_at: float = 0.8  # how full the usable window may be, 0 to 1, before the context is made smaller; 0 is never
+    foreground_seconds: float | None = None  # a call that runs longer goes on in the background
+    wait_for_jobs: bool = True  # a run does not end before its jobs and the agents below it are done
+
+
+CHANGEABLE = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
+"""The bounds that may be changed while an agent runs."""
+
+
+def is_reached(limit: int | None, count: int) -> bool:
+    """Whether no more is allowed; the limit may have been lowered below the current count."""
+    return limit is not None and count >= limit
+
+
+def limits_of(run: RunLimits) -> Mapping[str, int]:
+    """The limits that are set."""
+    return {name: value for name in CHANGEABLE if (value := getattr(run, name)) is not None}
+
+
+def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
+    """RunLimits with some changed; 0 or "none" takes a limit away. Raises UsageError naming the limits there are."""
+    changed: dict[str, int | None] = {}
+    for name, value in limits.items():
+        if name not in CHANGEABLE:
+            raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(CHANGEABLE)}")
+        if value != "none" and not (isinstance(value, int) and value >= 0):
+            raise UsageError(f"{name}: give a whole number or none, not {value!r}")
+        changed[name] = value or None if isinstance(value, int) else None
+    return replace(run, **changed)
 
 
 @dataclass(slots=True)
@@ -58,3 +104,44 @@ class Context:
         """Apply a compaction to the history; nothing else makes it smaller."""
         compact(self.history, entry)
         self.meter.parts = ()
+
+
+class Prompts:
+    """Prepared system prompts and tools, shared by all agents that have the same."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[int, ...], tuple[Sequence[Tool], tuple[ToolSpec, ...]]] = {}
+        self._entries: dict[tuple[str, int], tuple[tuple[ToolSpec, ...], str, PromptEntry]] = {}
+
+    def specs(self, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them; equal tools give the very same tuple."""
+        key = tuple(map(id, tools))
+        if key not in self._specs:
+            self._specs[key] = (tuple(tools), specs_of(tools))
+        return self._specs[key][1]
+
+    def entry(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, PromptEntry]:
+        """Their log entry, and its hash."""
+        key = (system, id(specs))
+        if key not in self._entries:
+            entry = PromptEntry(system, tuple(map(StoredTool.of, specs)))
+            self._entries[key] = (specs, sha256_hex(wire_bytes((system, entry.tools))), entry)
+        return self._entries[key][1:]
+
+
+def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+    """The tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put into
+    the background; where one calls others by name, `deferrable` ones are left to it: all where one finds them."""
+    names = [tool.name for tool in tools]
+    late = 0 if "find_tools" in names else names.index("call_tool") if "call_tool" in names else len(names)
+    return tuple(_spec(tool, names, later=place >= late) for place, tool in enumerate(tools))
+
+
+def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
+    # that no other arguments are taken need not be sent in every request: a call with one is refused, and says so
+    parameters = JsonObject({name: value for name, value in tool.parameters.items() if value is not False})
+    if "BackgroundTask" in names and not getattr(tool, "quick", False):
+        own = as_object(parameters.get("properties"))
+        parameters = json_freeze_object({**parameters, "properties": {**own, **_ASIDE, **own}})
+    deferred = later and "call_tool" in names and bool(getattr(tool, "deferrable", False))
+    return ToolSpec(tool.name, tool.description, parameters, deferred)

@@ -12,10 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.context.calls import explain_cut, explain_unfit, fit_arguments
-from sagent.context.truncation import bound_output
-from sagent.engine.jobs import Job, Ongoing, result_message
-from sagent.engine.state import AgentState
+from sagent.context.calls import bound_output, explain_cut, explain_unfit, fit_arguments
+from sagent.engine.state import AgentState, Job, Ongoing, result_message, working_for
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
@@ -267,7 +265,6 @@ def _close_job(state: AgentState, job: Job) -> None:
 
 async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: Ongoing, deps: object) -> ToolOutput:
     """The tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
-    from sagent.lib.callers import working_for
 
     def progress(text: str) -> None:
         ongoing.tail = text = valid_text(text)

@@ -6,8 +6,8 @@ The program counter is the state. Nothing else lives here.
 from sagent.context.calls import end_of_cut
 from sagent.engine.actions import apply, apply_pending
 from sagent.engine.call import call_model
+from sagent.engine.context import is_reached
 from sagent.engine.dispatch import close_calls, run_calls
-from sagent.engine.limits import is_reached
 from sagent.engine.state import AgentState
 from sagent.messages import user
 from sagent.policy import Turn

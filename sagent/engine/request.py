@@ -1,7 +1,7 @@
 """One request to a model, reserved, streamed and billed: the conversation's own, an advisor's, a compactor's."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
@@ -10,11 +10,9 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from sagent.context.calls import valid_stream
-from sagent.cost.budget import InputBound, is_stated
+from sagent.cost.budget import InputBound, Meter, is_stated
 from sagent.cost.ledger import Reservation
-from sagent.cost.meter import Meter
-from sagent.cost.waiting import within
-from sagent.engine.limits import RunLimits
+from sagent.engine.context import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
@@ -140,6 +138,27 @@ async def sending(
             settle(state, reservation, attempt.bill(reservation, error, stopped=state.run.interrupted))
             raise
         yield reply, reservation
+
+
+async def within(reply: Awaitable[Reply], model: Model, call: Reservation) -> Reply:
+    """Wait for a reply. A model may end silent calls itself, after its `max_silence` in seconds. If others wait for the
+    money of a silent call of another one, it is given up: then ModelError is raised."""
+    own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may have it from what it wraps
+    if isinstance(own_limit, int | float):
+        call.max_silence = own_limit
+        return await reply
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            call.give_up = lambda: limit.reschedule(0.0)
+            return await reply
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        words = f"given up after {call.silent:.0f} s of silence, because others wait for the money that it reserves"
+        raise ModelError("stalled", words, provider=model.provider, model=model.id) from error
+    finally:
+        call.give_up = None
 
 
 def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:

@@ -1,32 +1,279 @@
-"""The parts of one agent, and the only place where its history grows."""
+"""The parts of one agent: its inbox, its journal, its jobs, and the only place where its history grows."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field, replace
+from typing import Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from sagent.cost.ledger import Ledger
-from sagent.engine.context import Context
-from sagent.engine.inbox import Arrived, Inbox
-from sagent.engine.jobs import Jobs
-from sagent.engine.journal import Journal
-from sagent.engine.limits import RunLimits, is_reached
+from sagent.engine.context import Context, Prompts, RunLimits, is_reached
 from sagent.engine.neighbours import Neighbours
-from sagent.engine.prompts import Prompts
 from sagent.errors import UsageError
-from sagent.events import Denial, Received
+from sagent.events import Denial, Event, Notice, Received
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Message, ToolResult
+from sagent.lib.text import main_argument, one_line
+from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.model import EFFORTS, Effort, Model, ModelLimits
-from sagent.peer import Action, Caller, Compact, Moment
+from sagent.peer import Action, Caller, Compact, JobState, JobStatus, Moment
 from sagent.policy import Policy
-from sagent.session.contents import EXECUTOR, MessageEntry, MessageReceived, ResultEntry
+from sagent.session.contents import (
+    EXECUTOR,
+    Content,
+    JobEntry,
+    MessageEntry,
+    MessageReceived,
+    ResultEntry,
+    StoredMessage,
+    StoredResult,
+)
 from sagent.session.log import Log
-from sagent.session.stored import StoredMessage, StoredResult
-from sagent.tool import Tool, Workspace
+from sagent.tool import Tool, ToolOutput, Workspace
 from sagent.usage import Usage
 
+Listener: TypeAlias = Callable[[Event], None]
 MOST_DIFF = 50_000  # characters of a change that its result keeps
+
+
+_working: "ContextVar[list[AgentState] | None]" = ContextVar("working", default=None)  # emptied when the work is over
+
+
+@contextmanager
+def working_for(state: "AgentState") -> Generator[None]:
+    """While this code, and the tasks and threads of asyncio that it starts, work for an agent: what a tool starts of
+    its own accord cannot be recognised otherwise."""
+    before, held = _working.get(), [state]
+    _working.set(held)
+    try:
+        yield
+    finally:
+        held.clear()  # what it has left running works for nobody
+        _working.set(before)
+
+
+def caller() -> "AgentState | None":
+    """For whom this code works; None where nobody said, or where that work is over."""
+    return next(iter(_working.get() or ()), None)
+
+
+class Arrived(NamedTuple):
+    """A message, the id of its log entry ("" for a prompt, which is read at once), and whether its sender, an agent,
+    waits for an answer."""
+
+    message: Message
+    entry: str = ""
+    answer: bool = False
+
+
+class Inbox:
+    """Messages in order of arrival, each with the moment when it is to be read. Putting never blocks."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Moment, Arrived]] = []
+        self._watchers: list[tuple[tuple[Moment, ...], asyncio.Future[None]]] = []
+
+    def put(self, arrived: Arrived, moment: Moment = "now") -> None:
+        """Add a message."""
+        self._waiting.append((moment, arrived))
+        self.nudge(moment)
+
+    def take(self, *, idle: bool = False) -> list[Arrived]:
+        """The messages to read before the next model call; when idle, all. Each is returned once."""
+        taken = [arrived for moment, arrived in self._waiting if idle or moment != "idle"]
+        self._waiting = [] if idle else [item for item in self._waiting if item[0] == "idle"]
+        return taken
+
+    def withdraw(self, message: Message) -> list[str]:
+        """Remove an unread message; returns the id of its entry, or nothing if it is not there."""
+        waiting, self._waiting = self._waiting, [item for item in self._waiting if item[1].message is not message]
+        return [arrived.entry for _, arrived in waiting if arrived.message is message]
+
+    def holds(self, *moments: Moment) -> bool:
+        """Whether a message for one of these moments (or any) is waiting."""
+        return any(not moments or moment in moments for moment, _ in self._waiting)
+
+    def defer(self) -> None:
+        """Make waiting messages less urgent: they are read together with the next ones."""
+        self._waiting = [("next" if moment == "now" else moment, arrived) for moment, arrived in self._waiting]
+
+    async def arrival(self, *moments: Moment) -> None:
+        """Wait until a message for one of the moments (or any) is there, or for a nudge."""
+        if not self.holds(*moments):
+            await self.nudged(*moments)
+
+    async def nudged(self, *moments: Moment) -> None:
+        """Wait for the next message for one of the moments (or any), or for a nudge."""
+        watcher = (moments, asyncio.get_running_loop().create_future())
+        self._watchers.append(watcher)
+        try:
+            await watcher[1]
+        finally:
+            self._watchers.remove(watcher)
+
+    def nudge(self, moment: Moment = "now") -> None:
+        """Wake those who wait for such messages, even if there are none."""
+        for moments, future in self._watchers:
+            if (not moments or moment in moments) and not future.done():
+                future.set_result(None)
+
+
+class Journal:
+    """One agent's log and listeners. If the log cannot be written, it is given up and the run continues."""
+
+    def __init__(self, path: str, log: Log) -> None:
+        self.path, self.log = path, log
+        self.lost = False  # nothing is logged any more
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with every event, at once and in the loop's thread; call the returned function to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to every listener. If one fails, that is reported to the loop's handler and the run continues;
+        but a broken pipe ends the run, because nobody reads it any more."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                context = {"message": f"a listener failed on {type(event).__name__}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+    def notify(self, level: Literal["info", "warning"], text: str) -> None:
+        """Emit a notice."""
+        self.emit(Notice(self.path, level, text))
+
+    def record(self, content: Content | Callable[[], Content]) -> str:
+        """Append to the log; returns the entry's id. If that fails, the run continues and reports it once, and the id
+        is "". Nothing is logged after a failure, even if the disk has room again: a history with a gap is worse than a
+        short one."""
+        if self.lost:
+            return ""
+        try:
+            return self.log.append(content() if callable(content) else content).id
+        except OSError as error:
+            self.lost = True
+            self.notify(
+                "warning",
+                f"The log cannot be written ({error.strerror or error}); the run continues, but nothing more is "
+                "saved. Free some space or fix the directory, then start again with --continue.",
+            )
+            return ""
+
+    def keep(self, data: bytes) -> str:
+        """Keep media as a blob; the name by which the log refers to it."""
+        return self.log.blobs.put(data).name
+
+    def close(self) -> None:
+        """Close the log: nobody reads further entries of this agent."""
+        self.lost = True
+        self.log.close()
+
+    async def make_durable(self) -> None:
+        """Make sure that the log is on the disk."""
+        if not self.lost:
+            try:
+                await asyncio.to_thread(self.log.sync)
+            except OSError as error:
+                self.notify("warning", f"The log could not be synced to disk: {error}")
+
+
+@dataclass(slots=True)
+class Ongoing:
+    """A running call, whether it is a job or not: its latest output, and how to detach it if that is possible."""
+
+    tail: str = ""
+    detach: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+
+
+@dataclass(slots=True)
+class Job:
+    """One call in the background."""
+
+    name: str
+    call: ToolCall
+    task: asyncio.Task[None]
+    ongoing: Ongoing
+    state: JobState = "running"
+    started: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
+    output: ToolOutput | None = None
+
+    @property
+    def what(self) -> str:
+        """The main argument of its call, in one line."""
+        return one_line(main_argument(self.call.arguments), 80)
+
+    def status(self) -> JobStatus:
+        """Its current state."""
+        seconds = (self.ended or time.monotonic()) - self.started
+        return JobStatus(self.name, self.call.name, self.what, self.state, round(seconds, 1))
+
+    def entry(self) -> JobEntry:
+        """Its log entry: that it began, or how it ended."""
+        return JobEntry(self.name, self.call.id, self.call.name, self.state)
+
+
+class Jobs:
+    """An agent's jobs, including those that have ended. A name is never used twice in a session."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._ongoing: WeakKeyDictionary[asyncio.Task[None], Ongoing] = WeakKeyDictionary()
+        self.stopping = False  # all are ended, and nobody asked for that one by one
+        self.last = 0  # number of the latest; a resumed session goes on from there
+
+    def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
+        """A call's task becomes a job."""
+        self.last += 1
+        job = Job(f"job:{self.last}", call, task, self.ongoing(task))
+        self._jobs[job.name] = job
+        return job
+
+    def ongoing(self, task: asyncio.Task[None]) -> Ongoing:
+        """The state of a running call, by its task."""
+        return self._ongoing.setdefault(task, Ongoing())
+
+    def of(self, task: asyncio.Task[object] | None) -> Job | None:
+        """The job of a task."""
+        return next((job for job in self._jobs.values() if job.task is task), None)
+
+    def named(self, name: str) -> Job | None:
+        """A job by "job:3" or "3"."""
+        return self._jobs.get(name if name.startswith("job:") else f"job:{name}")
+
+    def all(self) -> tuple[Job, ...]:
+        """Every job, in the order in which they began."""
+        return tuple(self._jobs.values())
+
+    def running(self) -> tuple[Job, ...]:
+        """Those that have not ended and were not detached."""
+        return tuple(job for job in self._jobs.values() if job.state == "running")
+
+    async def stop(self) -> None:
+        """Cancel all running jobs; returns when they have ended. For detached ones, only the waiting ends."""
+        self.stopping = True
+        tasks = [job.task for job in self._jobs.values() if not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.stopping = False
+
+
+def result_message(job: Job) -> Message:
+    """The message that brings a job's result."""
+    output = job.output or ToolOutput(())
+    seconds = job.ended - job.started
+    how = {"done": "has ended", "failed": "has failed", "cancelled": "was cancelled"}.get(job.state, job.state)
+    about = f" ({job.what})" if job.what else ""
+    head = Text(f"{job.name}, the call of {job.call.name}{about}, {how} after {seconds:.1f} s. Its result:\n")
+    return user("", head, *output.content, sender=job.name)
 
 
 @dataclass(slots=True)

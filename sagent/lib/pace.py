@@ -1,12 +1,17 @@
-"""Many agents share one event loop: none of its rounds should take long, whatever they all have to do at once."""
+"""Many agents share one event loop: none of its rounds should take long, whatever they all have to do at once. Blocking
+work goes to a thread that learns when its caller has stopped waiting."""
 
 import asyncio
+import threading
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 SHARE = 0.004  # seconds of a round of the event loop in which agents may begin a piece of work
 ABREAST = 4  # of those that wait go on in one round
+Outcome = TypeVar("Outcome")
 
 
 class _Pace:
@@ -41,3 +46,15 @@ async def give_way() -> None:
         waiter: asyncio.Future[None] = loop.create_future()
         pace.waiting.append(waiter)
         await waiter
+
+
+async def offload(work: Callable[[threading.Event], Outcome], *, small: bool = False) -> Outcome:
+    """Run `work` in a thread, or at once what is small. Its event is set when the call is cancelled: it should then
+    return soon."""
+    stop = threading.Event()
+    if small:
+        return work(stop)
+    try:
+        return await asyncio.to_thread(work, stop)
+    finally:
+        stop.set()

@@ -190,3 +190,17 @@ def _spelled(text: str, steps: Mapping[str, str]) -> str:
     for step, own in steps.items():
         text = text.replace(step, own)
     return text
+
+
+def head_and_tail(text: str, most: int, where: str) -> str:
+    """At most about `most` characters: the first two thirds and the last third, cut at line ends where one is near."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most * 2 // 3], text[-(most // 3) :]
+    line_end, line_start = head.rfind("\n"), tail.find("\n")
+    if line_end > len(head) * 3 // 4:
+        head = head[: line_end + 1]
+    if 0 <= line_start < len(tail) // 4:
+        tail = tail[line_start + 1 :]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {left_out} characters left out; {where} ...]\n{tail}"

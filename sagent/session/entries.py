@@ -1,27 +1,397 @@
-"""One entry of a log, and the line that it is written as.
+"""One entry of a log, the line that it is written as, and how its content is written as JSON and read.
 
 The `id` is the sha256 of the canonical JSON of `{at, body, kind, parent}`. A line is exactly those bytes with the id
 put in front, so that appending encodes a body once, and checking hashes a slice of the line as it is on the disk: no
 byte of a log is outside a hash, including white space and escapes.
+
+Nobody else looks into a body. It is read leniently: what is missing or damaged has its default, members that are not
+known are ignored, and a kind that is not known is kept as it is, so that the logs of a newer version can be looked at.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
+from sagent.codec import decode_usage, encode_usage
 from sagent.errors import SessionCorrupt
+from sagent.events import Advice, AdviceStatus, AdviceVerdict, Failure
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object, canonical_bytes, json_parse
-from sagent.session.contents import Content
-from sagent.session.table import decode, encode
+from sagent.lib.json import as_array, as_int, as_number, as_object, as_str, canonical_bytes, json_dump, json_parse
+from sagent.lib.money import number
+from sagent.session import contents
+from sagent.session.contents import Content, StoredMessage, StoredResult
+from sagent.session.touches import Touched, decode_touched, encode_touched
+from sagent.usage import Charge, Usage
 
+_C_co = TypeVar("_C_co", covariant=True)
+_Body: TypeAlias = Mapping[str, object]
 _HEAD = b'{"id":"'
 _AFTER_ID = len(_HEAD) + 64 + len(b'",')
 _AT = _AFTER_ID + len(b'"at":"')
 _AFTER_AT = _AT + len("2026-11-21T03:15:00.123456Z")
 _BODY = _AFTER_AT + len(b'","body":')
 _TICK = timedelta(microseconds=1)
+
+
+def encode(content: contents.Content) -> tuple[str, _Body]:
+    """The kind and the body of an entry."""
+    if isinstance(content, contents.Unknown):
+        return content.kind, content.body
+    form = _BY_CLASS[type(content)]
+    return form.kind, form.write(content)
+
+
+def decode(kind: str, body: _Body) -> contents.Content:
+    """What a body says."""
+    for form in _BY_KIND.get(kind, ()):
+        if not form.mark or form.mark in body:
+            return form.read(body)
+    return contents.Unknown(kind, body)
+
+
+def kind_of(of: type[contents.Content]) -> str:
+    return _BY_CLASS[of].kind
+
+
+class _Member(NamedTuple):
+    """How a field is written in a body and read. It has its own name there, unless there is another `name`; where it is
+    `flat`, it has the whole body. One that is `optional` is left out where what is written is None."""
+
+    read: Callable[[object], object]
+    write: Callable[..., object] | None = None
+    optional: bool = False
+    name: str = ""
+    flat: bool = False
+
+
+class _Form(Generic[_C_co]):
+    """How a class is written and read: each field as its type is, but for those in `members`. Where a kind has several
+    classes, the body of one with a `mark` has a member of that name."""
+
+    def __init__(self, kind: str, of: Callable[..., _C_co], mark: str = "", /, **members: _Member) -> None:
+        self.kind, self.of, self.mark = kind, of, mark
+        self._special = members
+
+    @cached_property
+    def _members(self) -> list[tuple[str, _Member]]:
+        assert isinstance(self.of, type)
+        every = {each.name: self._special.get(each.name) or _BY_TYPE[each.type] for each in fields(self.of)}
+        return [(name, member._replace(name=member.name or name)) for name, member in every.items()]
+
+    def write(self, content: object) -> _Body:
+        body: dict[str, object] = {}
+        for field, (_, write, optional, name, flat) in self._members:
+            value: object = getattr(content, field)
+            written = value if write is None else write(value)
+            if flat:
+                body.update(as_object(written))
+            elif written is not None or not optional:
+                body[name] = written
+        return body
+
+    def flat(self) -> _Member:
+        """A field of this class in a body that has all of its members."""
+        return _Member(self.read, self.write, flat=True)
+
+    def read(self, body: object) -> _C_co:
+        said = as_object(body)
+        return self.of(**{
+            field: member.read(said if member.flat else said.get(member.name)) for field, member in self._members
+        })  # fmt: skip
+
+
+def _usd(value: object) -> Decimal | None:
+    try:
+        usd = Decimal(value) if isinstance(value, str) else None
+    except ArithmeticError:
+        return None
+    return usd if usd is not None and usd.is_finite() and abs(usd.adjusted()) < 30 else None  # else no sum holds it
+
+
+def _rounded(value: object) -> float:
+    return round(as_number(value), 3)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _is_true(value: object) -> bool:
+    return value is True
+
+
+def _message(value: object) -> StoredMessage:
+    return StoredMessage(as_object(value))
+
+
+def _result(value: object) -> StoredResult:
+    return StoredResult(as_object(value))
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(map(as_str, as_array(value)))
+
+
+def _encoded(stored: StoredMessage | StoredResult) -> object:
+    return stored.encoded
+
+
+def _or_none(value: object) -> object:
+    return value or None
+
+
+def _digits(value: object) -> str | None:
+    return None if value is None else str(value)  # a log keeps all of them
+
+
+_STR = _Member(as_str)
+_INT = _Member(as_int)
+_USD = _Member(_usd, _digits)
+_TEXT = _Member(_text)
+_OBJECT = _Member(as_object)
+_STR_OR_NULL = _Member(as_str, _or_none)
+_STR_IF_ANY = _Member(as_str, _or_none, optional=True)
+_OBJECT_IF_ANY = _Member(as_object, _or_none, optional=True)
+_WHOLE_IF_ANY = _Member(_whole, optional=True)
+_INT_IF_ANY = _Member(as_int, _or_none, optional=True)
+_BY_TYPE: Mapping[object, _Member] = {
+    str: _STR,
+    int: _INT,
+    bool: _Member(_is_true),
+    float: _Member(as_number, _rounded),
+    str | None: _TEXT._replace(optional=True),
+    int | None: _Member(_whole),
+    Decimal | None: _USD,
+    Usage: _Member(decode_usage, encode_usage),
+    tuple[str, ...]: _Member(_strings),
+    Mapping[str, object]: _OBJECT,
+    StoredMessage: _Member(_message, _encoded),
+    StoredResult: _Member(_result, _encoded),
+}
+
+
+def _write_tools(tools: Sequence[contents.StoredTool]) -> object:
+    return [
+        {"name": each.name, "description": each.description, "schema": each.schema}
+        | ({"deferred": True} if each.deferred else {})
+        for each in tools
+    ]
+
+
+def _read_tools(value: object) -> tuple[contents.StoredTool, ...]:
+    return tuple(map(_read_tool, map(as_object, as_array(value))))
+
+
+def _read_tool(tool: _Body) -> contents.StoredTool:
+    schema = tool.get("schema")
+    ordered = isinstance(schema, str)  # version 1 had the parameters themselves
+    text = schema if isinstance(schema, str) else json_dump(as_object(tool.get("parameters")))
+    name, description = as_str(tool.get("name")), as_str(tool.get("description"))
+    return contents.StoredTool(name, description, text, ordered, tool.get("deferred") is True)
+
+
+class _Switched(_Form[contents.SwitchedEntry]):
+    """What became of an advisor is logged without the model."""
+
+    def write(self, content: object) -> _Body:
+        body = super().write(content)
+        return {"advisor": body["advisor"]} if "advisor" in body else body
+
+
+def show_usage(usage: Usage) -> dict[str, object]:
+    """Tokens as people read them: cache writes of all lives are one number."""
+    shown: dict[str, object] = {
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write + usage.cache_write_1h,
+        "reasoning": usage.reasoning,
+    }
+    return {**shown, "fees": dict(usage.fees)} if usage.fees else shown
+
+
+def show_advice(advice: Advice) -> dict[str, object]:
+    """A consultation, its members under their own names; what there is nothing to say of is left out."""
+    measured: dict[str, object] = {
+        "usage": show_usage(advice.usage),
+        "usd": number(advice.usd),
+        "seconds": round(advice.seconds, 3),
+    }
+    said = {each.name: getattr(advice, each.name) for each in fields(advice) if each.name not in measured}
+    return {name: value for name, value in said.items() if value} | measured
+
+
+class _Advice(_Form[Advice]):
+    """As it is shown, but for USD, of which a log keeps every digit."""
+
+    def write(self, content: object) -> _Body:
+        assert isinstance(content, Advice)
+        return {**show_advice(content), "usd": _digits(content.usd)}
+
+
+def _one_of(accepted: object, default: str) -> _Member:
+    words: Sequence[str] = get_args(accepted)
+
+    def read(said: object) -> str:
+        return next((word for word in words if word == said), default)
+
+    return _Member(read)
+
+
+_ADVICE = _Advice("", Advice, status=_one_of(AdviceStatus, "failed"), verdict=_one_of(AdviceVerdict, ""))
+_FAILURE = _Form("", Failure)
+
+
+def _read_failure(value: object) -> Failure | None:
+    return _FAILURE.read(error) if (error := as_object(value)) else None
+
+
+_GIVEN = _Form(
+    "",
+    contents.HandoffGiven,
+    sha256=_STR._replace(name="prompt_sha256"),
+    size=_INT._replace(name="prompt_bytes"),
+    budget=_USD._replace(name="budget_usd"),
+    cap=_USD._replace(name="cap_usd"),
+    shown=_OBJECT_IF_ANY,
+    handoff_tokens=_WHOLE_IF_ANY,
+    handoff_bytes=_WHOLE_IF_ANY,
+)
+_SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=_Member(_read_failure))
+
+
+def show_said(said: contents.HandoffSaid) -> _Body:
+    """What is passed on, as JSON."""
+    if said.error is not None:
+        return {"agent": said.agent, "error": _FAILURE.write(said.error)}
+    return {"agent": said.agent, "sha256": said.sha256, "bytes": said.size}
+
+
+def show_given(given: contents.HandoffGiven) -> _Body:
+    """What a role begins with, as JSON. USD are texts: a log keeps every digit."""
+    return _GIVEN.write(given)
+
+
+class _Handoff(_Form[contents.Handoff]):
+    """What is of the team is an object of its own."""
+
+    def write(self, content: object) -> _Body:
+        assert isinstance(content, contents.Handoff)
+        team = {"name": content.team, "mode": content.mode, "model": content.model}
+        given: _Body = {} if content.given is None else show_given(content.given)
+        said = show_said(content.said)
+        return {"team": team, "from": content.giver, "to": content.taker, "said": said, "given": given}
+
+    def read(self, body: object) -> contents.Handoff:
+        members = as_object(body)
+        team, said, given = (as_object(members.get(name)) for name in ("team", "said", "given"))
+        name, mode, model = (as_str(team.get(member)) for member in ("name", "mode", "model"))
+        giver, taker = as_str(members.get("from")), as_str(members.get("to"))
+        begins = _GIVEN.read(given) if given else None
+        return contents.Handoff(name, mode, model, giver, taker, _SAID.read(said), begins)
+
+
+def _rows(*, optional: bool = False, **members: Callable[[object], object]) -> _Member:
+    """Rows, each an object with these members."""
+
+    def read(value: object) -> object:
+        found = map(as_object, as_array(value))
+        return tuple(tuple(read(one.get(name)) for name, read in members.items()) for one in found)
+
+    def write(rows: Sequence[Sequence[object]]) -> object:
+        return [dict(zip(members, row, strict=True)) for row in rows] or (None if optional else [])
+
+    return _Member(read, write, optional)
+
+
+def _place(value: object) -> int:
+    return as_int(value, -1)
+
+
+def _read_kept(value: object) -> tuple[int, ...] | None:
+    return None if value is None else tuple(map(_place, as_array(value)))
+
+
+def _write_summary(summary: tuple[int, str] | None) -> object:
+    return summary and {"at": summary[0], "text": summary[1]}
+
+
+def _read_summary(value: object) -> tuple[int, str] | None:
+    return (as_int(summary.get("at")), as_str(summary.get("text"))) if (summary := as_object(value)) else None
+
+
+def _read_lost(value: object) -> tuple[str, ...] | None:
+    return None if value is None else _strings(value)
+
+
+class _Touched(_Form[Touched]):
+    def write(self, content: object) -> _Body:
+        assert isinstance(content, Touched)
+        return encode_touched(content)
+
+    def read(self, body: object) -> Touched:
+        return decode_touched(as_object(body))
+
+
+_CHARGE = _Form("", Charge, at_most=_USD._replace(optional=True)).flat()
+_WHOLE_MESSAGE = _BY_TYPE[StoredMessage]._replace(flat=True)
+_TABLE: "tuple[_Form[contents.Content], ...]" = (
+    _Form("opened", contents.Opened),
+    _Form("environment", contents.Environment, facts=_OBJECT._replace(flat=True)),
+    _Form("prompt", contents.PromptEntry, system=_TEXT, tools=_Member(_read_tools, _write_tools)),
+    _Form("message", contents.MessageEntry, message=_WHOLE_MESSAGE, received=_STR_IF_ANY),
+    _Form("request", contents.RequestSent, role=_STR_IF_ANY),
+    _Form("result", contents.ResultEntry, diff=_STR_IF_ANY),
+    _Switched("switched", contents.SwitchedEntry, effort=_STR_OR_NULL, advisor=_STR_IF_ANY, reason=_STR_IF_ANY),
+    _Form("reserved", contents.Released, "of"),
+    _Form("reserved", contents.Reserved, charge=_CHARGE),
+    _Form("spent", contents.ChargeEntry, charge=_CHARGE, reserved=_STR_IF_ANY),
+    _Form("advice", contents.AdviceRated, "by"),
+    _Form("advice", contents.AdviceOutcome, "outcome"),
+    _Form(
+        "advice",
+        contents.ConsultationEntry,
+        advice=_ADVICE.flat(),
+        **dict.fromkeys(("said", "system", "last"), _STR_IF_ANY),
+        **dict.fromkeys(("epoch", "quoted", "left_out"), _INT_IF_ANY),
+    ),
+    _Form("spawned", contents.Spawned, effort=_STR_OR_NULL, options=_OBJECT_IF_ANY),
+    _Form("returned", contents.Returned),
+    _Form("sent", contents.MessagePosted, "due"),
+    _Form("sent", contents.MessageDelivered, "of"),
+    _Form("sent", contents.MessageSent),
+    _Form("received", contents.MessageWithdrawn, "of"),
+    _Form("received", contents.MessageReceived),
+    _Handoff("handoff", contents.Handoff),
+    _Form("job", contents.JobEntry),
+    _Touched("touched", Touched),
+    _Form(
+        "compacted",
+        contents.Compacted,
+        stubs=_rows(message=_place, call_id=as_str, text=as_str),
+        kept=_Member(_read_kept, optional=True),
+        summary=_Member(_read_summary, _write_summary, optional=True),
+        notes=_rows(optional=True, sender=as_str, text=as_str),
+    ),
+    _Form("notice", contents.NoticeEntry),
+    _Form("failed", contents.FailedEntry),
+    _Form("label", contents.Label),
+    _Form("forked", contents.Forked),
+    _Form("repaired", contents.Repaired, lost=_Member(_read_lost, optional=True)),
+)
+_BY_CLASS: "Mapping[object, _Form[contents.Content]]" = {form.of: form for form in _TABLE}
+_BY_KIND: "Mapping[str, tuple[_Form[contents.Content], ...]]" = {
+    kind: tuple(form for form in _TABLE if form.kind == kind) for kind in {form.kind for form in _TABLE}
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from sagent.session.contents import (
     ResultEntry,
     SwitchedEntry,
 )
-from sagent.session.entries import Entry, parse_line, unreadable
-from sagent.session.table import kind_of
+from sagent.session.entries import Entry, kind_of, parse_line, unreadable
 from sagent.session.view import LogView, MemoryLogView
 from sagent.usage import Charge, Totals, Usage
 

@@ -21,7 +21,7 @@ from sagent.lib.json import EMPTY, as_str
 from sagent.lib.text import count
 from sagent.messages import user
 from sagent.session.blobs import link, sync_path
-from sagent.session.contents import Compacted, Content, Forked, MessageEntry, Opened, Repaired, Returned
+from sagent.session.contents import Compacted, Content, Forked, MessageEntry, Opened, Repaired, Returned, StoredMessage
 from sagent.session.entries import Entry, parse_line, read_body, seal, seal_again
 from sagent.session.folds import history
 from sagent.session.lock import Lock
@@ -30,7 +30,6 @@ from sagent.session.names import agent_of, log_file
 from sagent.session.segment import REST, find_children, has_entries
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import REPAIRED, is_session, log_files
-from sagent.session.stored import StoredMessage
 from sagent.session.view import ID, session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB

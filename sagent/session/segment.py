@@ -26,8 +26,7 @@ from sagent.session.contents import (
     Returned,
     Spawned,
 )
-from sagent.session.entries import parse_line
-from sagent.session.table import decode
+from sagent.session.entries import decode, parse_line
 from sagent.session.touches import Touched
 from sagent.session.view import ID
 

@@ -266,10 +266,10 @@ class Bash:
 
     def _load(self) -> None:
         """What takes the first command most of its time: the patterns of keys, for the environment is searched."""
-        from sagent.sandbox import signs, temporary
+        from sagent.sandbox import signs
         from sagent.tools import capture
 
-        del signs, temporary, capture  # loaded by now
+        del signs, capture  # loaded by now
         for each in os.environ.items():
             self._is_kept_back(*each)
 

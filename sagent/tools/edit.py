@@ -50,8 +50,8 @@ class Edit:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Apply the edits. If one cannot be applied, raises ToolError and changes nothing."""
+        from sagent.lib.pace import offload
         from sagent.tools.change import make, plan_edit
-        from sagent.tools.offload import offload
         from sagent.tools.paths import judged
         from sagent.tools.replacement import read_replacements
 

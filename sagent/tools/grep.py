@@ -78,7 +78,7 @@ class Grep:
             raise ToolError(f"The pattern {pattern!r} is not a valid regular expression: {error}.") from None
         query = await _query(pattern, arguments, dialect, run)
         if dialect.steady or query.files == [] or not sys.executable:
-            from sagent.tools.offload import offload
+            from sagent.lib.pace import offload
             from sagent.tools.search import search
 
             return await offload(lambda stop: search(query, stop.is_set))

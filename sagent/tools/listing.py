@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import NamedTuple
 
+from sagent.lib.pace import offload
 from sagent.lib.process import run, system_path
-from sagent.tools.offload import offload
 from sagent.tools.walk import walk
 
 _ALIKE = (

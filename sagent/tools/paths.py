@@ -8,7 +8,6 @@ from typing import Literal
 
 from sagent.errors import ToolError
 from sagent.lib.names import quote_path
-from sagent.sandbox.temporary import follow
 from sagent.tool import Effect, RunContext, Workspace
 
 _MAX_NAMED = 400  # characters of a path
@@ -26,7 +25,7 @@ def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace, *
 
 def _real(path: Path, workspace: Workspace) -> Path:
     with explained(path):
-        return follow(path, workspace.temporary, workspace.roots)
+        return workspace.follow(path)
 
 
 def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:

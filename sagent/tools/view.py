@@ -13,8 +13,7 @@ from sagent.lib.encoding import Binary, decode
 from sagent.lib.image import image_type
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.tool import Stamp, ToolOutput, Workspace
-from sagent.tools.media import show_image
-from sagent.tools.offload import offload
+from sagent.lib.pace import offload
 
 _SMALL = 1_000_000  # bytes; more is looked through in a thread
 _MOST = 50_000_000  # bytes; of more only the part asked for is read
@@ -44,11 +43,12 @@ async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObje
 
         form = "pdf" if is_pdf else "notebook"
         output = await show_document(form, data, path.name, as_str(arguments.get("pages")))
+    if output is None and image_type(data):
+        from sagent.tools.media import show_image
+
+        output = await offload(lambda _: show_image(data, path.name))
     if output is None:
-        output = await offload(
-            lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit),
-            small=small and not image_type(data),
-        )
+        output = await offload(lambda _: _show_text(data, path.name, offset, limit), small=small)
     await offload(lambda _: workspace.saw(real, data, stat), small=small)
     return output
 

@@ -35,8 +35,8 @@ class Write:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
+        from sagent.lib.pace import offload
         from sagent.tools.change import make, plan_write
-        from sagent.tools.offload import offload
         from sagent.tools.paths import judged
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))

@@ -8,7 +8,7 @@ from typing import assert_never
 from sagent.lib.figures import duration, money, seconds_between
 from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import MAIN_ARGUMENTS, count, cut
-from sagent.session.stored import StoredMedia
+from sagent.session.contents import StoredMedia
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose
 from sagent.transcript.steps import Consulted, Remark, Said

@@ -12,11 +12,11 @@ from sagent.lib.names import quote_path
 from sagent.messages import DENIED
 from sagent.rewind.plan import REWIND
 from sagent.session import contents
+from sagent.session.contents import StoredMessage
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import LOST
 from sagent.session.names import agent_of
 from sagent.session.segment import ASTRAY
-from sagent.session.stored import StoredMessage
 from sagent.session.touches import Touched
 from sagent.transcript.steps import (
     Answered,

@@ -19,7 +19,7 @@ from sagent.lib.json import json_thaw, sha256_hex
 from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from sagent.session.table import show_advice, show_usage
+from sagent.session.entries import show_advice, show_usage
 from sagent.usage import Cost, Saving, Usage
 
 _TYPES: Mapping[type[Event], str] = {SessionOpened: "session", Advised: "advice", Finished: "result"}

@@ -8,9 +8,8 @@ from sagent.codec import decode_usage
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
 from sagent.lib.text import why_unread
-from sagent.session.contents import ConsultationEntry
-from sagent.session.stored import StoredCall, json_text
-from sagent.session.table import decode
+from sagent.session.contents import ConsultationEntry, StoredCall, json_text
+from sagent.session.entries import decode
 from sagent.transcript.steps import (
     Answered,
     Charged,

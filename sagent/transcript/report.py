@@ -10,8 +10,7 @@ from sagent.lib.figures import seconds_between
 from sagent.lib.json import as_str
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import count, cut
-from sagent.session.contents import AdviceRated
-from sagent.session.stored import StoredCall
+from sagent.session.contents import AdviceRated, StoredCall
 from sagent.transcript.export_redaction import LOOKED_AT, Redaction
 from sagent.transcript.steps import (
     Answered,

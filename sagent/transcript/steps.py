@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.session.contents import AdviceOutcome, AdviceRated
-from sagent.session.stored import StoredCall, StoredMedia
+from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
 from sagent.usage import Charge
 
 

@@ -15,9 +15,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import unified
 from sagent.lib.json import as_array, as_object
 from sagent.messages import DENIED
-from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
 from sagent.session.savings import add_savings
-from sagent.session.stored import StoredCall, StoredMedia
 from sagent.transcript.entries import LogEnds, SessionReader
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.steps import (

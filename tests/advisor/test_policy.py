@@ -9,8 +9,8 @@ from sagent.advisor.conversation import HELD
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.rules import Rules, Trigger
 from sagent.agent import RunLimits
+from sagent.context.calls import MOST_OUTPUT
 from sagent.context.textcalls.model import TextModel
-from sagent.context.truncation import MOST_OUTPUT
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
 from sagent.model import Request

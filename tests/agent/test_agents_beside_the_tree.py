@@ -9,8 +9,8 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.state import caller, working_for
 from sagent.events import Event, Notice
-from sagent.lib.callers import caller, working_for
 from sagent.lib.json import EMPTY
 from sagent.messages import ToolCall
 from sagent.peer import SpawnRequest
@@ -120,11 +120,12 @@ async def test_what_a_tool_has_left_running_works_for_nobody() -> None:
         await over.wait()
         return caller()
 
-    with working_for(1):
-        assert caller() == 1
+    one, other = (Agent(ScriptedModel()).state for _ in range(2))
+    with working_for(one):
+        assert caller() is one
         task = asyncio.create_task(later())
-        with working_for(2):
-            assert caller() == 2
-        assert caller() == 1
+        with working_for(other):
+            assert caller() is other
+        assert caller() is one
     over.set()
     assert await task is None

@@ -12,7 +12,7 @@ import pytest
 
 from sagent import run_sync
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.engine.journal import Journal
+from sagent.engine.state import Journal
 from sagent.errors import UsageError
 from sagent.lib import pace
 from sagent.messages import ToolCall

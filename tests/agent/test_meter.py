@@ -6,8 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.cost.budget import InputBound
-from sagent.cost.meter import Meter
+from sagent.cost.budget import InputBound, Meter
 from sagent.messages import Message, user
 from sagent.model import Request
 

@@ -11,7 +11,7 @@ import pytest
 from sagent import tools as built_in
 from sagent.app import open_agent
 from sagent.config import load
-from sagent.engine.prompts import specs_of
+from sagent.engine.context import specs_of
 from sagent.events import Denied, Event, ToolFinished, ToolStarted
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user

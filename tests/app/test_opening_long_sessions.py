@@ -9,9 +9,8 @@ from sagent.app.assembly import open_agent
 from sagent.config import load
 from sagent.config.settings import Settings
 from sagent.messages import assistant, user
-from sagent.session.contents import MessageEntry, Opened
+from sagent.session.contents import MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sagent.app.models import choose_model
 from sagent.app.protocols import MAX_SMALL_WEIGHTS, AdaptiveModel, LearnedProtocols, is_small, weights_in_name
 from sagent.config import Settings, load
-from sagent.cost.meter import Meter
+from sagent.cost.budget import Meter
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, assistant, user
 from sagent.model import ModelLimits, Reply, Request, RequestDigest, ToolSpec

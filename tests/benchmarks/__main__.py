@@ -129,7 +129,7 @@ def open_log() -> float:
         "import sys,time,tempfile,pathlib\n"
         "from sagent.session.store import Session\n"
         "from sagent.session.contents import MessageEntry\n"
-        "from sagent.session.stored import StoredMessage\n"
+        "from sagent.session.contents import StoredMessage\n"
         "from sagent.messages import user\n"
         "from sagent.session.folds import history\n"
         "d=pathlib.Path(tempfile.mkdtemp())/'s'\n"

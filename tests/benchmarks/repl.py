@@ -27,9 +27,8 @@ from statistics import median
 
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 from sagent.usage import Charge, Usage
 

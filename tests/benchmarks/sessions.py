@@ -17,10 +17,19 @@ from typing import NamedTuple
 
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.contents import ChargeEntry, Compacted, Content, MessageEntry, Opened, RequestSent, ResultEntry
+from sagent.session.contents import (
+    ChargeEntry,
+    Compacted,
+    Content,
+    MessageEntry,
+    Opened,
+    RequestSent,
+    ResultEntry,
+    StoredMessage,
+    StoredResult,
+)
 from sagent.session.entries import seal
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage, StoredResult
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Charge, Usage
 

@@ -9,10 +9,9 @@ from program import Shell
 from sagent.cli.main import run
 from sagent.events import Advice
 from sagent.session.contents import Opened, Returned, Unknown
-from sagent.session.entries import read_body
+from sagent.session.entries import read_body, show_advice
 from sagent.session.log import read_log
 from sagent.session.store import Session
-from sagent.session.table import show_advice
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
 

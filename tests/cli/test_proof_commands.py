@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from sagent.messages import user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session, sessions
-from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 from tests.forks import CHECKOUT, Forks
 

@@ -22,7 +22,7 @@ from sagent.context.textcalls.model import TextModel
 from sagent.context.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.prompts import specs_of
+from sagent.engine.context import specs_of
 from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
 from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model

@@ -7,7 +7,7 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.context.textcalls.model import TextModel
 from sagent.context.textcalls.writing import enclose
-from sagent.engine.prompts import specs_of
+from sagent.engine.context import specs_of
 from sagent.messages import Message, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
 from sagent.testing import ScriptedModel

@@ -17,7 +17,7 @@ from sagent.cost.unfinished import SLACK_PER_SECOND, SLACK_TOKENS, interrupted
 from sagent.errors import BudgetExceeded
 from sagent.lib.json import canonical_bytes
 from sagent.session.contents import ChargeEntry
-from sagent.session.table import decode, encode
+from sagent.session.entries import decode, encode
 from sagent.usage import Charge, Usage
 from tests.cost.bounds import bound_of
 

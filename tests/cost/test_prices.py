@@ -19,7 +19,7 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.cost import catalog
+from sagent.cost import tariff
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.cost.tariff import Ceiling, build_tariff, cost
 from sagent.errors import ConfigError
@@ -97,9 +97,9 @@ def test_every_model_costs_what_the_library_says(at, tier, context):
 
 
 def test_the_file_is_what_the_script_makes():
-    made = catalog.edition().made
+    made = tariff.edition().made
     script = runpy.run_path(str(ROOT / "scripts" / "make_prices.py"))
-    file = Path(catalog.__file__).with_name("catalog.jsonl")
+    file = Path(tariff.__file__).with_name("catalog.jsonl")
     assert file.read_text(encoding="utf-8") == "".join(script["lines"](made)), "run `make prices`"
 
 
@@ -110,9 +110,9 @@ def test_many_agents_read_the_prices_of_their_provider_once(monkeypatch):
         read.append(text)
         return json.loads(text)
 
-    for loader in (catalog._block, catalog.find, catalog.corrections):
+    for loader in (tariff._block, tariff.find, tariff.corrections):
         loader.cache_clear()
-    monkeypatch.setattr(catalog, "json", SimpleNamespace(loads=loads))
+    monkeypatch.setattr(tariff, "json", SimpleNamespace(loads=loads))
     usage = Usage(input=1000)
     assert len({PriceBook().price("anthropic", f"claude-opus-4-{n % 3 + 5}", usage) for n in range(100)}) > 0
     assert sum('{"provider"' in text for text in read) == 1
@@ -416,9 +416,9 @@ def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
     usage = usage if hour else replace(usage, cache_write_1h=0)
     ceiling = Ceiling([tariff for tariff in made if tariff], hour=hour)
     size = usage.total_input + data.draw(st.integers(0, 50))
-    for tariff in made:
-        assert tariff is not None
-        assert cost(tariff, usage) <= ceiling.cost(size, usage.output)
+    for band in made:
+        assert band is not None
+        assert cost(band, usage) <= ceiling.cost(size, usage.output)
     usd = budget.scaleb(-4)
     output = ceiling.affordable(size, usd, 5000)
     if output >= 0:
@@ -474,7 +474,7 @@ def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
         "reservation = asyncio.run(Ledger(None, PriceBook()).reserve('root', 'executor', 'openai', 'gpt-5.5', 9, 9))\n"
         "print([name for name in sys.modules if name.startswith(('sagent.cost.', 'tomllib', 'genai'))])\n"
     )
-    assert out == "['sagent.cost.books', 'sagent.cost.budget', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
+    assert out == "['sagent.cost.ledger', 'sagent.cost.budget', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
 
 
 @pytest.mark.parametrize(

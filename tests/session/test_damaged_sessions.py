@@ -19,11 +19,10 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
 from sagent.events import Notice
 from sagent.messages import user
-from sagent.session.contents import MessageEntry
+from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.folds import spend
 from sagent.session.log import read_agent, read_log
 from sagent.session.store import Session, copy, delete, find, latest, log_files, sessions
-from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from tests.agent.cast import PRICES, Cast, tree_tools

@@ -14,13 +14,11 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Compacted, MessageEntry, Unknown
-from sagent.session.entries import Entry, read_body
+from sagent.session.contents import Compacted, MessageEntry, StoredMessage, Unknown
+from sagent.session.entries import Entry, encode, read_body
 from sagent.session.folds import history, last_job, lost_jobs, points, spend, title, unread
 from sagent.session.log import FileLog, MemoryLog, read_contents, read_log
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
-from sagent.session.table import encode
 from sagent.session.view import LogView, MemoryLogView, branch
 from tests.depth import deep
 

@@ -32,13 +32,14 @@ from sagent.session.contents import (
     ResultEntry,
     Returned,
     Spawned,
+    StoredMessage,
+    StoredResult,
 )
 from sagent.session.entries import Entry, read_body, seal
 from sagent.session.folds import contents, history, spend, waiting
 from sagent.session.log import FileLog, read_log
 from sagent.session.repair import repair
 from sagent.session.store import Session, log_files, named_logs
-from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.transcript.export import export_lines, export_text

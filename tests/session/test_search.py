@@ -7,11 +7,10 @@ import pytest
 
 from sagent.lib.json import EMPTY, sha256_hex
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, StoredMessage
 from sagent.session.entries import seal
 from sagent.session.search import search
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
 from sagent.usage import Charge, Usage

@@ -14,9 +14,9 @@ from sagent.cost.prices import PriceBook
 from sagent.events import Advice, AdviceStatus
 from sagent.providers import Anthropic
 from sagent.session.contents import AdviceRated, ChargeEntry, Unknown
+from sagent.session.entries import show_advice
 from sagent.session.folds import contents
 from sagent.session.log import MemoryLog
-from sagent.session.table import show_advice
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn, Usage
 from sagent.transcript.advice import Review, last_answer, review
 from sagent.usage import Charge

@@ -18,13 +18,12 @@ import pytest
 from sagent.lib.json import as_object, as_str
 from sagent.messages import user
 from sagent.session import entries as entries_module
-from sagent.session.contents import MessageEntry, Unknown
+from sagent.session.contents import MessageEntry, StoredMessage, Unknown
 from sagent.session.entries import read_body
 from sagent.session.folds import history, points
 from sagent.session.log import read_log
 from sagent.session.retention import glance, glances
 from sagent.session.store import Session, latest, log_files, sessions
-from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn

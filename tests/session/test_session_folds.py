@@ -8,12 +8,11 @@ import pytest
 from sagent.codec import encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.contents import ChargeEntry, Compacted, Label, MessageEntry, Opened, Unknown
+from sagent.session.contents import ChargeEntry, Compacted, Label, MessageEntry, Opened, StoredMessage, Unknown
+from sagent.session.entries import decode
 from sagent.session.folds import charges, history, last_messages, origin, spend, title
 from sagent.session.log import MemoryLog, read_end
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
-from sagent.session.table import decode
 from sagent.session.view import branch
 from sagent.usage import Charge, Usage
 

@@ -18,12 +18,11 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import canonical_bytes, json_freeze, sha256_hex
 from sagent.messages import ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMessage, Unknown
 from sagent.session.entries import read_body
 from sagent.session.folds import history
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 from tests.depth import deep
 

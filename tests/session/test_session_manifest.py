@@ -8,10 +8,9 @@ import pytest
 from sagent.errors import SessionNotFound, UsageError
 from sagent.messages import Image, user
 from sagent.session.bundle import manifest_bytes, open_bundle, read_manifest, write_bundle
-from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, StoredMessage, Unknown
 from sagent.session.segment import Place
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from tests.archives import unpack
 from tests.depth import deep

@@ -17,7 +17,16 @@ from sagent.errors import SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
-from sagent.session.contents import Compacted, MessageEntry, NoticeEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.contents import (
+    Compacted,
+    MessageEntry,
+    NoticeEntry,
+    Opened,
+    Returned,
+    Spawned,
+    StoredMessage,
+    Unknown,
+)
 from sagent.session.entries import parse_line, read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
@@ -25,7 +34,6 @@ from sagent.session.names import log_file
 from sagent.session.repair import repair
 from sagent.session.signature import Statement, state
 from sagent.session.store import Session, copy, log_files, named_logs
-from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 from sagent.session.verify import verify
 from sagent.session.view import session_of

@@ -11,10 +11,9 @@ import pytest
 
 from sagent.errors import UsageError
 from sagent.messages import user
-from sagent.session.contents import Label, MessageEntry, Opened, Unknown
+from sagent.session.contents import Label, MessageEntry, Opened, StoredMessage, Unknown
 from sagent.session.retention import HEAD, age, glance, glances, in_use, prune
 from sagent.session.store import Session, log_files, sessions
-from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 
 DAY = 86_400.0

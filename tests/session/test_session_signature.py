@@ -9,13 +9,12 @@ import pytest
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.session.bundle import write_bundle
-from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
+from sagent.session.contents import MessageEntry, Opened, Spawned, StoredMessage, Unknown
 from sagent.session.entries import read_body, seal
 from sagent.session.log import read_log
 from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT, Statement, read_statement, state
 from sagent.session.store import Session, delete
-from sagent.session.stored import StoredMessage
 from sagent.session.verify import sign_record, verify
 
 pytestmark = pytest.mark.needs("ssh-keygen")

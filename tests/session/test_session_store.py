@@ -14,10 +14,9 @@ import pytest
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, Unknown
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, StoredMessage, Unknown
 from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions
-from sagent.session.stored import StoredMessage
 from sagent.session.summary import summarize
 from sagent.usage import Charge, Usage
 

@@ -11,11 +11,10 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.errors import SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
+from sagent.session.contents import MessageEntry, Opened, Spawned, StoredMessage, Unknown
 from sagent.session.folds import history, points
 from sagent.session.log import MemoryLog
 from sagent.session.store import Session, copy, latest, sessions
-from sagent.session.stored import StoredMessage
 from sagent.session.touches import Touched
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from sagent.codec import encode_result_part
 from sagent.messages import Image, Message, Text, Thinking, ToolResult, assistant, user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Returned, Spawned, StoredMessage, Unknown
 from sagent.session.log import FileLog
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 from tests.messages import call
 

@@ -9,11 +9,10 @@ from sagent.codec import encode_result_part
 from sagent.engine.state import MOST_DIFF
 from sagent.messages import Message, Text, ToolResult
 from sagent.rewind.plan import REWIND
-from sagent.session.contents import MessageEntry, Opened, Unknown
+from sagent.session.contents import MessageEntry, Opened, StoredMessage, Unknown
 from sagent.session.entries import read_body
 from sagent.session.log import FileLog
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel

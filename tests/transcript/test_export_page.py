@@ -13,9 +13,8 @@ from browser import Browser
 from export_story import EVIL, tell
 
 from sagent.messages import user
-from sagent.session.contents import MessageEntry, Opened
+from sagent.session.contents import MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from sagent.transcript.export import export_text
 from sagent.transcript.export_redaction import Redaction
 

@@ -9,9 +9,8 @@ from export_story import tell
 from sagent.lib.json import as_object
 from sagent.messages import user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import MessageEntry
+from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.store import Session, log_files
-from sagent.session.stored import StoredMessage
 from sagent.transcript.event_json import encode_event
 from sagent.transcript.replayed import replay
 from tests.transcript.conftest import Recorded

@@ -16,8 +16,7 @@ from uuid import uuid4
 
 from sagent.context.prompt import SHOWN
 from sagent.context.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
-from sagent.engine.inbox import Arrived, Inbox
-from sagent.engine.state import AgentState
+from sagent.engine.state import AgentState, Arrived, Inbox
 from sagent.errors import ToolError
 from sagent.events import Failure
 from sagent.lib.encoding import Text, decode

@@ -12,8 +12,8 @@ from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.config import Settings
-from sagent.cost.catalog import edition
 from sagent.cost.prices import PriceBook
+from sagent.cost.tariff import edition
 from sagent.errors import ModelError, UsageError
 from sagent.lib.text import Table
 from sagent.model import ModelInfo

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sagent.context.streams import closing
 from sagent.context.textcalls.blocks import BlockReader, Meant, own_text, read, thinks_first
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
@@ -26,6 +25,7 @@ from sagent.model import (
     Structuring,
     TextPart,
     ToolSpec,
+    closing,
 )
 
 if TYPE_CHECKING:

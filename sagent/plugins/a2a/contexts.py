@@ -20,13 +20,13 @@ from sagent.agent import Agent
 from sagent.agent.live import LiveSession, Opened, Opening, Wanted, failure_of
 from sagent.errors import SagentError
 from sagent.events import Event, Result
+from sagent.lib.pace import offload
 from sagent.messages import Message as Prompt
 from sagent.plugins.a2a.parts import digest_of, kept_message, read_data, read_message, read_text
 from sagent.plugins.a2a.past import settle_past, show_past
 from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
 from sagent.plugins.a2a.task import RunningTask, decision
 from sagent.session.store import sessions
-from sagent.tools.offload import offload
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
 DIRECTORY = "a2a"

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import NamedTuple, NoReturn
 
 from sagent.codec import encode_message
-from sagent.context.truncation import MOST_OUTPUT
+from sagent.context.calls import MOST_OUTPUT
 from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import ModelError, SagentError
 from sagent.lib.dataclass import dataclass

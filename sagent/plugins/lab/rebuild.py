@@ -16,7 +16,7 @@ from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.context.textcalls.model import TextModel, text_model
 from sagent.cost.prices import CACHES, MAX_CALLS
-from sagent.engine.prompts import specs_of
+from sagent.engine.context import specs_of
 from sagent.errors import SagentError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import (

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.pace import offload
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
 from sagent.plugins.mcp.link import Link, failure
 from sagent.plugins.mcp.output import is_small, parts_of, resource_part
 from sagent.plugins.mcp.tool import plain
 from sagent.tool import Media
-from sagent.tools.offload import offload
 
 if TYPE_CHECKING:
     from mcp.types import Prompt as McpPrompt

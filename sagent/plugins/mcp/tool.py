@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_object, json_dump, json_freeze_object, json_thaw, sha256_hex, wire_bytes
+from sagent.lib.pace import offload
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
 from sagent.plugins.mcp.link import Link, failure, is_closed
 from sagent.plugins.mcp.output import is_small, output_of, words_in
 from sagent.plugins.mcp.pins import Pins
 from sagent.tool import RunContext, ToolOutput
-from sagent.tools.offload import offload
 
 if TYPE_CHECKING:
     from mcp import Client, MCPError

@@ -5,9 +5,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.context.streams import closing
 from sagent.lib.json import JsonObject
-from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring
+from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, closing
 from sagent.plugins.mesh.lease import Lease
 from sagent.plugins.mesh.mirror import Mirror
 from sagent.session.store import Session

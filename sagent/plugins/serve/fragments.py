@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from sagent.lib.json import as_array, as_number, as_object, as_str
-from sagent.session.contents import ConsultationEntry
-from sagent.session.stored import StoredMedia
-from sagent.session.table import decode
+from sagent.session.contents import ConsultationEntry, StoredMedia
+from sagent.session.entries import decode
 from sagent.transcript.cards import Cards, Fetch
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.prose import Prose

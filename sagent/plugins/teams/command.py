@@ -30,7 +30,7 @@ from sagent.lib.money import in_words, number
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
-from sagent.session.table import show_given, show_said, show_usage
+from sagent.session.entries import show_given, show_said, show_usage
 from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.agent.agent_tool import Stage, failed, stop_child
 from sagent.agent.tree import Node
-from sagent.context.truncation import head_and_tail
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import head_and_tail
 from sagent.messages import Message, Text
 from sagent.model import full_name
 from sagent.peer import SpawnRequest, Switch
@@ -26,10 +26,9 @@ from sagent.plugins.teams.handoffs import (
     shortened,
 )
 from sagent.plugins.teams.pattern import said, stop
-from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry
+from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry, StoredMessage
 from sagent.session.handoffs import MOST_HANDED, Round, answer_tokens, last_round
 from sagent.session.log import read_agent
-from sagent.session.stored import StoredMessage
 from sagent.usage import Cost
 
 Mode: TypeAlias = Literal["sequential", "parallel"]

@@ -21,11 +21,10 @@ from sagent.messages import Message, assistant, user
 from sagent.plugins.lab.actions import Action, Agreement, action_of, agree
 from sagent.plugins.lab.diffpage import _marked, write_diff
 from sagent.plugins.lab.sessiondiff import as_json, diff_sessions, show
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMessage, Unknown
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
-from sagent.session.stored import StoredMessage
 from sagent.transcript.export_redaction import Redaction
 from sagent.usage import Charge, Usage
 from tests.messages import call, result

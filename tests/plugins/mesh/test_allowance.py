@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.journal import Journal
+from sagent.engine.state import Journal
 from sagent.errors import BudgetExceeded
 from sagent.plugins.mesh.child import Lent
 from sagent.session.store import Session

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.journal import Journal
 from sagent.engine.request import settle
+from sagent.engine.state import Journal
 from sagent.errors import BudgetExceeded, ToolError
 from sagent.events import Result
 from sagent.lib.money import ZERO

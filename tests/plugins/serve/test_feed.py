@@ -14,9 +14,8 @@ from sagent.events import Received, TextDelta
 from sagent.messages import user
 from sagent.plugins.serve import feed
 from sagent.plugins.serve.feed import Feed, Item
-from sagent.session.contents import MessageEntry, Spawned
+from sagent.session.contents import MessageEntry, Spawned, StoredMessage
 from sagent.session.store import Session
-from sagent.session.stored import StoredMessage
 from tests.depth import deep
 from tests.waiting import SECONDS
 
