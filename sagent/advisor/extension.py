@@ -15,7 +15,7 @@ from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.tool import AdvisorTool, is_answer, message_of
 from sagent.agent.resources import ExtensionFactory
 from sagent.agent.tree import Node
-from sagent.engine.extension import Extension, ExtraCost, Report
+from sagent.engine.neighbours import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
 from sagent.events import Switched
 from sagent.lib.json import as_array, as_object, as_str, json_freeze_object

@@ -15,7 +15,7 @@ from sagent.cost.ledger import Ledger
 from sagent.engine.actions import apply, check
 from sagent.engine.compaction import make_room
 from sagent.engine.context import limits_of
-from sagent.engine.extension import Extension, Report
+from sagent.engine.neighbours import Extension, Report
 from sagent.engine.state import AgentState, Job
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice, Event

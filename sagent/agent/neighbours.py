@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
-from sagent.engine.extension import Extension
-from sagent.engine.neighbours import Asker
+from sagent.engine.neighbours import Asker, Extension
 from sagent.errors import UsageError
 from sagent.messages import Message, ToolCall
 from sagent.model import Model, ModelLimits, full_name

@@ -14,8 +14,7 @@ from sagent.agent.tree import Node, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.context import RunLimits
-from sagent.engine.extension import Extension
-from sagent.engine.neighbours import Asker
+from sagent.engine.neighbours import Asker, Extension
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.events import Failure

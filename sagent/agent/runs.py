@@ -14,8 +14,8 @@ from sagent.agent.asking import answer_of
 from sagent.agent.tree import Tree
 from sagent.context.calls import REPEATED
 from sagent.engine.actions import apply_pending
-from sagent.engine.extension import Report
 from sagent.engine.loop import take_turn
+from sagent.engine.neighbours import Report
 from sagent.engine.state import AgentState, Arrived, Run, caller
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened

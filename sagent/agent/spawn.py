@@ -10,7 +10,7 @@ from sagent.agent.asking import Handoff, brief
 from sagent.agent.resources import ExtensionFactory, Resources
 from sagent.agent.tree import Node
 from sagent.engine.context import RunLimits, limits_of, with_limits
-from sagent.engine.extension import Extension
+from sagent.engine.neighbours import Extension
 from sagent.engine.state import AgentState, Arrived, parse_effort
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY

@@ -4,7 +4,7 @@ from sagent.context.compaction import find_cut
 from sagent.cost.budget import Meter
 from sagent.engine.compaction import compact_as_asked, tools_known
 from sagent.engine.context import limits_of, with_limits
-from sagent.engine.extension import Extension
+from sagent.engine.neighbours import Extension
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Switched

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 
 from sagent.cost.budget import Meter
-from sagent.engine.extension import Extension
+from sagent.engine.neighbours import Extension
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze_object, sha256_hex, wire_bytes

@@ -12,8 +12,8 @@ from sagent.errors import ToolError
 from sagent.lib.encoding import Binary, decode
 from sagent.lib.image import image_type
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
-from sagent.tool import Stamp, ToolOutput, Workspace
 from sagent.lib.pace import offload
+from sagent.tool import Stamp, ToolOutput, Workspace
 
 _SMALL = 1_000_000  # bytes; more is looked through in a thread
 _MOST = 50_000_000  # bytes; of more only the part asked for is read

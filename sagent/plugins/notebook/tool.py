@@ -17,8 +17,8 @@ from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.capture import without_colours
 from sagent.tools.exports import names_given, profile_of
-from sagent.tools.notebook import whole
 from sagent.tools.media import media_in
+from sagent.tools.notebook import whole
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
