@@ -9,7 +9,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Literal
 
 from sagent.agent.asking import Handoff, check_message
-from sagent.context.breakdown import break_down
+from sagent.context.compaction import break_down
 from sagent.cost.budget import Meter
 from sagent.cost.ledger import Ledger
 from sagent.engine.actions import apply, check

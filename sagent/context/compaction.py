@@ -1,22 +1,22 @@
-"""A conversation cut short: what stays word for word, what is summed up, and how, by a model or by code."""
+"""Decides what of a conversation gives way in a full context, and what stands in its place: for old results and
+attachments stubs, which cost nothing, for all before the last turns a summary. `engine/compaction.py` does it."""
 
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sagent.context.breakdown import part_bytes
 from sagent.context.prompt import SHOWN
-from sagent.context.stubs import ADVISOR
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str
+from sagent.lib.json import as_str, canonical_bytes, json_dump
 from sagent.lib.regular import read_regular
 from sagent.lib.text import head_and_tail, one_line
-from sagent.messages import Document, Image, Message, Text, ToolResult
-from sagent.tool import Workspace
+from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from sagent.model import ToolSpec
+from sagent.tool import Blobs, Workspace
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
 _NEEDED = 4  # of these, without which an answer is not a summary
@@ -36,6 +36,124 @@ _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at
 _HEAD = "(From sagent: the conversation before this point was cut; "
 HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
+RECENT = 3  # rounds of results that go only when taking all older ones is not enough
+SMALLEST = 1_000  # bytes: taking less out of a context is not worth the stub
+STUB = 300  # bytes of one, about
+EXCERPT = 4_000  # characters kept of what the model has not read yet
+LONG, WORDS = 4_000, 2_000  # bytes of a request that is long, and characters that are left where it must give way
+ADVISOR = "advisor"
+"""The tool whose results are advice, and the beginning of the sender of advice that is a message."""
+_MARK = "[This result was taken out of the context"
+BYTES = 3  # of a request to a token, about
+ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
+_NEARLY = 1.1  # of that: no summary is bought for the rest
+_WORTH = 0.15  # of a context: a summary that would free less is not bought
+SUMMARY, LEAST_SUMMARY = 8_192, 1_024  # tokens that a summary may have, and without which none is asked for
+_WIDTH = 1_900  # characters of a line: of longer ones Read shows only the beginning
+
+
+def part_bytes(part: Part) -> int:
+    """Bytes of a part, about: media count as 5,000."""
+    match part:
+        case Text(text) | Thinking(text) | Opaque(text):
+            return len(text.encode("utf-8", "replace"))
+        case ToolCall(_, name, arguments):
+            return len(name) + len(canonical_bytes(arguments))
+        case ToolResult(_, content):
+            return sum(map(part_bytes, content))
+        case Image() | Document():
+            return 5_000
+
+
+def size_of(message: Message) -> int:
+    """Bytes of a message, about: media count as 5,000."""
+    calls = sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
+    return calls + sum(
+        part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image | Document)
+    )
+
+
+def break_down(system: str, specs: Sequence[ToolSpec], history: Sequence[Message], tokens: int) -> Mapping[str, int]:
+    """Tokens by kind, estimated: of so many in all, each kind has its share by its bytes."""
+    sizes = {"system prompt": len(system.encode("utf-8", "replace"))}
+    sizes["tools"] = sum(
+        len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in specs if not spec.deferred
+    )
+    names: dict[str, str] = {}
+    for message in history:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[part.id] = part.name
+            kind = _kind(part, message.role, names)
+            sizes[kind] = sizes.get(kind, 0) + part_bytes(part)
+    total = max(1, sum(sizes.values()))
+    return {kind: tokens * size // total for kind, size in sorted(sizes.items(), key=lambda item: -item[1]) if size}
+
+
+def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
+    match part:
+        case ToolResult(call_id):
+            return f"results of {names.get(call_id, 'unknown tools')}"
+        case ToolCall():
+            return "calls"
+        case Thinking():
+            return "thinking"
+        case _:
+            return "requests and messages" if role == "user" else "replies"
+
+
+class Outlook:
+    """What of a conversation can go, decided before anything does.
+
+    `tokens` is what its next request likely has, `max_input` the most that it can have, and `usable` what its model has
+    room for, None if that is not known. Requests are what a person or the agent `above` said. `cut` is where it can be
+    cut so that the last turns stay; None if nothing can be left out.
+    """
+
+    def __init__(self, history: Sequence[Message], above: str, tokens: int, max_input: int, usable: int | None) -> None:
+        self._history, self._tokens, self._max_input = history, tokens, max_input
+        self._room = room_in(history, (usable or tokens) * BYTES, above)
+        self.cut = find_cut(history, self._room.recent, above, self._room.words)
+
+    @property
+    def gone(self) -> Sequence[Message]:
+        """What a summary takes the place of."""
+        return () if self.cut is None else self.cut.gone(self._history)
+
+    def needs_summary(self, target: int) -> bool:
+        """Whether stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
+        if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _NEARLY:
+            return False
+        freed = sum(map(size_of, self.gone)) - min(self._room.summary, SUMMARY * BYTES) // 2
+        return self._share(freed) >= _WORTH * self._tokens
+
+    def stubs(self, before: int, target: int, blobs: Blobs) -> "Sequence[Stub]":
+        """Those that bring it from so many tokens to the target, all at once so that the prefix changes only once.
+        Raises OSError."""
+        need = self._max_input * (before - target) // max(before, 1)
+        return shrink(self._history, need, blobs, self._room.words, all_of_it=self.cut is None)
+
+    def summed_up(self, summary: str | None, where: str, cwd: Path) -> "Change":
+        """What is left after the cut, with a summary, built by code if there is no other. What goes is kept at the path
+        `where`, "" if only the log has it."""
+        assert self.cut is not None
+        room, gone = self._room.summary, self.gone
+        text = summary or sum_up(gone, room, f"the full text is in {where or 'the log'}")
+        notes = (*notes_of(self._history, gone), *edited_files(self._history, cwd, room))
+        return Change((), self.cut.kept(self._history), (len(self.cut.stay), compose(text, where, 2 * room)), notes)
+
+    def _share(self, size: int) -> int:
+        """About how many tokens so many bytes of the history are."""
+        return self._tokens * size // max(1, self._max_input)
+
+
+class Change(NamedTuple):
+    """What a conversation becomes: see sagent.session.contents.Compacted."""
+
+    stubs: "Sequence[Stub]" = ()
+    kept: tuple[int, ...] | None = None
+    summary: tuple[int, str] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +228,6 @@ def room_in(history: Sequence[Message], window: int, above: str) -> Room:
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
     words = max(int(window * _BRIEF), min(int(window * _REQUESTS), left // 2))
     return Room(recent, words, max(1_000, min(int(window * _SUMMARY), left // 4)))
-
-
-def size_of(message: Message) -> int:
-    """Bytes of a message, about: media count as 5,000."""
-    calls = sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
-    return calls + sum(
-        part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image | Document)
-    )
 
 
 def instruction(hints: str) -> str:
@@ -267,3 +377,216 @@ def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
     own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
     added = [place for place in asked if place > own[-1] and _is_added(history[place])] if own else []
     return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
+
+
+class Stub(NamedTuple):
+    """What takes the place of a result: of the call `call`, answered in message number `message` of the history.
+    Without a call it takes the place of all that the message says."""
+
+    message: int
+    call: str
+    text: str
+
+
+class _Found(NamedTuple):
+    """A result, or a message with attachments, or one that is too long."""
+
+    message: int
+    given: ToolResult | Message
+    size: int
+
+    @property
+    def call(self) -> str:
+        return self.given.call_id if isinstance(self.given, ToolResult) else ""
+
+
+class _Tiers(NamedTuple):
+    """What is worth a stub, in the order in which it goes: of earlier rounds and requests, of the last ones, of the
+    round that is not read yet, and what came with the request that is not."""
+
+    old: list[_Found]
+    recent: list[_Found]
+    unread: list[_Found]
+    asked: list[_Found]
+
+
+def can_shrink(history: Sequence[Message]) -> bool:
+    """Whether there is something that a stub may take the place of."""
+    return any(map(any, _tiers(history)))
+
+
+def gain(history: Sequence[Message], words: int) -> int:
+    """How many bytes stubs can free, about, without those of what is not read yet. `words` as in `shrink`."""
+    tiers = _tiers(history)
+    found = {(each.message, each.call): each.size for each in (*tiers.old, *tiers.recent)}
+    found |= {(each.message, ""): each.size - WORDS for each in _overlong(history, words)}
+    return sum(max(0, size - STUB) for size in found.values())
+
+
+def shrink(
+    history: Sequence[Message], need: int, blobs: Blobs, words: int | None = None, *, all_of_it: bool = True
+) -> tuple[Stub, ...]:
+    """The stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
+
+    Old readings of a file that was read again since go in any case; and the middle of the longest earlier requests, as
+    far as these have more than `words` bytes together. Then the largest results and attachments go first, among those
+    of one size the oldest. Those of the last rounds stay unless all older ones do not suffice; of what the model has
+    not read yet beginning and end stay, and what came with the request goes only with `all_of_it`. The whole of each is
+    kept as a blob that the stub names. Raises OSError when it cannot be.
+    """
+    again, tiers = _repeated(history), _tiers(history)
+    stubs = list[Stub]()
+    cut = set[int]()
+    for found in [] if words is None else _overlong(history, words):
+        stubs.append(Stub(found.message, "", _stub(found.given, blobs, cut=WORDS)))
+        need -= found.size - len(stubs[-1].text.encode("utf-8", "replace"))
+        cut.add(found.message)
+    for age, tier in enumerate(tiers if all_of_it else tiers[:-1]):
+        for found in sorted(tier, key=lambda found: (found.call not in again, -found.size, found.message)):
+            if need <= 0 and not (age == 0 and found.call in again):
+                break
+            if not found.call and found.message in cut:
+                continue
+            text = _stub(found.given, blobs, EXCERPT if age >= 2 else 0)
+            stubs.append(Stub(found.message, found.call, text))
+            need -= found.size - len(text.encode("utf-8", "replace"))
+    return tuple(stubs)
+
+
+def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tuple[Stub, ...]:
+    """The stubs for every result of some tools ("*": of all) that the model has read. Raises OSError."""
+    tiers = _tiers(history)
+    names = {call.id: call.name for message in history for call in message.calls}
+    chosen = (found for found in (*tiers.old, *tiers.recent) if "*" in tools or names.get(found.call) in tools)
+    return tuple(Stub(each.message, each.call, _stub(each.given, blobs)) for each in chosen if each.call)
+
+
+def _repeated(history: Sequence[Message]) -> set[str]:
+    """The calls about a file that were made again later, word for word: only the last shows how the file is."""
+    calls = [call for message in history for call in message.calls if "file_path" in call.arguments]
+    last = {(call.name, call.arguments): call.id for call in calls}
+    answered = {result.call_id for message in history for result in message.results if not result.is_error}
+    return {call.id for call in calls if (again := last[call.name, call.arguments]) != call.id and again in answered}
+
+
+def _tiers(history: Sequence[Message]) -> _Tiers:
+    rounds = [place for place, message in enumerate(history) if message.results]
+    answered = bool(rounds) and any(message.role == "assistant" for message in history[rounds[-1] :])
+    unread = rounds[-1:] if not answered else []
+    recent = [place for place in rounds[-RECENT:] if place not in unread]
+    old = [place for place in rounds if place not in recent and place not in unread]
+    requests = _requests(history)
+    heard = max((place for place, message in enumerate(history) if message.role == "assistant"), default=-1)
+    asked = [place for place in requests if place > heard]
+    last = requests[-1:] if not asked else []
+    earlier = [place for place in requests if place not in (*asked, *last)]
+    return _Tiers(
+        _results(history, old) + _attached(history, earlier),
+        _results(history, recent) + _attached(history, last),
+        _results(history, unread),
+        _attached(history, asked),
+    )
+
+
+def _requests(history: Sequence[Message]) -> list[int]:
+    """What was said to the agent, by whoever: not what sagent itself has put there."""
+    return [
+        place
+        for place, message in enumerate(history)
+        if message.role == "user" and not message.results and not message.sender.startswith(("sagent", ADVISOR))
+    ]
+
+
+def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
+    """Those of some messages that are large enough; advice stays, for it holds until the task is done."""
+    advice = {call.id for message in history for call in message.calls if call.name == ADVISOR}
+    return [
+        _Found(place, result, size)
+        for place in places
+        for result in history[place].results
+        if result.call_id
+        and not result.text.startswith(_MARK)
+        and result.call_id not in advice
+        and (size := part_bytes(result)) >= SMALLEST
+    ]
+
+
+def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
+    """The messages of some that came with large attachments: all that follows their words."""
+    return [
+        _Found(place, message, size)
+        for place in places
+        if (message := history[place]) and (size := sum(map(part_bytes, message.parts[_words(message) :]))) >= SMALLEST
+    ]
+
+
+def _words(message: Message) -> int:
+    """How many parts of a message are its words: what follows was attached."""
+    return int(bool(message.parts) and isinstance(message.parts[0], Text))
+
+
+def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
+    """The longest of the earlier requests, as many as must give way so that the words of all have `most` bytes."""
+    sizes = {place: sum(map(part_bytes, history[place].parts[:1])) for place in _requests(history)[:-1]}
+    left, found = sum(sizes.values()) - most, list[_Found]()
+    for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        if left <= 0 or size <= LONG:
+            break
+        left -= size - WORDS
+        found.append(_Found(place, history[place], sum(map(part_bytes, history[place].parts))))
+    return found
+
+
+def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int = 0) -> str:
+    """What takes the place of a result, or of what was attached to a message; its words are cut to `cut` characters."""
+    first = 0 if isinstance(given, ToolResult) else _words(given)
+    parts = given.content if isinstance(given, ToolResult) else given.parts
+    text = "".join(part.text for part in parts[first:] if isinstance(part, Text))
+    kept = [text.encode("utf-8", "replace")] if text else []
+    kept += [part.data for part in parts if isinstance(part, Image | Document)]
+    where = " and ".join(str(blobs.put(data)) for data in kept)
+    if isinstance(given, ToolResult):
+        words, stub = "", f"{_MARK}, which was full. It is kept in {where}; read that if it is needed again.]"
+    else:
+        words = given.content.removesuffix(text)
+        stub = f"[What came with this was taken out of the context. It is kept in {where}; read that if it is needed.]"
+    if excerpt and len(text) > 2 * excerpt:
+        stub = head_and_tail(text, excerpt, f"the context is full; the full text is in {where}")
+    if cut and len(words) > cut:
+        words = head_and_tail(words, cut, f"all of this message is in {blobs.put(words.encode('utf-8', 'replace'))}")
+    return "\n\n".join(filter(None, (words, stub if kept else "")))
+
+
+def keep_transcript(messages: Sequence[Message], blobs: Blobs) -> str:
+    """Keep messages as one text; its path. Raises OSError."""
+    lines = (
+        piece
+        for number, message in enumerate(messages, 1)
+        for part in message.parts
+        for line in f"[{number}] {_show(message, part, blobs)}".split("\n")
+        for piece in _fold(line)
+    )
+    return str(blobs.put("\n".join(lines).encode("utf-8", "replace")))
+
+
+def _show(message: Message, part: Part, blobs: Blobs) -> str:
+    match part:
+        case Text(text) | Opaque(text):
+            return f"{message.sender or ('model' if message.role == 'assistant' else 'person')}: {text}"
+        case Thinking(text):
+            return f"model, thinking: {text}"
+        case ToolCall(call_id, name, arguments, malformed):
+            items = arguments.items()
+            said = (f"{key}: {value if isinstance(value, str) else json_dump(value)}" for key, value in items)
+            return "\n".join((f"call {call_id} of {name}", *said, *([malformed] if malformed else [])))
+        case ToolResult(call_id, content, is_error):
+            shown = "\n".join(_show(message, each, blobs) for each in content if not isinstance(each, Text))
+            return f"{'error' if is_error else 'result'} of {call_id}: {part.text}{shown}"
+        case Image(media_type, data) | Document(media_type, data):
+            return f"({media_type}, {len(data)} bytes, kept in {blobs.put(data)})"
+
+
+def _fold(line: str) -> Iterator[str]:
+    """A line in pieces that can be read."""
+    for start in range(0, max(1, len(line)), _WIDTH):
+        yield line[start : start + _WIDTH]

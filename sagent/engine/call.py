@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sagent.context.calls import NOTHING, says_nothing, what_is_missing, with_distinct_ids
-from sagent.context.stubs import can_shrink
 from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
-from sagent.engine.compaction import cut_short, keep_room, possible_cut, stub
+from sagent.engine.compaction import can_give_way, cut_short, keep_room, stub
 from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
@@ -160,7 +159,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     )
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
         overflowed = reply.message.stop == "context_overflow" and not any(call.whole for call in reply.message.calls)
-        if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or possible_cut(state)):
+        if overflowed and partial.recoveries < MOST_RECOVERIES and can_give_way(state):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
         if says_nothing(reply.message):

@@ -1,27 +1,26 @@
-"""Makes a context smaller: first with stubs, which cost nothing, then with a summary; or as requested."""
+"""Makes a context smaller, as `context/compaction.py` decides: when it is nearly full, when a request did not fit, or
+as requested. It calls the model that sums up, and writes what changed to the log."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from sagent.context.compaction import (
-    Cut,
-    Room,
-    compose,
-    edited_files,
-    find_cut,
+    ENOUGH,
+    LEAST_SUMMARY,
+    SUMMARY,
+    Change,
+    Outlook,
+    can_shrink,
+    drop,
     forget_files,
     instruction,
     is_summary,
+    keep_transcript,
     last_request,
-    notes_of,
-    room_in,
-    size_of,
-    sum_up,
 )
-from sagent.context.stubs import Stub, drop, gain, shrink
 from sagent.cost.budget import Meter
-from sagent.engine.request import BYTES, make_side_call
+from sagent.engine.request import make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.lib.json import EMPTY
@@ -30,9 +29,6 @@ from sagent.model import Model, input_budget
 from sagent.peer import Compact
 from sagent.session.contents import COMPACTOR, Compacted
 
-ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
-WORTH = 0.15  # of a context: a summary that would free less is not bought
-SUMMARY, LEAST_SUMMARY = 8_192, 1_024  # tokens that a summary may have, and without which none is asked for
 CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
 
@@ -56,36 +52,39 @@ async def keep_room(state: AgentState) -> None:
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
     """Make the context smaller: replace old results by stubs or, if that would not be enough or with `summarise`,
     summarize all but the last turns. Whatever fails, the requests and the last turns stay."""
-    context, before = state.context, state.context.tokens()
+    before = state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
-    cut = possible_cut(state)
-    freed = _share(state, gain(context.history, _room(state).words))
-    if cut is None or not (summarise or (before - freed > target * 1.1 and _is_worth(state, cut))):
+    outlook = _look(state)
+    if outlook.cut is None or not (summarise or outlook.needs_summary(target)):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
             _notify(state, before, f"{stubbed} tool results and attachments were replaced by stubs")
     else:
         _, paid = state.ledger.billed(COMPACTOR)
-        how = f"{len(cut.gone(context.history))} messages were summarized"
-        written = await _summary(state, cut, hints)
-        _sum_up(state, cut, written, before, reason)
+        how = f"{len(outlook.gone)} messages were summarized"
+        written = await _summary(state, hints)
+        _sum_up(state, outlook, written, before, reason)
         _, now = state.ledger.billed(COMPACTOR)
         usd = "an unknown price" if paid is None or now is None else f"{now - paid:.6f} USD"
         how += "" if written else " by code, as no model gave a usable summary"
         _notify(state, before, f"{how}, for {usd}")
     if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):
-        stub(state, context.tokens(), target, reason)
+        stub(state, state.context.tokens(), target, reason)
 
 
 def cut_short(state: AgentState, reason: str) -> bool:
     """Summarize at once and without a model, because a request does not fit. False if nothing can be left out."""
-    before = state.context.tokens()
-    cut = possible_cut(state)
-    if cut is None:
+    before, outlook = state.context.tokens(), _look(state)
+    if outlook.cut is None:
         return False
-    _sum_up(state, cut, None, before, reason)
+    _sum_up(state, outlook, None, before, reason)
     _notify(state, before, "the conversation before the last turns was summarized by code")
     return True
+
+
+def can_give_way(state: AgentState) -> bool:
+    """Whether anything can be left out of the conversation."""
+    return can_shrink(state.context.history) or _look(state).cut is not None
 
 
 def compact_as_asked(state: AgentState, wanted: Compact) -> None:
@@ -94,12 +93,12 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
     kept = last_request(context.history, state.above)
     if wanted.clear:
         where = _keep(state, context.history) if kept else ""
-        _replace(state, "asked for", before, kept=kept)
+        _replace(state, "asked for", before, Change(kept=kept))
         forget_files(context.history, state.workspace)
     else:
         names = {name.lower() for name in wanted.drop}
         names = {name for name in tools_known(state) if name.lower() in names} | (names & {"*"})
-        _replace(state, "asked for", before, stubs=drop(context.history, names, state.log.blobs))
+        _replace(state, "asked for", before, Change(drop(context.history, names, state.log.blobs)))
     after = context.tokens()
     if wanted.clear and kept:
         state.add(user(f"{CLEARED} What went is kept in {where}." if where else CLEARED, sender="sagent"))
@@ -113,46 +112,25 @@ def tools_known(state: AgentState) -> set[str]:
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
-def _room(state: AgentState) -> Room:
-    usable = (input_budget(state.model_limits) or state.context.tokens()) * BYTES
-    return room_in(state.context.history, usable, state.above)
-
-
-def possible_cut(state: AgentState) -> Cut | None:
-    """Where the conversation can be cut so that the last turns stay; None if nothing can be left out."""
-    room = _room(state)
-    return find_cut(state.context.history, room.recent, state.above, room.words)
-
-
-def _share(state: AgentState, size: int) -> int:
-    """About how many tokens so many bytes of the history are."""
-    return state.context.tokens() * size // max(1, state.context.max_input_tokens())
-
-
-def _is_worth(state: AgentState, cut: Cut) -> bool:
-    """Whether a summary would free enough to be worth a call."""
-    freed = sum(map(size_of, cut.gone(state.context.history))) - min(_room(state).summary, SUMMARY * BYTES) // 2
-    return _share(state, freed) >= WORTH * state.context.tokens()
+def _look(state: AgentState) -> Outlook:
+    context, usable = state.context, input_budget(state.model_limits)
+    return Outlook(context.history, state.above, context.tokens(), context.max_input_tokens(), usable)
 
 
 def stub(state: AgentState, before: int, target: int, reason: str) -> int:
-    """Replace old results and attachments by stubs, all at once so that the prefix changes only once; returns how
-    many."""
-    context = state.context
+    """Replace old results and attachments by stubs; returns how many."""
     try:
-        need = context.max_input_tokens() * (before - target) // max(before, 1)
-        last_resort = possible_cut(state) is None
-        stubs = shrink(context.history, need, state.log.blobs, _room(state).words, all_of_it=last_resort)
+        stubs = _look(state).stubs(before, target, state.log.blobs)
     except OSError as error:
         state.journal.notify("warning", f"The context cannot be made smaller: {error}")
         return 0
     if stubs:
-        _replace(state, reason, before, stubs=stubs)
+        _replace(state, reason, before, Change(stubs))
     return len(stubs)
 
 
-async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
-    """A model's summary of the conversation up to the cut; None if there is no usable one after two tries.
+async def _summary(state: AgentState, hints: str) -> str | None:
+    """A model's summary of the conversation; None if there is no usable one after two tries.
 
     The request is the next one with one more message, so nearly all of it is read from the cache.
     """
@@ -207,20 +185,14 @@ def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
             yield state.neighbours.resolve(name), None
 
 
-def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:
+def _sum_up(state: AgentState, outlook: Outlook, summary: str | None, before: int, reason: str) -> None:
     """Replace what was cut by a summary, built by code if there is no other."""
-    history, room = state.context.history, _room(state).summary
-    gone = cut.gone(history)
-    where = _keep(state, gone)
-    text = compose(summary or sum_up(gone, room, f"the full text is in {where or 'the log'}"), where, 2 * room)
-    notes = (*notes_of(history, gone), *edited_files(history, state.workspace.cwd, room))
-    _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
+    where = _keep(state, outlook.gone)
+    _replace(state, reason, before, outlook.summed_up(summary, where, state.workspace.cwd))
 
 
 def _keep(state: AgentState, messages: Sequence[Message]) -> str:
     """Save what is cut to a file that the model can read; returns its path, "" if that failed."""
-    from sagent.context.transcript import keep_transcript
-
     try:
         return keep_transcript(messages, state.log.blobs)
     except OSError as error:
@@ -228,24 +200,14 @@ def _keep(state: AgentState, messages: Sequence[Message]) -> str:
         return ""
 
 
-def _replace(
-    state: AgentState,
-    reason: str,
-    before: int,
-    *,
-    stubs: Sequence[Stub] = (),
-    kept: Sequence[int] | None = None,
-    summary: tuple[int, str] | None = None,
-    notes: tuple[tuple[str, str], ...] = (),
-) -> int:
-    """Make the history smaller, in memory and in the log; returns about how many tokens are left."""
+def _replace(state: AgentState, reason: str, before: int, change: Change) -> None:
+    """Make the history smaller, in memory and in the log."""
     context = state.context
     max_input = context.max_input_tokens()
-    entry = Compacted(tuple(stubs), before, before, reason, None if kept is None else tuple(kept), summary, notes)
+    entry = Compacted(tuple(change.stubs), before, before, reason, change.kept, change.summary, change.notes)
     context.replace(entry)
     after = before * context.max_input_tokens() // max(max_input, 1)
     state.journal.record(replace(entry, after=after))
-    return after
 
 
 def _notify(state: AgentState, before: int, how: str) -> None:

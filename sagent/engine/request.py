@@ -24,7 +24,6 @@ from sagent.usage import Charge, Sum
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
 SIDE_RETRIES, SIDE_WAIT = 2, 15.0  # times, seconds; a side call that takes longer is done without
-BYTES = 3  # of a request to a token, about
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Called with what a model says as it comes."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.context.stubs import SMALLEST, can_shrink, shrink
+from sagent.context.compaction import SMALLEST, can_shrink, shrink
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
