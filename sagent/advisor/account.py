@@ -18,7 +18,7 @@ from sagent.usage import Cost
 
 @dataclass(slots=True)
 class Held:
-    """What a consultation in progress may come to: USD, and tokens about. `usd` is 0 where nobody knows a price."""
+    """A bound on a consultation in progress, in USD and in estimated tokens. `usd` is 0 if its price is not known."""
 
     name: str
     usd: Decimal
@@ -27,8 +27,8 @@ class Held:
 
 @dataclass(slots=True)
 class Account:
-    """One for a tree of agents. What a consultation may come to is held while it runs, so that bounds hold whatever
-    runs side by side."""
+    """The account of advisors of one tree of agents. The bound of a consultation is held while it runs, so that
+    limits hold whatever runs side by side."""
 
     tallies: dict[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
     muted: set[str] = field(default_factory=set[str])
@@ -36,7 +36,7 @@ class Account:
 
     @property
     def calls(self) -> int:
-        """How often any was asked."""
+        """Number of consultations of all advisors."""
         return sum(tally.calls for tally in self.tallies.values())
 
     def refusal(self, advisor: Advisor, rules: Rules, cost: Cost, used: int, ask: tuple[Decimal | None, int]) -> str:
@@ -59,7 +59,7 @@ class Account:
             self._held = [each for each in self._held if each is not held]
 
     def _used_up(self, advisor: Advisor, rules: Rules, used: int, likely: int) -> Iterator[str]:
-        """What calls and tokens do not allow."""
+        """Yield the reasons why calls and tokens do not allow a consultation."""
         own = sum(held.name == advisor.name for held in self._held)
         own += self.tallies.get(advisor.name, AdvisorTally()).calls
         if advisor.max_calls is not None and own >= advisor.max_calls:
@@ -74,7 +74,7 @@ class Account:
             )
 
     def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> Iterator[str]:
-        """What money does not allow; `worst` is None where nobody knows the price."""
+        """Yield the reasons why money does not allow a consultation; `worst` is None if the price is not known."""
         if rules.max_share is not None:
             held = sum((each.usd for each in self._held), ZERO)
             if worst is None:
@@ -91,7 +91,7 @@ class Account:
                 yield f"it may cost {worst:.4f} USD, but {max(most - used, ZERO):.4f} of {whose} {most} USD are left"
 
     def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
-        """Whose each bound on USD is, the bound, and what is spent or held of it."""
+        """Yield the bounds on USD: whose it is, the bound, and what is spent or held of it."""
         if advisor.max_usd is not None:
             own = sum((each.usd for each in self._held if each.name == advisor.name), ZERO)
             yield "its", advisor.max_usd, cost.by_role.get(f"advisor:{advisor.name}", ZERO) + own

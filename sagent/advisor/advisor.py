@@ -19,7 +19,7 @@ READ_ONLY = ("Read", "Grep", "Glob", "List")
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Who is asked. `name` is who it is, whatever model it runs on; `role` is a file with its system prompt, or "".
+    """An advisor. `name` identifies it, whatever model it runs on; `role` is a file with its system prompt, or "".
 
     `max_calls` and `max_usd` bound one session. With `tools` it works as an agent below the one that asks.
     """

@@ -54,7 +54,7 @@ class Writing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How advisors are used. `base` is where relative paths of role files start."""
+    """The way advisors are used. `base` is the directory to which relative paths of role files refer."""
 
     rules: Rules = field(default_factory=Rules)
     mode: Mode = "auto"
@@ -115,7 +115,7 @@ class Advisors:
                     self._talk(entry.advice.advisor).restore(entry, said, self.state.context.request().messages)
 
     def tally(self) -> Mapping[str, AdvisorTally]:
-        """What each came to, with what the ledger says it was billed."""
+        """Return the tally of each advisor, with what the ledger says it was billed."""
         found: dict[str, AdvisorTally] = {}
         for name, tally in self.account.tallies.items():
             usage, usd = self.state.ledger.billed(f"{TOOL}:{name}")
@@ -170,7 +170,7 @@ class Advisors:
         return isinstance(self.state.model, Writing) and self.state.model.protocol == "text"
 
     def task(self) -> Message | None:
-        """What was asked for last, by a person or the agent above."""
+        """Return the last message in which a person or the agent above asked for something."""
         asked = (each for each in reversed(self.state.context.history) if each.role == "user" and not each.results)
         return next((each for each in asked if each.sender in ("", self.state.above)), None)
 
@@ -267,8 +267,8 @@ class Advisors:
         return ""
 
     def _is_news(self, name: str, blank: Advice) -> bool:
-        """Whether there is something to ask about that the last advice did not know: results or words of others, or
-        what the executor itself has to say, but that only once."""
+        """Return True if there is something to ask about that the last advice did not know: results or words of
+        others, or what the executor itself has to say, but that only once."""
         talk = self._talk(name)
         if not talk.messages or talk.evidence(self.state.context.history):
             self._again.discard(name)

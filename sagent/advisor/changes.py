@@ -1,4 +1,4 @@
-"""What a shell command would do, as far as its words say: change something, run tests."""
+"""A judgement of a shell command by its words: does it change something, does it run tests."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _TESTS = re.compile(
 
 
 def writes(command: str) -> bool:
-    """Whether a command is of a kind that changes files."""
+    """Return True if a command is of a kind that changes files."""
     for part in split(command).parts:
         if any(redirect.writes and not redirect.target.text.startswith("/dev/") for redirect in part.redirects):
             return True
@@ -42,12 +42,12 @@ def writes(command: str) -> bool:
 
 
 def runs_tests(command: str) -> bool:
-    """Whether a command runs tests."""
+    """Return True if a command runs tests."""
     return any(_TESTS.match(line) for _, line in _commands(command))
 
 
 def finds_nothing(command: str, said: str) -> bool:
-    """Whether a command that ended with 1 only said that there is no match, or that two things differ."""
+    """Return True if a command that ended with 1 only said that there is no match, or that two things differ."""
     if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
         return False
     last = [line for _, line in _commands(command)][-1:]

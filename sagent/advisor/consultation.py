@@ -1,4 +1,4 @@
-"""One consultation: what is sent, how the answer is received, and what counts as advice."""
+"""A consultation: the request, the reception of the answer, and what counts as advice."""
 
 import asyncio
 import re
@@ -40,8 +40,8 @@ _ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}
 
 @dataclass(frozen=True, slots=True)
 class Consultation:
-    """What is asked of whom. `blank` is the advice without an answer; `budget` USD that it may spend with tools;
-    `may` says whether one more call is within the bounds, and holds what it may cost."""
+    """A question to an advisor. `blank` is the advice without an answer; `budget` is the USD that it may spend with
+    tools; `may` says whether one more call is within the bounds, and holds what it may cost."""
 
     advisor: Advisor
     model: Model
@@ -117,7 +117,8 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
 
 
 async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
-    """Where less is left of the budget than of the advisor's own bound, the budget is the tighter one and bounds it."""
+    """Spawn the advisor's agent. If less is left of the budget than of the advisor's own bound, the budget bounds
+    it."""
     try:
         return await agent.spawn(child)
     except BudgetExceeded:
@@ -127,7 +128,7 @@ async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
 
 
 def judge(blank: Advice, said: str, stop: str) -> Advice:
-    """What was said as advice: an answer, a cut one, or why it is none."""
+    """Turn an answer into advice: whole, cut, or failed with the reason."""
     text = said.strip()
     if stop in _REFUSALS:
         return replace(blank, status="declined", text=text, reason=f"it refused ({stop})")
@@ -166,7 +167,7 @@ def reason_of(error: Exception) -> str:
 
 
 def why(blank: Advice) -> tuple[str, str]:
-    """What brought a consultation about, and what is asked, as the request says it."""
+    """Return the reason for a consultation and its question, as the request words them."""
     reason = _ASKED.get(blank.trigger)
     if reason is None:
         return f"The executor did not ask; you are asked because {blank.question or blank.trigger}.", ""

@@ -1,4 +1,5 @@
-"""What one advisor has read and has answered: it only grows, so that its provider's cache is hit."""
+"""The conversation of one advisor, with what it has read and answered: it only grows, so that its provider's cache
+is hit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ _SMALLER = "(The executor's own context was compacted here.)"
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a consultation is made of: the executor's next request, its task, and the request to the advisor.
+    """The parts of a consultation: the executor's next request, its task, and the request to the advisor.
 
-    `room` is how many tokens fit; None where nobody knows.
+    `room` is how many tokens fit; None if that is not known.
     """
 
     executor: Request
@@ -47,14 +48,14 @@ class Asked:
     left_out: int = 0  # messages of the executor's that did not fit
 
     def entry(self, advice: Advice) -> ConsultationEntry:
-        """What the log keeps of it, but for the texts that were sent."""
+        """Return the log entry of an advice, without the texts that were sent."""
         last = mark(self.seen[-1]) if self.seen else ""
         return ConsultationEntry(advice, "", "", self.epoch, len(self.seen), last, self.left_out)
 
 
 @dataclass(slots=True)
 class Conversation:
-    """One advisor's side. A consultation that came to nothing leaves no trace in it."""
+    """The conversation of one advisor. A consultation that failed leaves no trace in it."""
 
     name: str
     messages: list[Message] = field(default_factory=list[Message])
@@ -63,7 +64,7 @@ class Conversation:
     _seen: tuple[Message, ...] = ()
 
     def news(self, history: Sequence[Message]) -> tuple[Message, ...]:
-        """What the executor's history has that this advisor has not read."""
+        """Return the messages of the executor's history that this advisor has not read."""
         if self._follows(history):
             return tuple(history[len(self._seen) :])
         known = Counter(map(_key, self._seen))
@@ -77,7 +78,8 @@ class Conversation:
         return tuple(found)
 
     def evidence(self, history: Sequence[Message]) -> bool:
-        """Whether something has happened since: a result, or a word of somebody else than executor and advisors."""
+        """Return True if something has happened since: a result, or a word of somebody else than executor and
+        advisors."""
         own = asking_calls(history, TOOL)
         return any(
             any(result.call_id not in own and not is_held(result.text) for result in message.results)
@@ -153,12 +155,12 @@ def fit(text: str, size: int) -> str:
 
 
 def held_without(why: str) -> str:
-    """What a call is answered that is to wait for advice that nobody can give."""
+    """Return the answer to a call that is to wait for advice that nobody can give."""
     return f"{_HOLDS}it may destroy something for good, and {why}. Make the call again if you still want it."
 
 
 def is_held(text: str) -> bool:
-    """Whether a call was answered that it is to wait."""
+    """Return True if a call was answered that it is to wait."""
     return text.startswith(_HOLDS)
 
 
@@ -173,7 +175,8 @@ def _opening(asking: Asking) -> str:
 
 
 def _key(message: Message) -> tuple[object, ...]:
-    """What distinguishes a message from others, be it read from a log again or its results taken out."""
+    """Return a key that tells a message from others, even if it is read from a log again or its results were taken
+    out."""
     calls, results = tuple(call.id for call in message.calls), tuple(result.call_id for result in message.results)
     return (message.role, message.sender, calls, results, "" if calls or results else message.content)
 

@@ -1,7 +1,7 @@
-"""What takes something away for good: judged by what a command would do, whatever brings it about; in doubt it does.
+"""A judgement whether a command destroys something for good, by what it would do; in doubt it does.
 
-A list of programs alone is passed by the next program. So every command line that a script may run counts, wrappers and
-scripts in files included; of programs that are not known the words that say so; of code what it names.
+A list of programs alone is passed by the next program. So every command line that a script may run counts, wrappers
+and scripts in files included; of programs that are not known the words that say so; of code what it names.
 """
 
 import json
@@ -80,7 +80,7 @@ _FILES = 50  # of a directory
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
-    """Whether a command, in a folder, may take something away for good. Words that it only quotes are none."""
+    """Return True if a command, in a folder, may take something away for good. Words that it only quotes are none."""
     script = split(command)
     if script.doubt and _DANGER.search(bare_text(command)):
         return True
@@ -97,7 +97,7 @@ def programs_of(command: str, folder: Path) -> str:
 
 
 def is_destroyer(tool: str) -> bool:
-    """Whether a tool that runs no command takes something away, by its name: `mcp__files__delete_file`."""
+    """Return True if a tool that runs no command takes something away, by its name: `mcp__files__delete_file`."""
     return _says(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool))
 
 
@@ -114,7 +114,8 @@ def _part_destroys(part: Part, command: str, folder: Path | None, depth: int) ->
 
 
 def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, depth: int, *, sure: bool) -> bool:
-    """Whether a command line does; where it is not `sure` that it is one, the words after a program say nothing."""
+    """Return True if a command line does; where it is not `sure` that it is one, the words after a program say
+    nothing."""
     name = program(words[0]) or _name_after_variable(words[0])
     rest = [word.text for word in words[1:]]
     line = " ".join([name, *(text if " " not in text and "\n" not in text else "''" for text in rest)])
@@ -180,7 +181,7 @@ def _git_destroys(rest: list[str], folder: Path | None) -> bool:
 
 
 def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Path | None, depth: int) -> bool:
-    """Whether code does that an interpreter, a shell or a file of its own runs."""
+    """Return True if code does that an interpreter, a shell or a file of its own runs."""
     if _CODE.search(command):
         return True
     given = [word.text for word in words[1:]]
@@ -209,7 +210,7 @@ def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
 
 
 def _runs_go(name: str, words: tuple[Word, ...]) -> bool:
-    """Whether it compiles a file or a directory and runs it."""
+    """Return True if it compiles a file or a directory and runs it."""
     return name == "go" and [word.text for word in words[1:2]] == ["run"]
 
 
@@ -220,12 +221,12 @@ def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> boo
 
 
 def _queries(files: list[str], folder: Path | None) -> bool:
-    """Whether a file has a database drop something."""
+    """Return True if a file has a database drop something."""
     return any(_SQL.search(_read(file, folder) or "") for file in files)
 
 
 def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
-    """What the project says that targets of its own do: `make tidy`, `npm run tidy`."""
+    """Return what the project defines for targets of its own: `make tidy`, `npm run tidy`."""
     if name == "make":
         text = _read("Makefile", folder) or ""
         bodies = [re.findall(rf"(?m)^{re.escape(target)}\s*:(?!=).*\n((?:\t.*\n?)+)", text) for target in rest]

@@ -25,7 +25,7 @@ from sagent.session.contents import AdviceContent, SwitchedEntry
 
 
 def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> ExtensionFactory:
-    """What gives an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
+    """Give an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
 
     Raises UsageError for a text that names no advisor, two of one name, or a role file that cannot be read.
     """
@@ -48,7 +48,8 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Ext
 
 
 class AdvisorExtension(Advisors):
-    """One agent's advisors, as an Extension of its engine. Its tool and policy are in force once it has advisors."""
+    """The advisors of one agent, as an Extension of its engine. The tool and the policy are in force once it has
+    advisors."""
 
     def __init__(
         self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account, tool: AdvisorTool | None = None
@@ -86,15 +87,15 @@ class AdvisorExtension(Advisors):
         return replace(request, options=options, tools=self._specs[1])
 
     def extra_cost(self, max_input: int) -> ExtraCost:
-        """What a provider's own consultations inside one request may cost at most, and who they are billed as."""
+        """Return the most that a provider's own consultations inside one request may cost, and the roles to bill."""
         usd, advisor, self._max_input = ZERO, self._asked_by_provider(), max_input
         if advisor is not None and self._uses and self._native.most(self.state.model, advisor, self._uses):
             usd = (self._worst_advice(advisor) or ZERO) * self._uses
         return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
 
     def _affordable(self, request: Request, advisor: Advisor) -> int:
-        """How often the provider may ask inside this request: no oftener than half of what is left pays for, whatever
-        that comes to. With none, and where the price is not known, we ask, and reserve for one."""
+        """Return how often the provider may ask inside this request: no oftener than half of what is left pays for.
+        If none is affordable, or the price is not known, sagent asks, and reserves for one."""
         model, room = self.state.model, self.state.ledger.room(self.state.path)
         wanted = self._native.most(model, advisor, self._uses) if self._uses else 0
         if not wanted or room is None:
@@ -128,7 +129,7 @@ class AdvisorExtension(Advisors):
             self.note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)))
 
     def refused(self, error: ModelError) -> bool:
-        """Whether a request was refused for the advisor that the provider was to ask: from now on we ask."""
+        """Return True if a request was refused for the advisor that the provider was to ask: from now on we ask."""
         return self._native.give_up(self.state.model, str(error))
 
     def plan(self, action: Action) -> Callable[[], None]:
@@ -155,7 +156,7 @@ class AdvisorExtension(Advisors):
         self.recall(entries)
 
     def report(self) -> Report:
-        """Who advises, what each came to, and what is worth a word."""
+        """Return the advisors, the tally of each, and remarks."""
         return Report(self.roster.describe(), self.tally(), self.remarks())
 
     def _switch(self, what: str, ended: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ _COMMON = frozenset(
 
 
 def word_on(reply: Message) -> tuple[str, str] | None:
-    """What a reply says it makes of advice: "followed", "rejected" or "contradicted", and the reason; None where it
+    """Return what a reply says about advice: "followed", "rejected" or "contradicted", and the reason; None if it
     does not say."""
     text = reply.content
     match = _WORD.search(text, 0, text.rfind("]") + 1)  # else each beginning is searched to the end of the text
@@ -30,7 +30,8 @@ def word_on(reply: Message) -> tuple[str, str] | None:
 
 
 def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
-    """What a turn shows of advice: ("followed", ""), ("rejected", how that shows), or ("", "") where it does not."""
+    """Return the effect of advice in a turn: ("followed", ""), ("rejected", how that shows), or ("", "") if it does
+    not show."""
     made = tuple(_made(turn))
     if advice.verdict == "stop":
         if not turn.reply.calls:
@@ -52,8 +53,8 @@ def _made(turn: Turn) -> Iterator[ToolCall]:
 
 
 def _is_in(wanted: str, done: str, verdict: str) -> bool:
-    """Whether what was done is what was wanted: something that it names, else half of its words. To proceed is to do
-    anything, where no more was said."""
+    """Return True if what was done is what was wanted: something that it names, else half of its words. To proceed
+    is to do anything, where no more was said."""
     marks = [code or name.rstrip("-") for code, name in _QUOTED_OR_NAME.findall(wanted) if code or _PARTS.search(name)]
     if marks:  # what is quoted as code, a path, a name with parts
         return any(mark.lower() in done for mark in marks)

@@ -17,7 +17,8 @@ _PLAIN = ("claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-sonne
 
 
 class Native:
-    """Whether one agent's advisor is asked by its provider. A refused pair is given up for good."""
+    """The consultations that a provider carries out inside its own requests. A refused pair of models is given up
+    for good."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
@@ -26,7 +27,7 @@ class Native:
         self._made: tuple[tuple[str, str, int | None], JsonObject] | None = None
 
     def options(self, model: Model, advisor: Advisor, uses: int | None) -> JsonObject | None:
-        """What a request to this model says of this advisor; None where we are to ask it ourselves."""
+        """Return the options of a request for this advisor; None if sagent is to ask it."""
         if not self._takes(model, advisor):
             return self.after(model)
         key = (model.id, advisor.model, uses)
@@ -39,11 +40,11 @@ class Native:
         return self._made[1]
 
     def after(self, model: Model) -> JsonObject | None:
-        """What a request says of advice that is in its history."""
+        """Return the options of a request whose history has advice in it."""
         return _HEADER if self._used and model.provider == "anthropic" else None
 
     def most(self, model: Model, advisor: Advisor, uses: int | None) -> int:
-        """How often it may be asked inside one request."""
+        """Return how often the advisor may be asked inside one request."""
         return uses or USES if self._takes(model, advisor) else 0
 
     def give_up(self, model: Model, reason: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a command writes over: gone for good where no rewind would bring back what was there."""
+"""The files that a command writes over: gone for good if no rewind would bring back what was there."""
 
 import os
 import re
@@ -34,7 +34,7 @@ _PATIENCE = 5.0  # seconds for git
 
 
 def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
-    """Whether a script, in a folder, writes over a file with something in it that is not kept."""
+    """Return True if a script, in a folder, writes over a file with something in it that is not kept."""
     places, found = [folder], list[_Target]()
     for part in parts:
         found += ((one.target.text, ()) for one in part.redirects if one.writes and not one.appends)
@@ -53,7 +53,7 @@ def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
 
 
 def _targets(words: Sequence[Word]) -> Iterator[_Target]:
-    """What a command line would write over, by its words."""
+    """Yield the files that a command line would write over, by its words."""
     name, texts = program(words[0]) if words else "", [word.text for word in words[1:]]
     options, named = [text for text in texts if text[:1] == "-"], [text for text in texts if text[:1] != "-"]
     if name in _COPIES:
@@ -98,7 +98,7 @@ def _is_lost(path: Path, sources: Sequence[str], folder: Path) -> bool:
 
 
 def _is_ignored(path: Path, folder: Path) -> bool:
-    """Whether git leaves a file out, and rewind with it."""
+    """Return True if git leaves a file out, and rewind with it."""
     call = git_call(folder, "check-ignore", "-q", "--", str(path))
     if call is None:
         return True

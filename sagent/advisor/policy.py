@@ -1,4 +1,5 @@
-"""When an advisor is asked without the executor's asking: judged in code, after each turn and before some calls."""
+"""The policy that asks an advisor without the executor's asking: judged in code, after each turn and before some
+calls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ class AdvisorPolicy:
         self._at_end = (*_AT_THE_END, *(one.name for one in advisors.setup.spotters if one.at_end))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
+        """Apply the inner policy; before a first change, or one that cannot be taken back, also ask an advisor."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         self._begin()
         may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._state.neighbours.ask is not None)
@@ -60,7 +61,7 @@ class AdvisorPolicy:
         return verdict
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What the policy says; and advice, where a rule fires that may be paid for and will be read."""
+        """Apply the inner policy; also ask for advice if a rule fires that may be paid for and will be read."""
         actions = list(await self._inner.after_turn(turn) or ())
         self._begin()
         self._watch.observe(turn)
@@ -101,8 +102,8 @@ class AdvisorPolicy:
     async def _checkpoint(
         self, call: ToolCall, effect: Effect, workspace: Workspace, *, changes: bool
     ) -> tuple[str, str, str] | None:
-        """Which rule fires before a call: its name, what it saw, and what is not held a second time: of what cannot be
-        taken back just this, here."""
+        """Return the rule that fires before a call: its name, what it saw, and a key so that the same call is not
+        held a second time."""
         triggers = self._advisors.triggers()
         if effect.kind in ("write", "execute") and "destructive" in triggers:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
@@ -150,7 +151,8 @@ class AdvisorPolicy:
 
 
 def _lost_by(tool: str, command: str, what: str, cwd: Path) -> str:
-    """What names a call, in these words, that cannot be taken back, the programs that it runs too; "" for others."""
+    """Return the words that name a call that cannot be taken back, and the programs that it runs; "" for other
+    calls."""
     if not (destroys(command, cwd) if command else is_destroyer(tool)):
         return ""
     return f"{cwd} {what} {programs_of(command, cwd)}"

@@ -16,7 +16,7 @@ Keep = Callable[[str], str]
 
 
 class Reader(NamedTuple):
-    """Who reads: what it said itself it has before it anyway. `asked` are the calls by which advisors are asked."""
+    """The reader of a quotation, who already has its own words. `asked` are the calls by which advisors are asked."""
 
     name: str = ""
     asked: frozenset[str] = frozenset()
@@ -28,7 +28,7 @@ def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
 
 
 def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
-    """What the agent knew before anything was said: its system prompt in short, and the tools that it was shown."""
+    """Quote what the agent knew from the start: its system prompt in short, and the tools that it was shown."""
     known = [tool for tool in tools if not tool.deferred]
     listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in known) or "- none"
     return f"Its instructions, in short:\n{cut(clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"

@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
 
 def read_advice(text: str) -> Reading:
-    """What it comes to. An answer without any of the words asked for is advice all the same: all parts are empty."""
+    """Parse an answer. One without any of the words asked for is advice all the same: all parts are empty."""
     lines = _read_lines(text)
     if lines.verdict:
         return lines

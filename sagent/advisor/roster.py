@@ -30,7 +30,7 @@ class Roster:
 
     @property
     def active(self) -> tuple[Advisor, ...]:
-        """Those that are not switched off."""
+        """The advisors that are not switched off."""
         return tuple(one for name, one in self._by_name.items() if name not in self._muted)
 
     @property
@@ -39,7 +39,8 @@ class Roster:
         return self.active[0] if len(self._by_name) == 1 and self.active else None
 
     def chosen(self, name: str, *, every: bool) -> Sequence[Advisor]:
-        """Whom a question is for: the one named, else all, or the first, that are not switched off."""
+        """Return the advisors that a question is for: the one named, else all, or the first, that are not switched
+        off."""
         if name:
             return [self._named(name)]
         if not self._by_name:
@@ -48,7 +49,7 @@ class Roster:
         return there if every else there[:1]
 
     def model(self, advisor: Advisor) -> Model:
-        """What it runs on. Raises UsageError."""
+        """Return the model of an advisor. Raises UsageError."""
         if advisor.name not in self._models:
             self._models[advisor.name] = self._resolve(advisor)
         return self._models[advisor.name]
@@ -81,7 +82,7 @@ class Roster:
         return f"advisor {advisor}", ()
 
     def describe(self) -> str:
-        """Who they are, in words: "advisor=openai/gpt-5.5 (off)"."""
+        """Describe the advisors in words: "advisor=openai/gpt-5.5 (off)"."""
         return ", ".join(f"{one}{' (off)' if name in self._muted else ''}" for name, one in self._by_name.items())
 
     def _named(self, name: str) -> Advisor:
@@ -99,9 +100,9 @@ def toggle(change: str) -> tuple[str, str]:
 
 
 def recall(changes: Iterable[str]) -> tuple[Mapping[Advisor, str], Sequence[str]]:
-    """Who advises, each with the address that was given for it or "", and the names of those that are switched off; by
-    the changes that a log has in words: all of them ("advisors NAME=MODEL at URL; ..."), one ("advisor NAME=MODEL"), or
-    whether ("advisor all off"). Raises UsageError."""
+    """Return the advisors, each with the address that was given for it or "", and the names of those that are
+    switched off, by the changes in a log: all of them ("advisors NAME=MODEL at URL; ..."), one ("advisor
+    NAME=MODEL"), or a switch ("advisor all off"). Raises UsageError."""
     by_name: dict[str, Advisor] = {}
     places: dict[Advisor, str] = {}
     off: set[str] = set()

@@ -1,4 +1,4 @@
-"""When an advisor is asked automatically, and how often it may be asked at all."""
+"""The rules for automatic consultations, and for how many there may be at all."""
 
 import re
 from decimal import Decimal
@@ -59,10 +59,10 @@ def strength(model: str) -> Strength:
 
 
 def preset(executor: Strength) -> tuple[Trigger, ...]:
-    """What suits a class of executors: for all of them what they ask for and what shows that they are stuck. By what
-    Anthropic measured (docs of the advisor tool, 2026) a checkpoint before the first change gains small models 7.5
-    points at coding and costs strong ones as much as it gives. One that is spoken to in text is asked about at the end
-    instead: docs/advisor.md has what was measured."""
+    """Return the default triggers for a class of executors: for all of them what they ask for and what shows that
+    they are stuck. By what Anthropic measured (docs of the advisor tool, 2026) a checkpoint before the first change
+    gains small models 7.5 points at coding and costs strong ones as much as it gives. A text executor is judged at
+    the end instead: docs/advisor.md has what was measured."""
     stuck: tuple[Trigger, ...] = ("need_advice", "failures", "confidence", "stagnation")
     if executor == "text":
         return (*stuck, "done", "no_change", "no_calls")

@@ -1,4 +1,4 @@
-"""What an executor's turns show: failures, doubt, standing still. Counted in code, from results and not from words."""
+"""Signals in an executor's turns: failures, doubt, standing still. Counted in code, from results and not from words."""
 
 import re
 from collections import Counter
@@ -142,8 +142,8 @@ class Watch:
 
 
 def _errors(turn: Turn) -> Mapping[str, bool]:
-    """Which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work; one that
-    found nothing has not failed."""
+    """Return which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work;
+    one that found nothing has not failed."""
     results = turn.results.results if turn.results else ()
     commands = {call.id: as_str(call.arguments.get("command")) for call in turn.reply.calls}
     return {

@@ -62,7 +62,7 @@ def prompt_text(name: str) -> str:
 
 
 def is_answer(advice: Advice) -> bool:
-    """Whether there is advice in it."""
+    """Return True if there is advice in it."""
     return advice.status in ("answered", "cut")
 
 

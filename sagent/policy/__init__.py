@@ -38,7 +38,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not yet: the model reads the reason, and may make the call again."""
+    """Verdict "not yet": the model reads the reason, and may make the call again."""
 
     reason: str
 
@@ -48,7 +48,7 @@ Verdict: TypeAlias = Allow | Deny | Ask | Hold
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What just happened: a reply, and the results its calls got."""
+    """A reply that a model gave, and the results that its calls got."""
 
     agent: str
     reply: Message
@@ -61,7 +61,7 @@ class Policy(Protocol):
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict: ...
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows from a turn; nothing, unless a policy says so."""
+        """Return the actions that follow from a turn; none by default."""
         del turn
         return ()
 

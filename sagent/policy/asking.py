@@ -1,4 +1,4 @@
-"""What a person is shown of a call that they are asked about: all of it, in letters that do not mislead."""
+"""The text of a question about a call: all of the call, in letters that do not mislead."""
 
 from collections.abc import Sequence
 
@@ -19,11 +19,11 @@ def call_text(call: ToolCall) -> str:
 
 
 def wants_text(wants: Sequence[str]) -> str:
-    """What it asks for in addition, in a sentence; "" for nothing."""
+    """Describe in a sentence what a call asks for in addition; "" for nothing."""
     return f"It also asks for: {', '.join(map(spelled, wants))}." if wants else ""
 
 
 def question_text(call: ToolCall, ask: Ask) -> str:
-    """Who wants to call what, with what it wants in addition and why it is asked about."""
+    """Describe a call and who makes it, what it asks for in addition, and why it is asked about."""
     head = f"{spelled(ask.agent or 'sagent')} wants to call {spelled(call.name)}:"
     return "\n".join(filter(None, (head, call_text(call), wants_text(ask.wants), spelled(ask.reason))))

@@ -70,8 +70,8 @@ class CommandJudge:
         return _Whereabouts.during(self._script, self._paths)
 
     def denied(self, *, confined: bool = False) -> Deny | Ask | None:
-        """What the deny rules say, in every mode. If they cannot be certain, it is a question, except for files when
-        the command is `confined`: then they are out of its reach."""
+        """Apply the deny rules, which hold in every mode. If they cannot be certain, return a question, except for
+        files when the command is `confined`: then they are out of its reach."""
         if not any(rule.pattern for rule in self._paths.rules.deny):
             return None
         unproven: list[str] = []
@@ -151,8 +151,8 @@ class CommandJudge:
                 yield f"`{_shown(part.words)}` may go through what the rule {denying} denies."
 
     def obstacle(self) -> Obstacle | None:
-        """What in the command is not allowed: the part that no rule allows, otherwise all parts, with a rule for
-        each."""
+        """Return the part of the command that no rule allows; if several are not allowed, all of them, with a rule
+        for each."""
         if self._script.doubt:
             return Obstacle(
                 f"The command cannot be taken apart with certainty: {self._script.doubt}.",
@@ -202,7 +202,7 @@ class CommandJudge:
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
-        """Whether rules let every part of it run outside of a sandbox."""
+        """Return True if rules let every part of it run outside of a sandbox."""
         rules = [rule for rule in self._paths.rules.allow if rule.tool == "Unsandboxed"]
         if any(not rule.pattern for rule in rules):
             return True
@@ -295,8 +295,8 @@ class CommandJudge:
 
 
 class _Whereabouts(NamedTuple):
-    """Where a script may be while it runs: every directory that it may change to, because a `cd` may fail or be in a
-    subshell. If it is not `certain`, it may be anywhere else as well."""
+    """The directories that a script may be in while it runs: every one that it may change to, because a `cd` may
+    fail or be in a subshell. If the list is not `certain`, the script may be anywhere else as well."""
 
     known: tuple[str, ...]
     certain: bool = True
@@ -315,7 +315,7 @@ class _Whereabouts(NamedTuple):
         return place
 
     def stays_inside(self, words: tuple[Word, ...], paths: PathJudge) -> bool:
-        """Whether a `cd` certainly leads into the roots."""
+        """Return True if a `cd` certainly leads into the roots."""
         targets = self.targets(words, paths.places.home)
         inside = paths.in_roots  # the shell goes by the names, and programs by where they really lead
         return bool(targets) and all(inside(target) and inside(os.path.normpath(target)) for target in targets)
@@ -392,8 +392,8 @@ def _expanded(word: Word, home: str) -> str:
 
 
 def _is_assignable(word: Word, *, alone: bool) -> bool:
-    """Whether setting a variable leaves programs what they are: a few that are well known, and where no command gets it
-    lower-case names that are not in the environment."""
+    """Return True if setting a variable leaves programs what they are: a few that are well known, and where no
+    command gets it lower-case names that are not in the environment."""
     name = word.raw.partition("=")[0].removesuffix("+")
     return name in _ASSIGNABLE or (alone and name.islower() and name not in os.environ and name != "histchars")
 

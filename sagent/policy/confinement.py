@@ -1,4 +1,4 @@
-"""What commands in a sandbox may touch, as mode, rules and places say it."""
+"""The sandbox profile of a command, made from the mode, the rules and the known places."""
 
 import os
 import sys
@@ -19,7 +19,8 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/System
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
-    """The same judgement that the file tools get: what they would be refused or asked about is out of reach."""
+    """Return a profile by the judgement that the file tools get: what they would be refused or asked about is out of
+    reach."""
     rules, home = judge.rules, os.path.realpath(judge.places.home)
     known = known_places()
     hidden = {*judge.places.secrets, *_sockets(judge)}
@@ -87,14 +88,15 @@ def _led_to(links: Iterable[str], roots: Sequence[str]) -> Iterator[str]:
 
 
 def _sockets(judge: PathJudge) -> Iterator[str]:
-    """Where programs outside of the sandbox listen, but for places of which commands have their own anyway."""
+    """Yield the sockets on which programs outside of the sandbox listen, except in places of which commands have
+    their own."""
     roots = (*judge.roots, os.path.realpath(judge.places.home))
     return (path for path in listening(roots) if is_below(path, roots) or not is_below(path, _OWN_PLACES))
 
 
 def _own_program(roots: Sequence[str]) -> set[str]:
-    """What we run ourselves, outside of the sandbox, where it was installed in a workspace. Who works on our source has
-    to write it: that is no package which was installed."""
+    """Return the files of sagent itself, which run outside of the sandbox, if it was installed in a workspace. A
+    checkout of its source is not protected, because whoever works on it has to write it."""
     package = os.path.realpath(Path(__file__).parents[1])
     if "/site-packages/" not in package:
         return set()
@@ -103,7 +105,7 @@ def _own_program(roots: Sequence[str]) -> set[str]:
 
 
 def _counts(denied: Sequence[Callable[[str], bool]], names: AbstractSet[str], path: str) -> bool:
-    """Whether a path is to be hidden or protected wherever it lies."""
+    """Return True if a path is to be hidden or protected wherever it lies."""
     name = path.rpartition("/")[2]
     return name in names or name.upper() == "HEAD" or is_env(name) or any(pattern(path) for pattern in denied)
 

@@ -51,7 +51,7 @@ _RUN_BY_LOOKING = frozenset(
 
 
 def only_looks(words: "tuple[Word, ...]") -> bool:
-    """Whether a command line is one of those known to only look. What it looks at is judged elsewhere."""
+    """Return True if a command line is one of those known to only look. What it looks at is judged elsewhere."""
     if words[0].kind != "literal" or any(word.kind == "dynamic" for word in words):
         return False
     name, arguments = words[0].text, [word.text for word in words[1:]]
@@ -75,8 +75,8 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
 
 
 def acts(words: "Sequence[Word]", start: int = 1) -> bool:
-    """Whether one of the words from `start` on has a program that else only looks write, run something, or read what
-    nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
+    """Return True if one of the words from `start` on has a program that else only looks write, run something, or
+    read what nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
     command = unwrap(tuple(words))
     name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
     if name == "sed":
@@ -119,7 +119,8 @@ def _is_barred(argument: str, letters: str, long: tuple[str, ...]) -> bool:
 
 
 def is_plain_repository(directory: str) -> bool:
-    """Whether git, started here, reads an ordinary `.git` whose configuration names nothing that looking would run."""
+    """Return True if git, started here, reads an ordinary `.git` whose configuration names nothing that looking
+    would run."""
     if not _RUN_BY_LOOKING.isdisjoint(programs_named(directory)):
         return False
     directory = os.path.realpath(directory)

@@ -21,7 +21,7 @@ MAX_SHOWN = 1_000  # characters of what a repository's configuration says
 
 
 def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
-    """What the deny rules and plan mode say of it."""
+    """Return the denial of what a command asks for, by the deny rules and by plan mode; None if nothing denies it."""
     if judge.mode == "plan":
         return Deny("In plan mode commands get no more than the sandbox gives: nothing is written, no host reached.")
     for need in effect.needs:
@@ -40,7 +40,7 @@ def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
 
 
 def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") -> Obstacle | None:
-    """What it wants that no rule grants, with the rules that would grant just that."""
+    """Return what a command asks for and no rule grants, with the rules that would grant just that."""
     lacking = [need for need in effect.needs if not _is_granted(need, judge, commands)]
     if not lacking:
         return None
@@ -73,7 +73,8 @@ def _is_granted(need: Need, judge: PathJudge, commands: "CommandJudge") -> bool:
 
 
 def rules_out_host(rule: Rule, host: str) -> bool:
-    """Whether a deny rule is about a host, however that is spelled, or about one of those that an entry stands for."""
+    """Return True if a deny rule is about a host, however that is spelled, or about one of those that an entry
+    stands for."""
     from sagent.sandbox.hosts import Entry
 
     if rule.tool != "Network" or not rule.pattern or host == "*":

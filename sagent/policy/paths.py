@@ -42,7 +42,7 @@ class PathJudge:
         return tuple(os.path.realpath(root) for root in self._spelled_roots)
 
     def in_roots(self, path: str) -> bool:
-        """Whether a path really leads into one of the roots, or to the temporary files of commands."""
+        """Return True if a path really leads into one of the roots, or to the temporary files of commands."""
         real = os.path.realpath(path)
         return any(is_inside(real, root) for root in (*self.roots, *self._temporary))
 
@@ -79,8 +79,9 @@ class PathJudge:
         return tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
 
     def hides(self, directory: str, tool: str) -> Callable[[str], bool]:
-        """Which files below a directory, by relative path, a search of it must not show; symlinks are not followed. The
-        directory itself was judged separately: if it is among keys, reading those was allowed."""
+        """Return a predicate for the files below a directory, by relative path, that a search must not show.
+        Symlinks are not followed. The directory itself was judged separately: if it is among keys, reading those was
+        allowed."""
         tools = ("Read", tool)
         starts = tuple(dict.fromkeys(spellings(directory)))
         denied = self.denied_by(*self.path_rules(tools))
@@ -141,7 +142,8 @@ class PathJudge:
         return self.obstacle(f"{quote_path(path)}{leads} is outside the working tree.", rule, flag)
 
     def file_obstacle(self, path: str, tool: str, *, writes: bool) -> Obstacle | None:
-        """The same for a file tool, which also reads and writes the notes of the memory."""
+        """Judge a file tool's access to a path, as `write_obstacle` and `read_obstacle` do; it may also use the
+        notes of the memory."""
         found = self.write_obstacle(path, tool) if writes else self.read_obstacle(path, tool)
         if found is None or (writes and self.mode == "plan") or not self.places.is_note(path, writes=False):
             return found
@@ -160,7 +162,7 @@ class PathJudge:
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 
     def _allowed(self, real: str, tools: Sequence[str], special: Callable[[str], bool] | None) -> bool:
-        """Whether an allow rule covers a path; a special place must be named literally by the rule."""
+        """Return True if an allow rule covers a path; a special place must be named literally by the rule."""
         for rule in self.rules.allow:
             if rule.tool in tools and rule.matches_path(real, self.roots, self.places.home, anywhere=False):
                 named = rule.literal_places(self.roots, self.places.home) if rule.pattern else ()

@@ -160,7 +160,7 @@ def _spelled_out(call: ToolCall, effect: Effect, obstacle: Obstacle | None) -> O
 
 
 def _has_secret(call: ToolCall) -> bool:
-    """Whether a call would write what looks like a secret; the text that it replaces does not count."""
+    """Return True if a call would write what looks like a secret; the text that it replaces does not count."""
     from sagent.lib.json import json_dump
     from sagent.lib.secrets import redact
 
@@ -169,7 +169,7 @@ def _has_secret(call: ToolCall) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether the system can represent it as a name."""
+    """Return True if the system can represent it as a name."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

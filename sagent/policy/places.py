@@ -34,7 +34,7 @@ class Places:
         self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
 
     def survey(self, root: str, key: Sequence[str], counts: Callable[[str], bool]) -> "Survey":
-        """What is known of a directory; the same for the same key, which stands for what counts there."""
+        """Return the survey of a directory, cached by `key`, which stands for what counts there."""
         from sagent.sandbox.survey import Survey
 
         if self._surveys.get(root, ((), None))[0] != key:
@@ -69,13 +69,13 @@ class Places:
         return re.compile(f"/(?:{'|'.join(map(re.escape, names))})/", re.IGNORECASE)
 
     def what_lies_at(self, path: str) -> str:
-        """What a secret place may hold, for the question about it."""
+        """Name what a secret place may hold, for the question about it."""
         sessions = [f"{os.path.realpath(place)}/sessions" for place in self._private]
         own = any(is_inside(os.path.realpath(path), place) for place in sessions)
         return "the conversation of another session" if own else "keys or passwords"
 
     def is_secret(self, path: str) -> bool:
-        """Whether keys or passwords lie at an absolute path, as spelled or where it leads."""
+        """Return True if keys or passwords lie at an absolute path, as spelled or where it leads."""
         return any(map(self._has_keys, spellings(path)))
 
     def _has_keys(self, path: str) -> bool:
@@ -89,7 +89,8 @@ class Places:
         return lies_in(path, places) and not any(is_inside(path, place) for place in self.exposed)
 
     def is_note(self, path: str, *, writes: bool) -> bool:
-        """Whether an absolute path, as spelled and where it leads, is in `notes`, and of what is written there."""
+        """Return True if an absolute path, as spelled and where it leads, is in `notes`, and of what is written
+        there."""
         for spelled in spellings(path):
             folder, _, name = spelled.rpartition("/")
             if not (folder in self.notes and is_note_name(name)) and (writes or not lies_in(spelled, self.notes)):
@@ -97,7 +98,7 @@ class Places:
         return True
 
     def holds_secrets(self, path: str) -> bool:
-        """Whether searching a directory to its depths would pass through such a place."""
+        """Return True if searching a directory to its depths would pass through such a place."""
         real = os.path.realpath(path)
         return (
             self.is_secret(path)
@@ -115,7 +116,7 @@ class Places:
         return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
-        """Whether writing there plants what runs by itself, changes what sagent may do, or touches keys."""
+        """Return True if writing there plants what runs by itself, changes what sagent may do, or touches keys."""
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
@@ -130,12 +131,12 @@ def spellings(path: str) -> tuple[str, str]:
 
 
 def is_note_name(name: str) -> bool:
-    """Whether a file of the memory may have this name."""
+    """Return True if a file of the memory may have this name."""
     return re.fullmatch(r"\w[\w .-]{0,90}\.md", name) is not None
 
 
 def is_env(name: str) -> bool:
-    """Whether a file of this name holds a program's environment, and so its keys."""
+    """Return True if a file of this name holds a program's environment, and so its keys."""
     return _ENV.match(name) is not None
 
 

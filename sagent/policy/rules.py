@@ -88,7 +88,7 @@ class Rule:
         return Rule(known).covers(tool, effect) or names_tool(self.tool, tool)
 
     def covers(self, tool: str, effect: Effect) -> bool:
-        """Whether the rule is about this tool's calls at all."""
+        """Return True if the rule is about this tool's calls at all."""
         if self.tool in EDITS:
             return tool in EDITS or effect.kind == "write"
         if self.tool == "Read":
@@ -103,8 +103,8 @@ class Rule:
         return Rule(self.tool, f"{escape(str(directory))}/{pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
-        """Whether every word of the rule is there as written: as a prefix for `:*`, else exactly. An option by which a
-        reading program would write or run something must also be named: `git log --output`."""
+        """Return True if every word of the rule is there as written: as a prefix for `:*`, else exactly. An option
+        by which a reading program would write or run something must also be named: `git log --output`."""
         wanted, is_open = self._command()
         if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
             return False
@@ -151,8 +151,8 @@ class Rule:
         return words, text != self.pattern or (words[-1].kind == "glob" and text.endswith("*"))
 
     def matches_path(self, path: str, roots: Sequence[str], home: str, *, anywhere: bool) -> bool:
-        """Whether an absolute path matches the pattern. Patterns without a slash name a file or directory at any depth:
-        under the roots, or `anywhere` on the disk."""
+        """Return True if an absolute path matches the pattern. Patterns without a slash name a file or directory at
+        any depth: under the roots, or `anywhere` on the disk."""
         if not self.pattern:
             return anywhere or any(is_inside(path, root) for root in roots)
         if not anywhere and self._is_unsure(roots, home):
@@ -200,7 +200,7 @@ class Rule:
 
     @property
     def floats(self) -> bool:
-        """Whether the pattern names something at any depth."""
+        """True if the pattern names something at any depth."""
         return "/" not in self.pattern or self.pattern.startswith("**/")
 
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
@@ -222,7 +222,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is allowed without asking, and what is always denied."""
+    """The rules for what is allowed without asking, and for what is always denied."""
 
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
@@ -250,7 +250,7 @@ def rules_for(ask: "Ask") -> list[str]:
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Whether an absolute path is a directory or below it; both already free of symlinks."""
+    """Return True if an absolute path is a directory or below it; both already free of symlinks."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
@@ -270,7 +270,7 @@ def _may_be(want: "Word", word: "Word") -> bool:
 
 
 def _assigned(words: "Sequence[Word]") -> int:
-    """How many of the words before a command set variables, which a quoted one does not."""
+    """Count the words before a command that set variables, which a quoted one does not."""
     return sum(1 for _ in takewhile(lambda word: word.is_assignment, words))
 
 

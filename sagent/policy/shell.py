@@ -85,12 +85,12 @@ class Word(NamedTuple):
 
     @property
     def is_assignment(self) -> bool:
-        """Whether it would set a variable when it stands before a command."""
+        """True if it would set a variable when it stands before a command."""
         return _ASSIGNMENT.match(self.raw) is not None
 
     @property
     def is_home(self) -> bool:
-        """Whether the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
+        """True if the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
         return self.raw == "~" or self.raw.startswith("~/")
 
 
@@ -104,7 +104,7 @@ class Redirect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One simple command. `is_read`: what it has a shell run (`bash -c '...'`) follows as parts of their own."""
+    """A simple command. `is_read`: what it has a shell run (`bash -c '...'`) follows as parts of their own."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()
@@ -317,21 +317,22 @@ class _Reader:
 
 
 def _is_torn(node: "Node") -> bool:
-    """Whether the grammar met what it does not know."""
+    """Return True if the grammar met what it does not know."""
     if not node.has_error:
         return False
     return node.is_missing or (node.type == "ERROR" and not _is_late(node)) or any(map(_is_torn, node.children))
 
 
 def _is_late(node: "Node") -> bool:
-    """Whether an error is `|` or `;` after `<<EOF 2>&1`: for the grammar the line is words of that redirection then."""
+    """Return True if an error is `|` or `;` after `<<EOF 2>&1`: for the grammar the line is words of that
+    redirection then."""
     above = node.parent
     inside = above is not None and above.parent is not None and above.parent.type == "heredoc_redirect"
     return inside and [child.type in _SEPARATORS for child in node.children] == [True]
 
 
 def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
-    """What commands are written with, in order: words, operators, keywords, comments, here-documents."""
+    """Yield the tokens of a command in order: words, operators, keywords, comments, here-documents."""
     for child in node.children:
         is_number = child.type == "unary_expression" and child.children[0].type == "-"  # in `[ x -gt -1 ]`
         if child.type in _WORDS or is_number or child.type == "heredoc_body" or not child.children:
@@ -453,7 +454,7 @@ class _List:
             self.closed = source == ")"
 
     def _check_boundary(self, token: "Node", source: str) -> None:
-        """Where nothing stands between two tokens, bash must see two as well."""
+        """Check that bash, too, sees two tokens where nothing stands between them."""
         before, was_word, is_word = self.before, self.was_word, token.is_named or source not in _TOKENS - _KEYWORDS
         self.before = source
         self.was_word = is_word or source in (">&-", "<&-")
@@ -535,7 +536,7 @@ class _List:
 
 
 def _assignment(name: str) -> Part:
-    """What sets a variable to what is not known here."""
+    """Return a part that sets a variable to an unknown value."""
     return Part((Word(f"{name}=", "literal", f"{name}="),))
 
 

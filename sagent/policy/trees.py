@@ -15,7 +15,7 @@ _GIT = frozenset({"add", "commit", "push", "fetch", "tag", "branch", "remote", "
 
 
 def searches(words: tuple[Word, ...]) -> bool:
-    """Whether a command that only looks shows what is below the directories that it names."""
+    """Return True if a command that only looks shows what is below the directories that it names."""
     name = program(words[0])
     if name == "git":  # of two places outside a repository it compares all below them
         plain = [word.text for word in words[1:] if not word.text.startswith("-")]
@@ -24,7 +24,7 @@ def searches(words: tuple[Word, ...]) -> bool:
 
 
 def starts_here(words: tuple[Word, ...]) -> bool:
-    """Whether a command may go through the directory where it runs by itself."""
+    """Return True if a command may go through the directory where it runs by itself."""
     name = program(words[0])
     if name == "rg" or name in _GREPS:
         return searches(words) and not _names_places(words, "ABCEMTdefgjmrt" if name == "rg" else "ABCDdefm")
@@ -36,12 +36,12 @@ def starts_here(words: tuple[Word, ...]) -> bool:
 
 
 def _may_recurse(word: Word) -> bool:
-    """Whether a word is an option to go into directories; what a wildcard stands for may be named like one."""
+    """Return True if a word is an option to go into directories; what a wildcard stands for may be named like one."""
     return bool(_RECURSES.match(word.text)) or (word.kind == "glob" and word.text[0] in "-*?[")
 
 
 def _names_places(words: tuple[Word, ...], valued: str) -> bool:
-    """Whether a search certainly says where. `valued` are the letters of options that take a value."""
+    """Return True if a search certainly says where. `valued` are the letters of options that take a value."""
     operands, needed, takes = 0, 2, False
     for word in words[1:]:
         if word.text.startswith("--"):
@@ -59,7 +59,7 @@ def _names_places(words: tuple[Word, ...], valued: str) -> bool:
 
 
 def shows(name: str, words: tuple[Word, ...]) -> bool:
-    """Whether a search would look into a hidden file of this name.
+    """Return True if a search would look into a hidden file of this name.
 
     For grep the last `--include=` or `--exclude=` that fits it decides; where none fits it does unless the first of
     them includes. https://www.gnu.org/software/grep/manual/

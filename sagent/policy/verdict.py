@@ -1,4 +1,4 @@
-"""What a policy has said of a call, checked: not everybody has a type checker."""
+"""The check of a policy's verdict at run time: not everybody has a type checker."""
 
 from typing import Never
 

@@ -105,7 +105,7 @@ def _modules(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def _beginnings(words: tuple[Word, ...]) -> set[int]:
-    """Where commands begin: the first, and what each wrapper among them most likely runs."""
+    """Return the positions where commands begin: the first, and the one that each wrapper most likely runs."""
     found, waiting = {0}, [0]
     while waiting:
         for start in _after_options(words, waiting.pop()):
@@ -116,7 +116,8 @@ def _beginnings(words: tuple[Word, ...]) -> set[int]:
 
 
 def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
-    """Where the command of a wrapper may begin: a word after an option may be that one's value, and the next it."""
+    """Yield the positions where the command of a wrapper may begin: a word after an option may be the option's value
+    or the command."""
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
@@ -135,7 +136,7 @@ def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
 
 
 def is_opaque(words: tuple[Word, ...]) -> bool:
-    """Whether a command line runs code that is not read here: an interpreter, a shell's file or input."""
+    """Return True if a command line runs code that is not read here: an interpreter, a shell's file or input."""
     name = known_program(words[0]) if words else ""
     if name == "git":
         return any(
@@ -145,7 +146,8 @@ def is_opaque(words: tuple[Word, ...]) -> bool:
 
 
 def brings_code(words: tuple[Word, ...]) -> bool:
-    """Whether a command line hands code to an interpreter that nobody reads here: as an option, or on its input."""
+    """Return True if a command line hands code to an interpreter that nobody reads here: as an option, or on its
+    input."""
     name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
     if name == "sed":
         return sed_acts(words[1:], edits=True)
@@ -155,7 +157,8 @@ def brings_code(words: tuple[Word, ...]) -> bool:
 
 
 def is_fed(part: Part) -> bool:
-    """Whether a part may run what comes in on its input, which no rule about its words can name: `python -`, `sh`."""
+    """Return True if a part may run what comes in on its input, which no rule about its words can name: `python -`,
+    `sh`."""
     return any(_is_fed(words) for words, _ in runs(part))
 
 

@@ -1,1 +1,1 @@
-"""What calls did to files, recorded so that it can be undone."""
+"""The record of what calls did to files, so that it can be undone."""

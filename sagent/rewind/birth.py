@@ -1,4 +1,4 @@
-"""When a file was made, as its file system has it: a rename does not change it, and nobody can set it."""
+"""The time at which a file was made, from its file system: a rename does not change it, and nobody can set it."""
 
 import os
 import struct

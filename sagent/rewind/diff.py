@@ -1,4 +1,4 @@
-"""What a command changed: compares two snapshots of a directory, and keeps the contents of what differs."""
+"""The changes that a command made: compare two snapshots of a directory, and keep the contents of what differs."""
 
 import os
 import stat
@@ -30,7 +30,8 @@ NOT_LOOKED_AT = "it may have existed before in a place that is not covered (igno
 
 @dataclass(slots=True)
 class Difference:
-    """What differs. `states` is how the files that changed stand now, None for those that are gone."""
+    """Differences between two snapshots. `states` are the changed files as they stand now, None for those that are
+    gone."""
 
     files: list[Touch] = field(default_factory=list[Touch])
     made: list[str] = field(default_factory=list[str])
@@ -40,8 +41,8 @@ class Difference:
 
 
 def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], keep: Keep, stop: Stop) -> Difference:
-    """What happened between two looks, but for files in `skip`, which somebody else answers for. Raises StoppedError
-    and OSError."""
+    """Compare two snapshots, except for files in `skip`, which another call answers for. Raises StoppedError and
+    OSError."""
     found = Difference()
     _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
     _compare_directories(before, after, found)
@@ -52,7 +53,7 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
 
 
 def compare_files(before: TreeSnapshot, paths: Sequence[bytes], keep: Keep, stop: Stop) -> Difference:
-    """What happened to some files since a look. Raises StoppedError and OSError."""
+    """Compare some files with a snapshot. Raises StoppedError and OSError."""
     states = {path: state for path in paths if (state := read_file_state(path)) is not None}
     after = TreeSnapshot(before.root, before.started, files=states)
     found = Difference()
@@ -94,8 +95,8 @@ def _compare_files(
 
 
 def _is_older(before: TreeSnapshot, path: bytes, new: FileState, inodes: set[int]) -> bool:
-    """Whether a file that came was somewhere before that, where nobody looked: to delete it would be to lose it. One
-    that has another name is not lost."""
+    """Return True if a file that came was somewhere before that, where nobody looked: to delete it would be to lose
+    it. One that has another name is not lost."""
     made = born(path) if new.links == 1 else None
     if made is None or made >= before.started - SETTLED:
         return False
@@ -122,12 +123,12 @@ def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
 
 
 def _is_same(old: FileState, new: FileState) -> bool:
-    """Whether two files have the same content, where their times do not show it."""
+    """Return True if two files have the same content, where their times do not show it."""
     return (old.data is not None and old.data == new.data) or (old.oid != "" and old.oid == new.oid)
 
 
 def _before(before: TreeSnapshot, path: bytes, contents: Mapping[bytes, bytes | str], keep: Keep) -> Snapshot | None:
-    """What stood there; None for what is no concern of this command's."""
+    """Return the state of a path in a snapshot; None if the path is no concern of this command."""
     state = before.files.get(path)
     if state is None:
         if before.was_there(path) is False:
@@ -223,7 +224,7 @@ def _objects(out: bytes) -> dict[str, bytes]:
 
 
 def _filtered(root: bytes, paths: Mapping[bytes, FileState], stop: Stop) -> set[bytes] | None:
-    """Those that git does not keep as they lie on the disk, line ends aside; None where it does not say."""
+    """Return the files that git does not keep as they lie on the disk, line ends aside; None if git does not say."""
     base = len(root.rstrip(b"/")) + 1
     names = b"".join(path[base:] + b"\0" for path in paths)
     attributes = ("filter", "working-tree-encoding", "ident")

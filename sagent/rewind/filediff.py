@@ -1,4 +1,4 @@
-"""One file at an entry of a log and now: the differences, line by line."""
+"""The line by line differences between a file at an entry of a log and now."""
 
 import os
 from functools import partial
@@ -17,8 +17,8 @@ from sagent.session.touches import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """How a file came from what it `was` to what it is `now`. `diff` is unified and names no file, and "" where no line
-    differs or one of the two is no text; `note` says in words what is to be said besides."""
+    """A file as it `was` and as it is `now`. `diff` is unified and names no file; it is "" if no line differs or one
+    of the two is no text. `note` says in words what else there is to say."""
 
     path: str
     was: Snapshot
@@ -28,8 +28,8 @@ class FileDiff:
 
 
 async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
-    """What became of a file since an entry. Raises UsageError where nothing has changed it since, or without such an
-    entry."""
+    """Compare a file with its state at an entry. Raises UsageError if nothing has changed it since, or without such
+    an entry."""
     return await in_thread(lambda stop: _compare(log, entry, path, stop))
 
 

@@ -1,4 +1,5 @@
-"""What calls did to files, as logs keep it, and what it takes to undo it: a pure reading of entries.
+"""The plan of a rewind, made by reading entries alone: what calls did to files, as logs keep it, and the steps that
+undo it.
 
 The files have one past, whatever branches the conversation has. So a rewind undoes everything that came after an
 entry in the order in which it was written, abandoned branches included; and a rewind is an event of that past
@@ -27,8 +28,7 @@ EARLIER = "a call that had begun earlier changed files there, and may have done 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One file of a plan: what it is to become, and what it is now if nobody else changed it. With a `why` it stays as
-    it is, whatever that is."""
+    """A file of a plan: its target, and its state now if nobody else changed it. With a `why` it stays as it is."""
 
     path: str
     target: Snapshot
@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a rewind takes. `made` are directories to remove where they are left empty, the deepest first, `gone`
+    """The steps of a rewind. `made` are directories to remove if they are left empty, the deepest first; `gone` are
     directories to make again; `commands` is whether something ran that may have touched anything."""
 
     items: tuple[Item, ...] = ()
@@ -52,9 +52,10 @@ class Plan:
 
 
 def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
-    """What an agent and those below it did to files after an entry of its log, in order; "" is the beginning.
+    """Return what an agent and those below it did to files after an entry of its log, in order; "" is the beginning.
 
-    Of an agent that was spawned before, what it did later by the clock. Raises UsageError where there is no such entry.
+    An agent that was spawned before counts with what it did later by the clock. Raises UsageError if there is no
+    such entry.
     """
     logs: list[list[tuple[str, Touched]]] = []
     moment = _collect(read, agent, entry, "", logs)
@@ -92,7 +93,7 @@ def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tu
 
 @dataclass(slots=True)
 class _Log:
-    """What one log says of files once a point is passed."""
+    """The touches of files in one log after a point in it."""
 
     passed: bool
     found: list[tuple[str, Touched]] = field(default_factory=list[tuple[str, Touched]])
@@ -111,7 +112,7 @@ class _Log:
             self.found.append((at, what))
 
     def close(self) -> None:
-        """What began and did not end may have done something, or nothing."""
+        """Add the calls that began and did not end: they may have done something, or nothing."""
         for at, what, passed in self.begun.values():
             if passed:
                 self.found.append((at, what))
@@ -142,7 +143,7 @@ def _unseen(what: Touched) -> tuple[Omission, ...]:
 
 
 def plan(touches: Iterable[Touched]) -> Plan:
-    """What it takes to have the files as they were before these."""
+    """Plan the steps that bring the files back to their state before these touches."""
     items: dict[str, Item] = {}
     directories: dict[str, bool] = {}  # whether it was there
     omitted: dict[tuple[str, str], Omission] = {}
@@ -179,7 +180,7 @@ def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
 
 
 def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], Sequence[Omission]]:
-    """What is to change, as files stand now, and what stays as it is though it should change."""
+    """Return the steps to take, with the files as they are now, and the files that should change but are left alone."""
     steps: list[Touch] = []
     left: list[Omission] = []
     for item in found.items:
@@ -197,8 +198,8 @@ def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], S
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """How the last rewind of files is undone: the entry at which they were as before it, and that to which the
-    conversation goes, "" where it did not go back with them. `at` is UTC, ISO 8601."""
+    """The way to undo the last rewind of files: the entry at which they were as before it, and the one to which the
+    conversation goes, "" if it did not go back with them. `at` is UTC, ISO 8601."""
 
     files: str
     conversation: str
@@ -206,7 +207,7 @@ class Return:
 
 
 def way_back(entries: Iterable[Entry]) -> Return | None:
-    """What there is to undo, if nothing was said since files were rewound."""
+    """Return the rewind that can be undone; None if anything was said since."""
     found: Return | None = None
     previous: Entry | None = None
     for entry in entries:

@@ -1,4 +1,4 @@
-"""What calls do to files, kept so that it can be undone: once around each call that may change some.
+"""The recorder of what calls do to files, run once around each call that may change some.
 
 A call that says which files it writes is answered for by these. Any other that may touch anything is judged by what
 differs in the working tree when it has ended. Before and after are kept as blobs of the session.
@@ -65,7 +65,7 @@ class Recorder(Protocol):
     def journal(self) -> Journal: ...
 
     def is_detached(self) -> bool:
-        """Whether the call that this task makes outlives the process."""
+        """Return True if the call that this task makes outlives the process."""
         ...
 
 
@@ -88,7 +88,7 @@ class _Mark:
 
 
 class Checkpoints:
-    """Those of all agents of a tree. Without `looks_around` only files are covered that calls name."""
+    """The checkpoints of all agents of a tree. Without `looks_around` only files that calls name are covered."""
 
     def __init__(self, *, looks_around: bool) -> None:
         self._looks_around = looks_around
@@ -173,7 +173,8 @@ class Checkpoints:
                 mark.trees[root] = _copy(found)
 
     async def _look(self, root: bytes, skip: tuple[bytes, ...], *, relist: bool) -> TreeSnapshot:
-        """What stands in a directory now, seen anew where it may have changed. Raises StoppedError and OSError."""
+        """Return a snapshot of a directory now, read anew where it may have changed. Raises StoppedError and
+        OSError."""
         if (watch := self._watches.get(root)) is None:
             watch = self._watches[root] = Watch(root)
         last, changed = self._last.get(root), watch.changed()
@@ -227,7 +228,7 @@ class Checkpoints:
                     other.named[touch.path] = touch.after
 
     async def _book_files(self, mark: _Mark) -> None:
-        """The same for the files that a call names."""
+        """Record, for the other calls in progress, the changes to files that this call names."""
         paths = frozenset(map(os.fsencode, mark.named)) - self._paths_named()
         for other in [each for each in self._marks if each.trees]:
             for before in other.trees.values():
@@ -263,14 +264,14 @@ class Checkpoints:
                 mark.recorder.journal.record(what)
 
     async def _named(self, mark: _Mark) -> Touched:
-        """What became of the files that a call named."""
+        """Return what became of the files that a call named."""
         files, made, states = await in_thread(lambda _: _read_again(mark))
         self._pass_on(mark, files, made, states)
         omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
         return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
 
     async def _unnamed(self, mark: _Mark) -> Touched:
-        """What is different in the directories of a call."""
+        """Return the differences in the directories of a call."""
         what = _ended(mark)
         skip = _own_places(mark.recorder)
         others = self._paths_named()
@@ -312,7 +313,7 @@ class Checkpoints:
 
 
 def only_looks(command: str) -> bool:
-    """Whether a command line certainly changes no file."""
+    """Return True if a command line certainly changes no file."""
     from sagent.policy import harmless
     from sagent.policy.shell import split, unwrap
 
@@ -345,7 +346,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
 
 
 def _own_places(recorder: Recorder) -> tuple[bytes, ...]:
-    """Where the session itself lies."""
+    """Return the directories of the session itself."""
     return (os.fsencode(os.path.realpath(recorder.journal.log.path or recorder.journal.log.blobs.scratch().parent)),)
 
 
@@ -355,7 +356,7 @@ def _below(root: bytes) -> Callable[[bytes], bool]:
 
 
 def _holds(tree: TreeSnapshot, root: bytes) -> bool:
-    """Whether what is in a directory is looked at with another; of one in a work tree without files git says."""
+    """Return True if what is in a directory is looked at with another; of one in a work tree without files git says."""
     return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 
@@ -382,7 +383,7 @@ def _with_difference(what: Touched, found: Difference) -> Touched:
 
 
 def _copy(tree: TreeSnapshot) -> TreeSnapshot:
-    """One that is brought up to date for one call."""
+    """Copy a snapshot, to be brought up to date for one call."""
     return replace(tree, files=dict(tree.files), listings=dict(tree.listings), reported=set())
 
 
@@ -401,7 +402,7 @@ def _named(effect: Effect) -> Sequence[str]:
 
 
 def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
-    """What stands at the paths that a call names, and the directories that are not there yet."""
+    """Read the state of the paths that a call names; also return the directories that are not there yet."""
     found: dict[str, Snapshot] = {}
     missing: dict[str, None] = {}
     for path in paths:
@@ -432,12 +433,12 @@ def _read_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[b
 
 
 def _forget(tree: TreeSnapshot, path: bytes) -> None:
-    """What is gone was not there."""
+    """Remove a path from a snapshot, as if it had not been there."""
     above, _, name = path.rpartition(b"/")
     if (listing := tree.listings.get(above)) is not None:
         tree.listings[above] = listing._replace(names=listing.names - {name}, below=listing.below - {name})
 
 
 def stands(path: str) -> Snapshot:
-    """What stands at a path, as touches have it; its content is not kept."""
+    """Return the state of a path as touches record it, without keeping its content."""
     return read_state(os.fsencode(path), sha256_hex, LARGEST_NAMED)

@@ -33,7 +33,7 @@ _LINKED = "it was a hard link: under its other names the content stays"
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that a rewind changes: how, and how many lines are added and removed (0 and 0 if it is not text)."""
+    """A file that a rewind changes: how, and how many lines are added and removed (0 and 0 if it is not text)."""
 
     path: str
     how: Literal["written", "created", "deleted"]
@@ -43,9 +43,9 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What a rewind of files changes, what it leaves alone although it was changed since, and what it does not cover,
-    each with the reason. `commands` says whether a command ran since: for commands, only the working tree is covered,
-    without what git ignores."""
+    """The outcome of a rewind of files: what it changes, what it leaves alone although it was changed since, and
+    what it does not cover, each with the reason. `commands` is whether a command ran since: for commands, only the
+    working tree is covered, without what git ignores."""
 
     changed: tuple[FileChange, ...] = ()
     left: tuple[Omission, ...] = ()
@@ -54,7 +54,7 @@ class FileChanges:
 
 
 async def preview(log: Log, entry: str) -> FileChanges:
-    """What a rewind of files to an entry would change. Raises UsageError if there is no such entry."""
+    """Return what a rewind of files to an entry would change. Raises UsageError if there is no such entry."""
     work = await in_thread(lambda stop: _prepare(log, entry, stop))
     return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
 
@@ -83,7 +83,7 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is to be done."""
+    """The prepared work of a rewind."""
 
     plan: Plan
     steps: tuple[Touch, ...]
@@ -115,7 +115,7 @@ def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
 
 
 def _only(found: Plan, path: str) -> Plan:
-    """What it takes for one file, and for the directories that were made for it."""
+    """Reduce a plan to one file and the directories that were made for it."""
     items = tuple(item for item in found.items if item.path == path)
     if not items:
         raise UsageError(f"{path} was not changed in this session.")
@@ -124,7 +124,7 @@ def _only(found: Plan, path: str) -> Plan:
 
 
 def _change(step: Touch, fetch: Fetch) -> FileChange:
-    """What a step comes to. Raises SessionCorrupt where what it takes is not there."""
+    """Return the change that a step makes. Raises SessionCorrupt if the content that it needs is not there."""
     now, target = _content(step.before, fetch), _content(step.after, fetch)
     how = "deleted" if target is None else "created" if now is None else "written"
     if b"\0" in (now or b"") or b"\0" in (target or b""):
@@ -200,7 +200,7 @@ class _Writer:
                 self._try(step, self._put, stop)
 
     def _try(self, step: Touch, act: Callable[[Touch], None], stop: Stop) -> None:
-        """One step, if its file is still what it was a moment ago."""
+        """Take one step, if its file is still as it was a moment ago."""
         stop.check()
         name = os.fsencode(step.path)
         try:

@@ -1,8 +1,8 @@
-"""What stands in a directory before and after a command, at a cost that does not grow with what did not change.
+"""Snapshots of a directory before and after a command, at a cost that does not grow with what did not change.
 
-In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them; they
-are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's is
-written and no lock of its taken.
+In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them;
+they are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's
+is written and no lock of its taken.
 """
 
 import errno
@@ -70,7 +70,7 @@ class Stop:
             raise StoppedError
 
     def git(self, root: bytes, *arguments: str, data: bytes = b"") -> bytes | None:
-        """What git prints; None where it fails, is not there, takes too long, or may not be asked."""
+        """Run git and return what it prints; None if it fails, is missing, takes too long, or may not be asked."""
         if (call := git_call(os.fsdecode(root), *arguments)) is None:
             return None
         with self._guard:
@@ -119,7 +119,7 @@ class FileState(NamedTuple):
 
     @property
     def links(self) -> int:
-        """How many names it has."""
+        """Number of names of the file."""
         return self.signature[5]
 
 
@@ -134,9 +134,9 @@ class Listing(NamedTuple):
 
 @dataclass(slots=True)
 class TreeSnapshot:
-    """What stood in a directory. Paths are absolute. With a `why` it was not looked at.
+    """The files of a directory at one moment. Paths are absolute. With a `why` the directory was not read.
 
-    Of the files in `reported` somebody else said how they stand: whether they are covered is seen by the next snapshot.
+    The state of files in `reported` was given by somebody else: the next snapshot sees whether they are covered.
     """
 
     root: bytes
@@ -166,7 +166,8 @@ class TreeSnapshot:
 
 
 def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
-    """What stands at a path. Never waits for a FIFO or a device, never follows a link: below one nothing stands."""
+    """Read the state of a path. Never waits for a FIFO or a device, and never follows a link: below a link nothing
+    exists."""
     try:
         try:
             with real_directory(path) as (above, name):
@@ -252,8 +253,8 @@ def _look_at_files(
     *,
     known: bool,
 ) -> None:
-    """How the files stand that were listed, each with the name that git has for its content: had, where they are known
-    from the last time."""
+    """Read the listed files, each with the name that git has for its content; reuse what is known from the last
+    time."""
     before = last or {}
     to_read: list[tuple[bytes, FileState]] = []
     if changed is not None and known and not changed.directories:
@@ -342,7 +343,7 @@ def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState |
 
 
 def _is_log(path: bytes) -> bool:
-    """Whether a file is the first log of a session: by its name, the lock next to it, and how it begins."""
+    """Return True if a file is the first log of a session: by its name, the lock next to it, and how it begins."""
     if not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
         return False
     try:
@@ -398,7 +399,7 @@ def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, st
 
 
 def _others_by_git(made: TreeSnapshot, top: bytes, last: TreeSnapshot, stop: Stop) -> dict[bytes, str] | None:
-    """The same with an index that is as it was the last time, and where it is known which files have changed."""
+    """List the files as above, with an index that has not changed since the last time."""
     out = stop.git(top, "ls-files", "-z", "-o", "--exclude-standard")
     if out is None:
         return None
@@ -414,7 +415,7 @@ def _has_same_index(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -
 
 
 def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
-    """What shows that git's index, and its own list of what to ignore, are the same; () where nothing does."""
+    """Return a signature of git's index and of its own list of what to ignore; () if there is none."""
     if top is None:
         return ()
     found: list[tuple[int, ...]] = []

@@ -1,7 +1,7 @@
-"""Which files of some directories something happened to since one last asked, as Linux reports it (inotify).
+"""Changes in directories since the last query, as Linux reports them (inotify).
 
-It is asked only about file systems of this machine, whose every change passes through its kernel. Two kinds of change
-do not show there: through another name of a file (a hard link), and through memory that stays mapped when it is closed.
+Only file systems of this machine are watched, whose every change passes through its kernel. Two kinds of change do
+not show there: through another name of a file (a hard link), and through memory that stays mapped when it is closed.
 """
 
 import errno
@@ -26,7 +26,7 @@ _LOCAL = frozenset(b"bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs tmpfs 
 
 
 class Changed(NamedTuple):
-    """What may have changed: `paths` that something happened to, all files in `directories` that were not followed yet,
+    """Possible changes: `paths` that something happened to, all files in `directories` that were not followed yet,
     and the `listings` of directories."""
 
     paths: frozenset[bytes]
@@ -49,8 +49,8 @@ class Watch:
         self.works = sys.platform == "linux" and _is_local(root)
 
     def changed(self) -> Changed | None:
-        """What may have changed since the last time; None where anything may have: then nothing is followed any more.
-        To be asked before one looks."""
+        """Return the possible changes since the last time; None if anything may have changed: then nothing is
+        followed any more. To be called before the directory is read."""
         if not self.works:
             return None
         found: set[bytes] = set()
@@ -70,7 +70,7 @@ class Watch:
         return Changed(frozenset(found), frozenset(new), frozenset(listings | new))
 
     def missed(self) -> None:
-        """What was reported the last time was not made use of."""
+        """Mark the last report as unused, so that it is not relied upon."""
         self._stale = True
 
     def follow(self, directories: Iterable[bytes]) -> None:
@@ -94,14 +94,14 @@ class Watch:
                 self._new.add(path)
 
     def close(self) -> None:
-        """It knows nothing any more."""
+        """Stop watching."""
         self.works = False
         if self._fd >= 0:
             self._fd = -1
             self._close()
 
     def _is_here(self, path: bytes) -> bool:
-        """Whether a directory, if it is there, lies on the file system of the first."""
+        """Return True if a directory, if it is there, lies on the file system of the first."""
         found = identity(path)
         return found is None or (self._id is not None and found[0] == self._id[0])
 
@@ -132,7 +132,8 @@ class Watch:
 
 
 def _is_local(path: bytes) -> bool:
-    """Whether a path lies on a file system that only this machine changes, by /proc/self/mountinfo (man 5 proc)."""
+    """Return True if a path lies on a file system that only this machine changes, by /proc/self/mountinfo (man 5
+    proc)."""
     best, kind = b"", b""
     for line in _mounts().splitlines():
         left, _, right = line.partition(b" - ")
@@ -143,7 +144,7 @@ def _is_local(path: bytes) -> bool:
 
 
 def _mounts() -> bytes:
-    """What is mounted where: of a directory that another is mounted over nothing is reported."""
+    """Return the table of mounts: nothing is reported of a directory that another is mounted over."""
     try:
         with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
             return file.read()
