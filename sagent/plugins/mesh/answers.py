@@ -62,7 +62,7 @@ class Answer:
         self._ended = False
 
     def __len__(self) -> int:
-        """How many frames are there to be taken."""
+        """Return the number of frames that are ready."""
         return len(self._ready)
 
     def put(self, frame: Frame) -> None:

@@ -85,7 +85,7 @@ class RemoteAgent:
     async def followed(
         cls, bus: JetStream, peer: RemotePeer, listener: Callable[[Event], None]
     ) -> AsyncGenerator[Self]:
-        """One for a session that is followed, while the block lasts. Raises SessionCorrupt, Unavailable and OSError."""
+        """Follow a session while the block lasts. Raises SessionCorrupt, Unavailable and OSError."""
         with temporary() as place:
             copy = LogCopy(SessionStream(bus, peer.record.id), place / peer.record.id)
             agent = cls(bus, peer, copy, listener)
@@ -103,7 +103,7 @@ class RemoteAgent:
                 copy.close()
 
     def begin(self, changed: Callable[[], None]) -> None:
-        """What was said so far is shown: pass on what is heard from now on, and call back when figures are others."""
+        """Pass on events from now on, once what was said so far is shown; call `changed` when figures change."""
         held, self._held = self._held or [], None
         self._changed = changed
         if self.running:
@@ -130,7 +130,7 @@ class RemoteAgent:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """As of the last reading of its log."""
+        """The conversation, as of the last reading of its log."""
         return self._read
 
     @property
@@ -139,7 +139,7 @@ class RemoteAgent:
 
     @property
     def ledger(self) -> Ledger:
-        """What its log says was spent, as it stands now. Raises OSError and SessionCorrupt."""
+        """A ledger of what the log says was spent so far. Raises OSError and SessionCorrupt."""
         figures = self.peer.figures
         ledger = Ledger(figures.cap if figures else None, PriceBook())
         for file in named_logs(self._copy.directory) if self._copy.found.lines else ():
@@ -191,7 +191,7 @@ class RemoteAgent:
         return self._catalog
 
     def messages_of(self, agent: str) -> Sequence[Message]:
-        """What an agent of the tree has in its conversation. Raises OSError and SessionCorrupt."""
+        """Return the conversation of an agent of the tree. Raises OSError and SessionCorrupt."""
         file = log_file(self._copy.directory, agent)
         return history(read_contents(file), self._copy.blobs.get) if file.exists() else ()
 
@@ -220,7 +220,7 @@ class RemoteAgent:
         self.peer.send(message, moment)
 
     def withdraw(self, message: Message) -> bool:
-        """It is on its way: never."""
+        """Return False: a message that is on its way cannot be withdrawn."""
         del message
         return False
 
@@ -315,7 +315,7 @@ class RemoteAgent:
             self._held.append(event)
 
     def _on_moved(self) -> None:
-        """Another node has it: what was begun and not ended is over."""
+        """End what was begun: another node has the session now."""
         self.peer.end_waits()
         if self._writing:
             self._writing = False
@@ -396,7 +396,7 @@ _STARTED = Received("root", Message("user", ()))
 
 
 def _after_known(events: Sequence[Event], messages: Sequence[Message]) -> int:
-    """How many of the first events were of what is in the conversation already."""
+    """Count the first events that tell of what is in the conversation already."""
     known = 0
     for number, event in enumerate(events, 1):
         match event:
@@ -435,7 +435,7 @@ class RemoteNode:
         self._root.request(op="send", agent=self.path, text=text)
 
     def withdraw(self, message: Message) -> bool:
-        """It is on its way: never."""
+        """Return False: a message that is on its way cannot be withdrawn."""
         del message
         return False
 
@@ -484,13 +484,13 @@ class RemotePolicy:
 
     @property
     def modes(self) -> Sequence[str]:
-        """Those that may be chosen; none where no node works on the session."""
+        """The modes that may be chosen; none if no node works on the session."""
         figures = self._agent.peer.figures
         return figures.modes if figures and self._agent.running else ()
 
     @property
     def mode(self) -> Mode:
-        """As its node has said last; "" where that is not known."""
+        """The mode that the node reported last; "" if it is not known."""
         figures = self._agent.peer.figures
         return cast("Mode", figures.mode if figures else "")
 
@@ -504,7 +504,7 @@ class RemotePolicy:
 
     @property
     def rules(self) -> Rules:
-        """Those that were added here."""
+        """The rules that were added here."""
         return self._rules
 
     @rules.setter

@@ -1,5 +1,5 @@
-"""Nothing happens that the bus does not know to have begun: model calls, and calls of tools that change something, wait
-until what led to them is acknowledged and the session is still ours."""
+"""The barrier between an agent and the bus: model calls, and calls of tools that change something, wait until the
+bus has acknowledged what led to them and the session is still ours."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Barrier:
-    """What an agent is opened with on a node: its model and tools as they wait, and `more` tools where it may spawn
-    agents. `keep_files` is awaited after each call that may have changed files, before its result is logged: what the
-    log says was done is in the files that travel."""
+    """The model and tools of an agent on a node, made to wait for the bus, and `more` tools if it may spawn agents.
+    `keep_files` is awaited after each call that may have changed files, before its result is logged: what the log
+    says was done is in the files that travel."""
 
     def __init__(
         self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]], more: Sequence[Tool] = ()

@@ -1,5 +1,4 @@
-"""What a session reports while it works, for those who listen at the time: events as lines of JSON, many to a
-message."""
+"""The events of a session for those who listen while it works: lines of JSON, many to a message."""
 
 import asyncio
 import json
@@ -26,7 +25,7 @@ _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What a call of an agent to a local server waits for; "" for nothing."""
+    """A wait of an agent for a local server; `line` is "" if it waits for nothing."""
 
     agent: str
     line: str
@@ -83,7 +82,7 @@ def lease_of(headers: Mapping[str, str]) -> int | None:
 
 
 def read_lines(data: bytes) -> Iterator[Event | Figures | Waits | None]:
-    """What a message says, None for the end of a run; what only a newer sagent says is left out."""
+    """Yield the events in a message, None for the end of a run; kinds that only a newer sagent knows are left out."""
     for line in data.splitlines():
         with suppress(ValueError, RecursionError):
             found = as_object(json.loads(line))

@@ -1,4 +1,4 @@
-"""What a bus keeps by name: keys with their values in buckets, and large values in stores."""
+"""Named values on a bus: keys with their values in buckets, and large values in stores."""
 
 import os
 from base64 import urlsafe_b64encode

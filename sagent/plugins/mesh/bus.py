@@ -35,7 +35,8 @@ _KINDS: dict[str, FrameKind] = {"frame": "frame", "reply": "reply", "failed": "f
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Who is meant: the dotted name of an inbox, and an agent in the tree that reads it ("" for its root)."""
+    """The receiver of a message: the dotted name of an inbox, and an agent in the tree that reads it ("" for its
+    root)."""
 
     name: str
     path: str = ""
@@ -71,7 +72,7 @@ class Envelope:
 
     @property
     def is_late(self) -> bool:
-        """Whether its deadline is over."""
+        """True if its deadline is over."""
         return self.deadline is not None and time.time() > self.deadline
 
 
@@ -114,11 +115,12 @@ class Delivery(Protocol):
 
     @property
     def deliveries(self) -> int:
-        """How often it has been delivered, this time included."""
+        """Number of deliveries of this message, this one included."""
         ...
 
     async def ack(self) -> None:
-        """It is kept elsewhere, or was handled: it is not delivered again, and the next one may come."""
+        """Acknowledge the message: it was handled or is kept elsewhere. It is not delivered again, and the next one
+        may come."""
         ...
 
     async def emit(self, frame: object) -> None:
@@ -183,7 +185,7 @@ class Bus(Protocol):
     async def remove_card(self, address: str) -> None: ...
 
     async def cards(self, *queries: Query) -> list[Card]:
-        """Those that are shown now and that one of the queries means; without queries all."""
+        """Return the cards that are shown now and match one of the queries; without queries all."""
         ...
 
     def watching_cards(self) -> AbstractAsyncContextManager[AsyncIterator[Change | None]]:
@@ -221,7 +223,7 @@ def failure(message: str, kind: str) -> Json:
 
 
 def encode(envelope: Envelope, parcel: str = "") -> bytes:
-    """As JSON; with a `parcel` the body is kept under that name."""
+    """Encode an envelope as JSON; with a `parcel` the body is kept under that name."""
     members: dict[str, object] = {each.name: getattr(envelope, each.name) for each in fields(envelope)}
     members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": parcel}
     members["body"] = None if parcel else envelope.body
@@ -281,7 +283,7 @@ def frame_kind(text: str) -> FrameKind | None:
 
 
 def encode_frame(frame: Frame, parcel: str = "") -> bytes:
-    """As JSON; with a `parcel` the body is kept under that name."""
+    """Encode a frame as JSON; with a `parcel` the body is kept under that name."""
     members: dict[str, object] = {"version": names.VERSION, "kind": frame.kind}
     members |= {"number": frame.number, "attempt": frame.attempt}
     return wire_bytes(members | ({"parcel": parcel} if parcel else {"body": frame.body}))

@@ -37,7 +37,7 @@ class BusSuite:
 
     @pytest.fixture
     def other(self, bus: Bus) -> Bus:
-        """Another client of the same bus."""
+        """Provide another client of the same bus."""
         return bus
 
     @pytest.fixture
@@ -412,7 +412,7 @@ async def answering(bus: Bus, to: Address, handle: Callable[[Delivery], Awaitabl
 
 
 async def request_is_answered(bus: Bus, other: Bus, to: Address) -> None:
-    """What was sent to an address before has been delivered, if it ever is."""
+    """Wait until everything that was sent to an address before has been delivered, if it ever is."""
     await bus.send(Envelope(to, "marker"))
     beyond = Address(f"{to.name}.beyond")
     async with answering(other, beyond, lambda delivery: delivery.reply(None)):

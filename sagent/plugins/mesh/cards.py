@@ -28,8 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100}){0,9}")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Who is there and what for. `takes` and `gives` are JSON Schemas of its messages' bodies; `load` is from 0 (idle)
-    to 1. `details` is what a kind has besides: a node's host, pid, slots and sessions."""
+    """A card of an agent or a node: its address and purpose. `takes` and `gives` are JSON Schemas of its messages'
+    bodies; `load` is from 0 (idle) to 1. `details` are those of its kind: a node's host, pid, slots and sessions."""
 
     address: str
     description: str = ""
@@ -45,7 +45,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which cards are meant: those of a namespace, with all of these labels. "a" has `a`, `a.b` and, `recursive`,
+    """A query for cards: those of a namespace, with all of these labels. "a" has `a`, `a.b` and, `recursive`,
     `a.b.c`; never `ab`. "" has every address."""
 
     namespace: str = ""
@@ -63,7 +63,7 @@ class Change:
 
 
 def matches(query: Query, card: Card) -> bool:
-    """Whether a card is meant by a query."""
+    """Return True if a card is meant by a query."""
     space, parts = (query.namespace.split(".") if query.namespace else []), card.address.split(".")
     within = parts[: len(space)] == space and (query.recursive or len(parts) <= len(space) + 1)
     kind = query.kind in (None, card.kind)
@@ -76,7 +76,7 @@ def meant(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
 
 
 def patterns(queries: Iterable[Query]) -> list[str]:
-    """Which addresses queries can mean, as subjects with the wildcards of NATS, none of which has what another has."""
+    """Return the addresses that queries can mean, as subjects with the wildcards of NATS; no two of them overlap."""
     found = set[tuple[str, ...]]()
     for query in queries:
         if not query.namespace or _NAME.fullmatch(query.namespace):  # else no address is in it
@@ -107,7 +107,7 @@ def check_name(name: str) -> str:
 
 
 def encode_card(card: Card) -> JsonObject:
-    """As JSON. Optional members that are empty are left out."""
+    """Encode a card as JSON. Optional members that are empty are left out."""
     members = {each.name: getattr(card, each.name) for each in fields(card)}
     known = {name: value for name, value in members.items() if value or name in ("description", "load")}
     return json_freeze_object({"version": names.VERSION, **known})

@@ -85,7 +85,8 @@ class NodeAgent(Harmless):
         return ""
 
     async def _end(self, peer: RemotePeer) -> Cost | None:
-        """What it has cost; None where that cannot be known now, so that all of its allowance may be spent."""
+        """End the child and return its cost; None if that cannot be known now, so that all of its allowance may be
+        spent."""
         try:
             return await peer.end()
         except SagentError:
@@ -141,7 +142,7 @@ class Lent:
         return Charge("session", Usage(), usd=usd, role=ROLE, provider=ROLE, agent=self._path, at_most=at_most)
 
     def _is_settled(self) -> bool:
-        """Whether an earlier process has counted it, before it had the call's result in the log."""
+        """Return True if an earlier process has counted it, before it had the call's result in the log."""
         found = (entry.content for entry in self._state.log.contents().of("spent")) if self._entry else ()
         return any(isinstance(content, ChargeEntry) and content.reserved == self._entry for content in found)
 

@@ -40,7 +40,8 @@ _FULL_DISK = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was read. `sequence` is its place in the stream, 0 of what is not kept; `at` when it was stored (UTC, s)."""
+    """A message as read. `sequence` is its place in the stream, 0 if it is not kept; `at` is when it was stored
+    (UTC, seconds)."""
 
     subject: str
     data: bytes
@@ -155,7 +156,7 @@ class Connection:
 
     @property
     def is_up(self) -> bool:
-        """Whether the bus can be reached now, as far as is known."""
+        """True if the bus can be reached now, as far as is known."""
         return self._link.is_set()
 
     async def up(self) -> None:
@@ -254,7 +255,8 @@ class Connection:
         return stored.seq
 
     async def _own_or_fenced(self, subject: str, id: str) -> int:  # noqa: A002 -- as above
-        """Where the last message is the one we wrote and had no answer for, all is well."""
+        """Return the sequence of the last message if it is the one that we wrote and had no answer for. Raises
+        Fenced otherwise."""
         last = await self.last(names.stream_of(subject), subject)
         if last is not None and id and last.headers.get("Nats-Msg-Id") == id:
             return last.sequence
@@ -294,7 +296,7 @@ class Connection:
             raise refusal(error) from error
 
     async def is_there(self, pull: "JetStreamContext.PullSubscription") -> bool:
-        """Whether a consumer still exists, once the bus can be reached."""
+        """Return True if a consumer still exists, once the bus can be reached."""
         from nats.js.errors import APIError
 
         try:
@@ -332,8 +334,8 @@ class Connection:
                 await asyncio.sleep(0.05)
 
     async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call returns. Raises Refused when the server says meanwhile that something is not allowed: for that
-        it sends no other answer, nor does it say to which call."""
+        """Await a call and return its result. Raises Refused when the server says meanwhile that something is not
+        allowed: for that it sends no other answer, nor does it say to which call."""
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refusals.add(refusal)
         task = asyncio.ensure_future(call())
@@ -352,7 +354,7 @@ class Connection:
 
 
 def _is_an_answer(error: Exception) -> bool:
-    """Whether the bus has said that, so that asking again is of no use."""
+    """Return True if the bus has said that, so that asking again is of no use."""
     from nats.errors import NoRespondersError
     from nats.js.errors import APIError, ServiceUnavailableError
 

@@ -36,9 +36,9 @@ _AGAIN = 10.0  # seconds after which a question is put again, to whoever has com
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked: may `agent` make this `call`? Or, where there is an `inquiry`, what an agent wants to
-    know. `what` are the call's arguments as text, and `texts` the files that it would change, as they are. `id` is the
-    same each time it is put. Once it is `over`, no answer to it is waited for any more."""
+    """A question for a person: may `agent` make this `call`? Or, if there is an `inquiry`, what an agent wants to
+    know. `what` are the call's arguments as text, and `texts` the files that it would change, as they are. `id` is
+    the same each time it is put. Once it is `over`, no answer to it is waited for any more."""
 
     id: str
     agent: str
@@ -109,7 +109,7 @@ class Asking:
         return {} if text is None else {path: text}
 
     async def answer(self, inquiry: Inquiry) -> str | Settled | None:
-        """What a person says; None where nobody is there, or leaves it unanswered."""
+        """Ask a person and return the answer; None if nobody is there, or leaves it unanswered."""
         answer = await self._put(names.inquiry_subject(self._session), "inquiry", asdict(inquiry))
         if answer is None:
             return None
@@ -182,7 +182,7 @@ def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
 
 
 def encode_answer(question: Question, said: str | Settled | None) -> bytes:
-    """What a person said to a question, as Reply or Answer has it."""
+    """Encode a person's answer to a question, in the form of Reply or Answer."""
     if question.inquiry is None:
         return wire_bytes({"id": question.id, "allow": said is None, "reason": said or ""})
     return wire_bytes({"id": question.id, **(asdict(said) if isinstance(said, Settled) else {"said": said})})

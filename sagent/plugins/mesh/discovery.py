@@ -1,4 +1,4 @@
-"""Who is there: cards that are kept fresh, queries, and watching those who come and go."""
+"""Discovery of agents and nodes: cards that are kept fresh, queries, and watching those who come and go."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What can go wrong between machines. Every message says what happened, to which thing, and what to do next."""
+"""Errors between machines. Every message says what happened, to which thing, and what to do next."""
 
 from sagent.errors import SagentError
 
@@ -56,7 +56,7 @@ class NobodyThere(MeshError):
 
 
 class DeadlineExceeded(MeshError):
-    """There was no answer in time. Whoever works on it has been asked to stop."""
+    """No answer in time. Whoever works on it has been asked to stop."""
 
     kind = "deadline_exceeded"
 

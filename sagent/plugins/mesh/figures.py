@@ -1,4 +1,4 @@
-"""What followers of a session see in addition to its events: its agents, their cost, the node's policy."""
+"""The figures that followers of a session see in addition to its events: its agents, their cost, the node's policy."""
 
 from decimal import Decimal
 from typing import cast
@@ -28,7 +28,8 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """As of now: the living agents, root first; and the modes that may be chosen. `node` is where it works."""
+    """The present figures: the living agents, root first; and the modes that may be chosen. `node` is where it
+    works."""
 
     node: str
     agents: tuple[Status, ...]

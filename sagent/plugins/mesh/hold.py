@@ -1,4 +1,4 @@
-"""One session at work on a node, from its lease to its end, or to the moment when somebody else must have it."""
+"""A session at work on a node, from its lease to its end, or to the moment when another node must have it."""
 
 import asyncio
 import errno
@@ -60,9 +60,9 @@ _ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What a node is: its `name` among the nodes, how many sessions it works on at a time, which labels it takes work
-    for besides work for anybody, where it keeps sessions and their files, and the directories in which sessions may
-    work whose files it shares with other nodes."""
+    """The options of a node: its `name` among the nodes, how many sessions it works on at a time, which labels it
+    takes work for besides work for anybody, where it keeps sessions and their files, and the directories in which
+    sessions may work whose files it shares with other nodes."""
 
     name: str
     slots: int
@@ -111,7 +111,7 @@ class Hold:
         self._moving.set()
 
     async def work(self, open_agent: OpenAgent) -> bool:
-        """Whether all is done; False where another node is to go on. Raises SagentError."""
+        """Return True if all is done; False where another node is to go on. Raises SagentError."""
         keeping, working = asyncio.create_task(self._lease.keep()), asyncio.create_task(self._work(open_agent))
         lost = asyncio.create_task(self._lost.wait())
         try:
@@ -287,8 +287,8 @@ class Hold:
         return result or _as_before(agent)
 
     async def _is_empty(self) -> bool:
-        """Whether no message waits. What was taken is acknowledged first; who sends one later has the session looked at
-        again."""
+        """Return True if no message waits. What was taken is acknowledged first; who sends one later has the session
+        looked at again."""
         if self._acks:
             await asyncio.wait(self._acks)
         return await self._bus.last(names.INBOX, self._inbox) is None
@@ -346,7 +346,7 @@ class Hold:
                     await request.respond(json.dumps(answer).encode())
 
     async def _stop_to_move(self, agent: Agent) -> None:
-        """When the session is to move: once no call runs in the background, which would be lost."""
+        """Stop the agent when the session is to move, once no call runs in the background, which would be lost."""
         await self._moving.wait()
         while any(job.state == "running" for job in agent.jobs()):  # noqa: ASYNC110 -- the agent alone is told of ends
             await asyncio.sleep(1.0)
@@ -384,14 +384,14 @@ def _say_where(agent: Agent, opening: Opening) -> None:
 
 
 def _failure_of(error: Exception) -> Failure:
-    """What others learn of an error: no traceback, and of a defect only its kind."""
+    """Return what others may learn of an error: no traceback, and of a defect only its kind."""
     if isinstance(error, SagentError):
         return Failure(error.kind, str(error))
     return Failure("crashed", f"The node could not work on the session: {type(error).__name__}.")
 
 
 def _as_before(agent: Agent) -> Result:
-    """What the last turn came to, by the log: the node that took it has stopped before it could say so."""
+    """Return the result of the last turn, by the log: the node that took it has stopped before it could report it."""
     history = agent.state.context.history
     last = next((message for message in reversed(history) if message.role == "assistant"), None)
     end = next(agent.state.log.contents().latest("failed", "message"), None)

@@ -41,7 +41,7 @@ def every_stream() -> "list[StreamConfig]":
 
 
 def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
-    """Where keys expire, the server leaves a marker, so that who watches sees it."""
+    """Return the configuration of a bucket. If its keys expire, the server leaves a marker that watchers see."""
     from nats.js.api import DiscardPolicy, StreamConfig
 
     return StreamConfig(

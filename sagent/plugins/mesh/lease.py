@@ -1,4 +1,4 @@
-"""Who works on a session, or has a name: a key that expires unless it is renewed. One holder at a time, by the bus's
+"""The lease of a session or a name: a key that expires unless it is renewed. One holder at a time, by the bus's
 word."""
 
 import asyncio

@@ -41,8 +41,8 @@ class Piece:
 
 
 class LogStream(Protocol):
-    """One session's log on the bus, and the blobs that it names. Each method raises Unavailable where the bus does not
-    answer: then what was asked may have been done."""
+    """The log of one session on the bus, and the blobs that it names. Each method raises Unavailable if the bus does
+    not answer: then what was asked may have been done."""
 
     async def append(self, body: bytes, headers: Mapping[str, str], *, name: str, after: int) -> int:
         """Add a message after the one with a sequence number, 0 for the first; its own. The same `name` again, within
@@ -52,7 +52,7 @@ class LogStream(Protocol):
     async def last(self) -> Piece | None: ...
 
     def read(self, after: int = 0) -> AsyncIterator[Piece]:
-        """All that is there now after a message, in order, as some replica has it."""
+        """Yield all pieces that are there now after a message, in order, as some replica has them."""
         ...
 
     async def put_blob(self, sha256: str, data: bytes) -> None: ...
@@ -186,7 +186,7 @@ class Mirror:
         return await self._persist(append)
 
     async def _persist(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """What a call returns, however often it takes to reach the bus; None once others have the session."""
+        """Return the result of a call, repeated until it reaches the bus; None once others have the session."""
         wait = _WAIT
         while not self.fenced.is_set():
             with suppress(Unavailable):
@@ -210,5 +210,5 @@ async def take_over(stream: LogStream, holder: str) -> int:
 
 
 def mark_of(agent: str, call: str) -> str:
-    """What stands for a call in a header: ids come from servers, and may be any text."""
+    """Return a header value that stands for a call: ids come from servers, and may be any text."""
     return sha256(f"{agent} {call}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""What things are called on the bus: streams, buckets and subjects, for the code and for the permissions made of them.
+"""The names of things on the bus: streams, buckets and subjects, for the code and for the permissions made of them.
 
 Everything of one tenant is in one account of the server, so names need no tenant.
 """
@@ -57,23 +57,23 @@ def events_subject(session: str) -> str:
 
 
 def control_subject(target: str) -> str:
-    """Where a node or a session answers requests."""
+    """Return the subject on which a node or a session answers requests."""
     return f"sagent.control.{token(target)}"
 
 
 def asking_subject(session: str) -> str:
-    """Where those listen who approve calls of a session."""
+    """Return the subject for those who approve calls of a session."""
     return f"sagent.asking.{token(session)}"
 
 
 def inquiry_subject(session: str) -> str:
-    """Where those listen who answer what its agents want to know: another subject, so that whoever only approves calls
-    is not waited for."""
+    """Return the subject for those who answer what agents want to know: another subject, so that whoever only
+    approves calls is not waited for."""
     return f"{asking_subject(session)}.inquiry"
 
 
 def cancel_subject(name: str) -> str:
-    """Where who receives at an address learns that an answer is not wanted any more."""
+    """Return the subject on which a receiver at an address learns that an answer is not wanted any more."""
     return f"sagent.cancel.{'.'.join(map(token, name.split('.')))}"
 
 

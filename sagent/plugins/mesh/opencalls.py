@@ -18,7 +18,7 @@ _SAFE = ("WebSearch", "NodeAgent", "AskUser", "ExitPlan")
 
 
 def is_unfinished(agent: Agent) -> bool:
-    """Whether an agent was in a turn when its node stopped, by its log."""
+    """Return True if an agent was in a turn when its node stopped, by its log."""
     last = next(agent.state.log.contents().latest("message", "result", "failed"), None)
     history = agent.state.context.history
     is_open = bool(history) and (history[-1].role == "user" or bool(history[-1].calls))

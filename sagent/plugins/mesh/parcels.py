@@ -11,7 +11,7 @@ INLINE = 512 << 10  # bytes of a body in its message
 
 
 class Parcels:
-    """Those of a bus. Each method but `drop` raises Unavailable."""
+    """The parcels of a bus. Each method but `drop` raises Unavailable."""
 
     def __init__(self, bus: JetStream) -> None:
         self._store = bus.store(names.PARCELS)

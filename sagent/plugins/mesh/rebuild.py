@@ -21,9 +21,8 @@ _KEPT = 3  # directories of a session that were set aside
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a log on the bus says besides its entries: which messages of the inbox are in it, the session's files, and
-    the calls that have `begun`, which is known where each holder has `marked` them. `lines` is how many entries there
-    are."""
+    """Facts of a log on the bus besides its entries: which messages of the inbox are in it, the session's files, and
+    the calls that have `begun`, which is known if each holder has `marked` them. `lines` is the number of entries."""
 
     lines: int = 0
     taken: set[int] = field(default_factory=set[int])
@@ -32,7 +31,8 @@ class Rebuilt:
     marked: bool = True
 
     def may_have_run(self, agent: str, call: str) -> bool:
-        """Whether a call without a result may have been carried out, in part or whole, if it changes something."""
+        """Return True if a call without a result may have been carried out, in part or whole, if it changes
+        something."""
         return not self.marked or mark_of(agent, call) in self.begun
 
 

@@ -1,4 +1,4 @@
-"""What the bus knows about a session in addition to its log: the request, the node at work, the result."""
+"""The records of sessions on the bus in addition to their logs: the request, the node at work, the result."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class Records:
         return decode(SessionRecord, found[0].value or b"")
 
     async def all(self, session: str = "") -> list[SessionRecord]:
-        """Those that can be read here, or the one with an id."""
+        """Return the records that can be read here, or the one with an id."""
         found: list[SessionRecord] = []
         for entry in await self._bucket.entries(names.token(session) if session else ">"):
             with suppress(WrongVersion):

@@ -179,7 +179,7 @@ class RemotePeer:
         return self.figures
 
     async def wait(self) -> Result:
-        """What came of the last message that was sent here, or else of the last turn. Raises MeshError."""
+        """Return the result of the last message that was sent here, or else of the last turn. Raises MeshError."""
         if (sending := self._sending) is not None:
             try:
                 await sending
@@ -272,7 +272,7 @@ class RemotePeer:
         await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
 
     def status(self) -> Status:
-        """As far as events have told: its model and turns since this process attached."""
+        """The status that events have told so far: its model and turns since this process attached."""
         state: Literal["idle", "working"] = "idle" if self.record.state == "idle" else "working"
         return Status(self.path, state, self._model, self._turns, 0)
 
@@ -467,7 +467,7 @@ class Mesh:
         base: str = "",
         flags: Mapping[str, object] = EMPTY,
     ) -> str:
-        """The same, without following it; the session's id."""
+        """Submit a prompt as `spawn` does, without following the session; return the session's id."""
         async with self.spawn(prompt, label=label, files=files, base=base, flags=flags) as peer:
             return peer.path
 
@@ -482,7 +482,7 @@ class Mesh:
         return directory / record.id
 
     async def sessions(self) -> list[SessionRecord]:
-        """Those of the bus, the latest last."""
+        """Return the sessions of the bus, the latest last."""
         return sorted(await Records(self.bus).all(), key=lambda record: record.id)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which answer belongs to which message of a session: a turn may read several, and answer some before others."""
+"""The match of answers to messages of a session: a turn may read several, and answer some before others."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ class Replies:
         self._read += numbers
 
     def settle(self, result: Result) -> None:
-        """What was read so far has come to this."""
+        """Record the result of the messages that were read so far."""
         self._found |= dict.fromkeys(self._read, result)
         self._read = []
 
@@ -61,8 +61,8 @@ class Replies:
         return now
 
     def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
-        """What a record says from now on: `result` is the last one, and that of all messages for which there is no
-        other. At most so many are remembered."""
+        """Return the new members of a record: `result` is the last one, and that of all messages for which there is
+        no other. A limited number is remembered."""
         answered = tuple(sorted(taken))[-_KEPT:]
         earlier = {} if before.result is None else dict.fromkeys(before.answered, before.result)
         others = {number: found for number, found in self._found.items() if found is not result}

@@ -46,5 +46,5 @@ class Room:
 
     @property
     def is_enough(self) -> bool:
-        """Whether a bus that stood still goes on: at more than where it stops, or it would start and stop for ever."""
+        """True if a bus that stood still goes on: at more than where it stops, or it would start and stop for ever."""
         return self.free >= self.reserve * 5 // 4

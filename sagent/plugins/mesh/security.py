@@ -74,7 +74,7 @@ def public_key(seed: str) -> str:
 
 
 def permissions(user: User) -> Permissions:
-    """What a user may do, by its role."""
+    """Return the permissions of a user, by its role."""
     own = f"sagent.replies.{user.key}.>"
     reading = [
         "$JS.API.INFO",
@@ -122,7 +122,8 @@ def _reads(*streams: str) -> list[str]:
 
 
 def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What an agent publishes to, and listens to, to receive at its addresses: at no others, and in their order."""
+    """Return the subjects that an agent publishes to, and listens to, to receive at its addresses: at no others, and
+    in their order."""
     publish, subscribe = list[str](), list[str]()
     for address in addresses:
         own, subject = names.token(address), names.inbox_subject(address)

@@ -59,7 +59,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a server is started with. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes
+    """The options of a server. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes
     permissions` writes it; without one there is a single user, whose key is made at the first start."""
 
     directory: Path
@@ -230,7 +230,7 @@ def _quoted(text: str) -> str:
 
 
 def _kept(path: Path, make: Callable[[], str]) -> str:
-    """What a file says, which is made where it is missing."""
+    """Return the text of a file, which is made if it is missing."""
     if not path.exists():
         put(path, f"{make()}\n".encode())
     return path.read_text(errors="replace").strip()
@@ -243,7 +243,7 @@ def _own_name(options: ServerOptions) -> str:
 
 
 def _secret(path: Path) -> str:
-    """What the servers of a cluster know each other by. Raises UsageError."""
+    """Return the key by which the servers of a cluster know each other. Raises UsageError."""
     if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _SHORTEST or not secret.isalnum():
         raise UsageError(f"{path} is not the key of a cluster: it must have at least {_SHORTEST} letters and digits.")
     return secret
@@ -266,7 +266,7 @@ def _url(options: ServerOptions, port: int) -> str:
 
 
 def _reached(host: str) -> str:
-    """Where a server is reached from here that listens on a host."""
+    """Return the address at which a server that listens on a host is reached from here."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what was listened on
 
 

@@ -1,4 +1,4 @@
-"""What a session on a bus has cost, from its log there: no claim is trusted where money is returned."""
+"""The cost of a session on a bus, from its log there: no claim is trusted where money is returned."""
 
 import asyncio
 from decimal import Decimal
@@ -16,7 +16,7 @@ from sagent.usage import Cost
 
 
 async def cost_of(stream: LogStream) -> Cost | None:
-    """What all of a session's agents have cost so far; None where the log does not say so. Raises Unavailable."""
+    """Return the cost of all of a session's agents so far; None if the log does not say it. Raises Unavailable."""
     if (last := await stream.last()) is None:
         return Cost()
     with temporary() as place:

@@ -26,11 +26,11 @@ class Taken:
     _of: "Msg"
 
     async def ack(self) -> bool:
-        """It is done with. False where the bus did not confirm that: it will be delivered again."""
+        """Acknowledge the message. False if the bus did not confirm that: it will be delivered again."""
         return await self._confirmed(lambda: self._of.ack_sync(PATIENCE / 2))
 
     async def working(self) -> None:
-        """It is not done with: start the time anew. Says nothing where the bus cannot be reached."""
+        """Restart the time after which the message is delivered again. Does nothing if the bus cannot be reached."""
         await self._confirmed(self._of.in_progress)
 
     async def again(self, delay: float = 0.0) -> None:
@@ -55,7 +55,7 @@ def _stored(message: "Msg") -> Message:
 
 
 class _Consumer:
-    """What the bus keeps of somebody who reads a stream."""
+    """The bus's state of a reader of a stream."""
 
     _pull: "JetStreamContext.PullSubscription | None" = None
 
@@ -173,7 +173,7 @@ class Streams(Connection):
     """A connection by which streams are read."""
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
-        """What is stored on a subject (wildcards allowed) after a sequence, in order, up to its present end."""
+        """Yield the messages on a subject (wildcards allowed) after a sequence, in order, up to the present end."""
         async with self.following(stream, subject, after=after, idle=_ROUND) as messages:
             async for message, left in messages.until_end():
                 yield message
@@ -183,8 +183,8 @@ class Streams(Connection):
     def following(
         self, stream: str, *subjects: str, after: int = 0, latest: bool = False, idle: float = 6 * _ROUND
     ) -> AbstractAsyncContextManager[Reader]:
-        """What is stored on subjects after a sequence, in order, and what comes. No two subjects may overlap. With
-        `latest` only the last of each subject at first, and after a lost connection the last of each once more. The bus
+        """Follow the messages on subjects after a sequence, in order. No two subjects may overlap. With `latest`
+        only the last of each subject at first, and after a lost connection the last of each once more. The bus
         forgets a reader that has asked for nothing for `idle` seconds."""
         return aclosing(Reader(self, stream, subjects, after, latest=latest, idle=idle))
 

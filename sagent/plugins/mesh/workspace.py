@@ -218,7 +218,7 @@ def _check_out(directory: Path, bundles: list[Snapshot]) -> None:
 
 
 def _git(directory: Path, *arguments: str, more: Mapping[str, str] | None = None, worst: int = 0) -> str:
-    """What git says. Raises UsageError where it fails: by an exit code beyond the `worst` one that may be."""
+    """Run git and return its output. Raises UsageError if it fails: by an exit code beyond `worst`."""
     if (call := git_call(directory, *arguments)) is None:
         raise UsageError(
             f"The repository {directory} names filters or other files in its configuration, so its files cannot be "

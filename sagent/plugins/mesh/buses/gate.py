@@ -1,4 +1,4 @@
-"""What a server keeps for the clients of a bus that come over HTTP: their connections may be lost, and are taken up."""
+"""The state that a server keeps for clients of a bus over HTTP, so that lost connections can be resumed."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ MOST = 1_000  # requests, and receivers, at a time
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is sent to a client: JSON; `id`, which is in it too, is what it names when it comes back."""
+    """An event for a client, as JSON; `id`, which is in it too, names it when the client comes back."""
 
     id: str
     name: str
@@ -105,7 +105,7 @@ class Gate:
             self._sent.popitem(last=False)
 
     async def taken(self, message: str, seconds: float) -> bool:
-        """Whether a message that was sent here was taken by now, or within some seconds. Raises NobodyThere."""
+        """Return True if a message that was sent here was taken by now, or within some seconds. Raises NobodyThere."""
         if (sent := self._sent.get(message)) is None:
             raise UsageError(f"This server has not sent a message {message} recently.")
         task = asyncio.ensure_future(sent.taken())
@@ -131,7 +131,7 @@ class Gate:
                 await feed.put(frame.kind, _frame(frame))
 
     async def cancel(self, request: str) -> None:
-        """What was asked is not wanted any more."""
+        """Cancel a request whose answer is not wanted any more."""
         if (kept := self._asks.get(request)) is not None:
             await kept.aclose()
 

@@ -197,7 +197,7 @@ class _Events:
         await self._queue.put(error)
 
     async def _follow(self) -> bool:
-        """One connection; whether the stream has ended."""
+        """Follow the stream over one connection. Return True if the stream has ended."""
         headers = {"last-event-id": self._last} if self._last else {}
         reader = EventReader()
         async with self._client.stream(self._method, self._path, content=self._body, headers=headers) as answer:
@@ -233,7 +233,7 @@ async def _frames(events: _Events, envelope: Envelope, until: float) -> AsyncIte
 
 
 def _error_of(data: Mapping[str, object]) -> SagentError:
-    """What the server's bus has met."""
+    """Return the error that the server's bus has met."""
     return _KINDS.get(as_str(data.get("kind")), errors.Unavailable)(as_str(data.get("message")))
 
 
@@ -252,7 +252,7 @@ def check(status: int, data: bytes) -> None:
 
 
 def _read(data: str | bytes) -> object:
-    """What the server says. Raises Unavailable for what is no JSON, as of something between us."""
+    """Parse the server's answer. Raises Unavailable for anything but JSON, as from a proxy between us."""
     try:
         return json_load(data)
     except ValueError as error:

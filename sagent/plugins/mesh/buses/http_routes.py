@@ -74,7 +74,7 @@ def bus_routes(gates: Gates) -> list[Route]:
 
 
 def _problem(error: SagentError) -> Response:
-    """As application/problem+json (RFC 9457), with the kind of the error."""
+    """Answer with application/problem+json (RFC 9457), with the kind of the error."""
     status = _STATUS.get(type(error), 400 if isinstance(error, UsageError) else 500)
     body = {"type": "about:blank", "status": status, "detail": str(error), "kind": error.kind}
     return Response(wire_bytes(body), status, media_type="application/problem+json")

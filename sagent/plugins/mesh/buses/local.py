@@ -183,7 +183,7 @@ class _Sent:
 
 
 class _Inbox:
-    """What waits for one address; `now` is what its receiver works on."""
+    """The messages that wait for one address; `now` is the one that its receiver works on."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Sent] = deque()
@@ -195,7 +195,7 @@ class _Inbox:
 
     @property
     def is_used(self) -> bool:
-        """Whether something waits there, or somebody receives."""
+        """True if something waits there, or somebody receives."""
         return bool(self.waiting or self._now or self.receivers)
 
     def put(self, sent: _Sent) -> None:

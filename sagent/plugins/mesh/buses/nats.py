@@ -189,7 +189,7 @@ class NatsBus:
                 yield delivery
 
     async def _received(self, taken: Taken, working: "_Working") -> "_Delivery | None":
-        """What is to be handled of a message; None where nothing is. Raises Unavailable."""
+        """Return the delivery to handle for a message; None if there is nothing to do. Raises Unavailable."""
         try:
             envelope, parcel = decode(taken.message.data)
             envelope = _shifted(envelope, -self._ahead)
@@ -208,7 +208,7 @@ class NatsBus:
         return delivery
 
     async def _is_ours(self, name: str, envelope: Envelope, deliveries: int) -> bool:
-        """Whether a message may still be handled: it was not answered, and its sender has not given it up."""
+        """Return True if a message may still be handled: it was not answered, and its sender has not given it up."""
         if deliveries > 1 and envelope.answers_to:
             subject = names.reply_subject(envelope.answers_to, name, envelope.id)
             last = await self.jetstream.last(names.REPLIES, subject, direct=True)
@@ -221,7 +221,7 @@ class NatsBus:
         return await self.decide(envelope, fate) == _TAKEN
 
     async def decide(self, envelope: Envelope, fate: bytes) -> bytes:
-        """What becomes of a message that is kept for a time, once for all: the first who says so decides."""
+        """Decide the fate of a message that is kept for a time, once for all: the first writer decides."""
         key = names.token(envelope.id)
         try:
             await self.fates.create(key, fate)
@@ -332,7 +332,7 @@ class _Sent:
 
 
 class _Working:
-    """What one receiver has been given: the message at work, and those whose answers are not sent yet."""
+    """The messages of one receiver: the one at work, and those whose answers are not sent yet."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -72,7 +72,7 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
 
 
 class Lines:
-    """What a person types: messages, or the answer to the question that was put last."""
+    """The lines that a person types: messages, or the answer to the question that was put last."""
 
     def __init__(self) -> None:
         self._asking = asyncio.Lock()
@@ -151,7 +151,7 @@ def _read_verdict(line: str) -> str | None:
 
 
 def _settle(line: str) -> "Settled | None":
-    """What a line says of a plan; an empty one leaves it open."""
+    """Parse a line about a plan; an empty one leaves it open."""
     from sagent.tools.plan import Settled
 
     word, _, rest = line.partition(" ")

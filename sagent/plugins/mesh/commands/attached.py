@@ -40,7 +40,7 @@ async def run_attached(url: str, session: str, *, watch: bool) -> int:
 
 
 def _load() -> "Settings":
-    """How the person wants their terminal. What concerns a session is its node's."""
+    """Load the settings of the person's terminal. Those that concern a session are its node's."""
     from sagent.cli.settings import load_settings
 
     settings = load_settings({})

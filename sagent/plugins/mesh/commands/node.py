@@ -86,7 +86,8 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
-    """What opens agents as the flags say, within what a session may choose: never above the budget of the flags."""
+    """Return a function that opens agents as the flags say, within what a session may choose: never above the budget
+    of the flags."""
 
     def opened(
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"

@@ -30,7 +30,7 @@ _HERE = ("output_format", "log_level", "cwd", "config", "trust_project", "resume
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be done, and where: the bus's URL, the flags that the node is told, how files travel."""
+    """A request to work elsewhere: the bus's URL, the prompt, the flags for the node, how files travel."""
 
     url: str
     prompt: Prompt

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def offer_files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
-    """How files travel, and what they are. Raises UsageError."""
+    """Return how files travel, and the reference to them. Raises UsageError."""
     from sagent.plugins.mesh import names
     from sagent.plugins.mesh.workspace import offer
 
