@@ -1,4 +1,5 @@
-"""What agents did, apart from how they said it: which tool, on which path or with which command, in which order."""
+"""The actions of agents, apart from how they were worded: which tool, on which path or with which command, in which
+order."""
 
 import os.path
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,8 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How many actions each of two sides has, and how many are the same in the same order: those of a longest common
-    subsequence, agent by agent."""
+    """The agreement of two sides: how many actions each has, and how many are the same in the same order: those of a
+    longest common subsequence, agent by agent."""
 
     left: int = 0
     right: int = 0
@@ -40,8 +41,8 @@ class Agreement:
 
 
 def action_of(call: ToolCall, cwd: str) -> Action:
-    """What a call does: a path as it is below `cwd`, so that a copy of the directory is no difference, a command
-    whatever its spaces; a call that names none of these is all of its arguments."""
+    """Return the action of a call: a path as it is below `cwd`, so that a copy of the directory is no difference, a
+    command whatever its spaces; a call that names none of these is all of its arguments."""
     named: Mapping[str, object] = {name: call.arguments[name] for name in _TARGETS if name in call.arguments}
     if not named:
         return Action(call.name, canonical_bytes(call.arguments).decode("utf-8", "replace"))
@@ -57,8 +58,8 @@ def _target(name: str, value: object, cwd: str) -> str:
 
 
 def agree(left: Sequence[Action], right: Sequence[Action]) -> Agreement:
-    """How far two sequences of actions agree. The longest common subsequence is counted bit by bit (Hyyrö 2004), so
-    that thousands of actions take no time."""
+    """Compare two sequences of actions. The longest common subsequence is counted bit by bit (Hyyrö 2004), so that
+    thousands of actions take no time."""
     places: dict[Action, int] = {}
     for place, action in enumerate(left):
         places[action] = places.get(action, 0) | 1 << place

@@ -1,4 +1,4 @@
-"""What trials with an advisor came to against those without: figures, differences, and how sure they are."""
+"""A comparison of trials with an advisor and without: figures, differences, and how sure they are."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ differs, one in twenty is called clear all the same."""
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one arm came to. Means are over the `judged` trials; None where nothing was, or of USD where a price is not
-    known. `apart` counts the trials that say nothing about the task, by outcome; `reasons` says why."""
+    """The figures of one arm. Means are over the `judged` trials; None if there were none, or of USD if a price is
+    not known. `apart` counts the trials that say nothing about the task, by outcome; `reasons` says why."""
 
     trials: int
     judged: int

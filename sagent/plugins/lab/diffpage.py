@@ -137,7 +137,7 @@ def _number(row: Row) -> str:
 
 
 def _paired(row: Row) -> Iterator[tuple[Part | None, Part | None]]:
-    """What each says and calls, next to what has its name and place in the other."""
+    """Pair the parts of both sides by name and place."""
     one = row.left.parts if row.left is not None else ()
     other = row.right.parts if row.right is not None else ()
     matcher = SequenceMatcher(None, [name for name, _ in one], [name for name, _ in other], autojunk=False)

@@ -58,9 +58,9 @@ class Divergence(SagentError):
 
 @dataclass(slots=True)
 class Replayed:
-    """One agent's replay, as far as it has come. `requests` are those whose bytes are the recorded ones, of `recorded`
-    requests, `messages` and `results` those that the loop made alike; `unchecked` says what could not be compared byte
-    for byte, and why, and `taken` what came from the log without being run again, each with how often."""
+    """The progress of one agent's replay. `requests` are those whose bytes are the recorded ones, of `recorded`
+    requests, `messages` and `results` those that the loop made alike; `unchecked` says what could not be compared
+    byte for byte, and why, and `taken` what came from the log without being run again, each with how often."""
 
     agent: str
     turns: int = 0
@@ -75,7 +75,7 @@ class Replayed:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every request was compared byte for byte, and nothing differs."""
+        """True if every request was compared byte for byte, and nothing differs."""
         return self.divergence is None and self.requests == self.recorded and not self.unchecked
 
 
@@ -157,7 +157,7 @@ class Player:
         return turn
 
     def after(self) -> Sequence[Action]:
-        """What came in after the turn that was played last, and is read before the next one of the same run."""
+        """Return what came in after the turn that was played last, and is read before the next one of the same run."""
         last, turn = self.last, self.next
         if last is None or turn is None or last.failed is not None:
             return ()
@@ -172,20 +172,20 @@ class Player:
         return next((each for each in answers if each.call_id == call_id), None)
 
     def _answers(self, names: set[str], passed: set[str]) -> list[ToolResult]:
-        """Those of all its calls of tools, but for some calls."""
+        """Return the recorded results of its calls of these tools, except for the calls in `passed`."""
         reply = self.last.reply if self.last is not None else None
         calls = [call.id for call in reply.whole_calls if call.name in names and call.id not in passed] if reply else []
         return [found for found in map(self.answer, calls) if found is not None]
 
     @property
     def waits(self) -> bool:
-        """Whether a tool has still to answer a call of the last turn, which was answered before it was interrupted."""
+        """True if a tool has still to answer a call of the last turn, which was answered before it was interrupted."""
         prompt = self.turns[0].prompt
         answers = self._answers({tool.name for tool in prompt.tools} if prompt else set(), self.returned)
         return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
 
     def refused(self, name: str, reason: str = "") -> bool:
-        """Whether a call of this tool was not made, in the turn that was played last, for what it said."""
+        """Return True if a call of this tool was not made, in the turn that was played last, for what it said."""
         return any(each.text.startswith(_REFUSED) and reason in each.text for each in self._answers({name}, set()))
 
     def check_end(self) -> None:
@@ -227,7 +227,7 @@ class Player:
         self._checked = len(self._expected)
 
     def _expect(self, turn: Turn) -> None:
-        """What the conversation holds when a turn's request is made."""
+        """Expect the messages that the conversation holds when a turn's request is made."""
         if self.last is not None:
             self._expect_results(self.last)
         for came in () if self.resumed and not self.played else turn.came:
@@ -300,7 +300,7 @@ class Player:
 
 
 def is_long(turn: Turn) -> bool:
-    """Whether a result of a turn is cut when it comes back from a tool, although it had been cut before."""
+    """Return True if a result of a turn is cut when it comes back from a tool, although it had been cut before."""
     return any(len(result.text) > MOST_OUTPUT for result in turn.answers)
 
 
@@ -325,7 +325,7 @@ class RecordedModel:
         return ModelLimits() if isinstance(self.adapter, str) else self.adapter.limits
 
     def max_input_tokens(self, request: Request) -> int:
-        """As its adapter does; nothing is bounded by it where there is none."""
+        """Return the adapter's bound; 1 without an adapter, when nothing is bounded by it."""
         if isinstance(self.adapter, str):
             return 1
         return self.adapter.max_input_tokens(self.player.rebuilder.sent_as(request))
@@ -379,7 +379,7 @@ class RecordedTool(Harmless):
 
     @property
     def lenient(self) -> bool:
-        """Whether arguments pass as they are: unless they did not when this was recorded."""
+        """True if arguments pass as they are: unless they did not when this was recorded."""
         return not self.player.refused(self.name)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

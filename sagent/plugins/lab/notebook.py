@@ -1,4 +1,4 @@
-"""Where the trials of a benchmark are kept, so that it can be gone on with: one line for each that has ended."""
+"""The notes of a benchmark, from which it can be continued: one line for each trial that has ended."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class Notes:
         return Path(mkdtemp(prefix=PREFIX))
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
-        """Where the session of a new run is to be; None where none is kept."""
+        """Return the directory for the session of a new run; None if none is kept."""
         del task, arm, number
         return None
 
@@ -98,7 +98,7 @@ class Notebook(Notes):
         return self._directory / "sessions" / name
 
     def keep(self, trial: Trial) -> None:
-        """One line, on the disk when this returns."""
+        """Write one line, on the disk when this returns."""
         size = os.fstat(self._fd).st_size
         try:
             rest = memoryview(encode_trial(trial))
@@ -117,8 +117,8 @@ class Notebook(Notes):
         self._lock.close()
 
     def _make_workplace(self) -> Path:
-        """The same in each process, where that can be, without what one that was killed has left in it. Models are told
-        where they work: what was asked there before is asked again in the same words."""
+        """Make the workplace: the same in each process, if possible, without what one that was killed has left in
+        it. Models are told where they work, so the same task is asked again in the same words."""
         if self._left.exists():
             left = Path(self._left.read_text("utf-8", "replace"))
             if left.parent == Path(gettempdir()) and left.name.startswith(PREFIX):

@@ -37,8 +37,8 @@ _TEAM, _HANDOFFS = "team", "visible_handoffs"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One way to carry the tasks out: with an agent, or with a team. `given` are settings as `load` takes them, `rules`
-    members of the advisors' rules."""
+    """A way to carry the tasks out: with an agent, or with a team. `given` are settings as `load` takes them,
+    `rules` members of the advisors' rules."""
 
     name: str
     given: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -56,8 +56,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What a sweep is to do. `near` is where checks find the files of their tasks; USD are of all runs together,
-    and of one. What was asked in `sessions` (paths or ids) is asked again, and `session_check` decides."""
+    """The specification of a sweep. `near` is where checks find the files of their tasks; USD are of all runs
+    together, and of one. The prompts of `sessions` (paths or ids) are asked again, and `session_check` decides."""
 
     tasks: tuple[Task, ...]
     near: Path
@@ -198,7 +198,7 @@ class _Reader:
         return axes
 
     def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:
-        """What a table sets: where it stands, the setting's own name, the value."""
+        """Yield the settings of a table: where each stands, its own name, its value."""
         seen: dict[str, str] = {}
         for name, value in table.items():
             rows = {name: value}
@@ -319,7 +319,7 @@ def _read_team(value: object, place: PathBase) -> TeamFile | None:
 
 
 def _name(point: Point, axes: _Axes) -> str:
-    """What distinguishes a cell from the others: the values of the axes that have several."""
+    """Name a cell by what distinguishes it from the others: the values of the axes that have several."""
     several = [key for key in point if len(axes[key]) > 1] or list(point)
     labels = (
         _text(point[key]) if _is_short(point[key]) else f"#{list(axes[key]).index(point[key]) + 1}" for key in several

@@ -76,7 +76,7 @@ class Unplugged:
         raise AssertionError(f"a replay requests nothing, but this was to come from {url}")
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def adapters(rows: Mapping[str, Row] | None = None) -> Find:
@@ -117,7 +117,7 @@ class RebuiltRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Guess:
-    """What the log does not say of a request."""
+    """A guess at the parts of a request that the log does not have."""
 
     effort: Effort | None = None
     session: str = ""
@@ -198,7 +198,7 @@ class Rebuilder:
         return cast("Preparing", self._text)
 
     def _guesses(self, request: Request, sent: contents.RequestSent) -> Iterator[_Guess]:
-        """What was right for the last request comes first."""
+        """Yield guesses, first the one that was right for the last request."""
         yield self.guess
         asked = sampling_of(sent.parameters)
         for options in self.proven or tuple(_joined(asked, each) for each in self._options):
@@ -325,7 +325,7 @@ _ANSWERS = ("answered", "cut")  # what an advisor is reminded of the next time
 
 
 class _SideCall(NamedTuple):
-    """One request; `provider` is who was paid for it."""
+    """A request of another role than the executor; `provider` is who was paid for it."""
 
     place: int
     role: str
@@ -335,7 +335,7 @@ class _SideCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideCalls:
-    """How many there are, and of how many the bytes are those that were sent."""
+    """The number of such requests, and of those whose bytes are the ones that were sent."""
 
     recorded: int = 0
     same: int = 0

@@ -35,7 +35,7 @@ class Came:
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a person said it as the prompt of a run."""
+        """True if a person said it as the prompt of a run."""
         return not self.received and not self.message.sender
 
 
@@ -61,13 +61,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One model call and what came of it. `before` is what happened since the turn before it; `place` counts the
+    """A model call and what followed from it. `before` is what happened since the turn before it; `place` counts the
     entries of the log before its request; `entry` is the one to name when this turn is meant: its request, or what
     there is in its place.
 
-    `sent` is None where no whole reply came, so that no request was logged; `reply` where nothing was said; `failed` is
-    why the run ended with this turn, if something went wrong. `bills` are all charges since the turn before. Times are
-    UTC, ISO 8601: the entry before its request, and its last one.
+    `sent` is None if no whole reply came, so that no request was logged; `reply` if nothing was said; `failed` is
+    why the run ended with this turn, if something went wrong. `bills` are all charges since the turn before. Times
+    are UTC, ISO 8601: the entry before its request, and its last one.
     """
 
     number: int
@@ -91,7 +91,7 @@ class Turn:
 
     @property
     def prompted(self) -> bool:
-        """Whether a run begins with it."""
+        """True if a run begins with it."""
         return any(came.is_prompt for came in self.came)
 
     @property
@@ -119,8 +119,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One agent's log. `origin` is its first entry, `head` the id of its last one; `pending` came in after the last
-    turn."""
+    """The log of one agent. `origin` is its first entry, `head` the id of its last one; `pending` came in after the
+    last turn."""
 
     agent: str
     origin: contents.Opened
@@ -130,7 +130,7 @@ class Recording:
 
     @property
     def spoken(self) -> tuple[Message, ...]:
-        """What a person said, in order, on the branches that were left too."""
+        """Return the messages of the person, in order, also on the branches that were left."""
         steps = (step for turn in self.turns for step in turn.before)
         came = (step.message for step in (*steps, *self.pending) if isinstance(step, Came))
         return tuple(message for message in came if not message.sender)
@@ -254,7 +254,7 @@ def read_prompt(prompt: contents.PromptEntry) -> Prompt:
 
 
 def name_of(session: Path, opened: contents.Opened) -> str:
-    """What a session is called: by its directory, which a copy has of its own; in a bundle by what its log says."""
+    """Return the name of a session: its directory's, which a copy has of its own; in a bundle the one in its log."""
     return session.name if session.name != SESSION.rstrip("/") else opened.session or session.name
 
 
@@ -267,7 +267,7 @@ def models_of(recording: Recording) -> Iterator[str]:
 
 
 def locate(settings: Settings, name: str | None) -> Path:
-    """What a name means; the last session of the directory where there is none. Raises UsageError."""
+    """Return the session that a name means; without a name, the last session of the directory. Raises UsageError."""
     if not name:
         return latest(settings.state_dir, settings.cwd, empty=True)
     path = path_of(name)

@@ -79,7 +79,7 @@ class Replay:
 
     @property
     def is_exact(self) -> bool:
-        """Whether that is so, and every request was compared byte for byte."""
+        """True if that is so, and every request was compared byte for byte."""
         return self.is_same and all(each.is_exact for each in self.agents)
 
 
@@ -164,8 +164,8 @@ def _segments(recording: Recording) -> Iterator[tuple[Turn, ...]]:
 
 
 def _breaks(before: Turn, turn: Turn) -> bool:
-    """Whether the loop cannot go on after a turn as it did. A process logs its prompt once, before its first request,
-    and again when that has changed; or it ended; or a result does not pass a second time."""
+    """Return True if the loop cannot go on after a turn as it did. A process logs its prompt once, before its first
+    request, and again when that has changed; or it ended; or a result does not pass a second time."""
     is_cut = bool(before.open_calls) or is_long(before) or (before.sent is not None and before.reply is None)
     resumes = any(  # from the log: it is not brought about by the loop
         isinstance(step, Compacted | Forked) or (isinstance(step, SwitchedEntry) and step.reason)
@@ -240,7 +240,7 @@ class _Parts:
         return made
 
     async def _drive(self, agent: Agent, player: Player, *, driven: bool) -> None:
-        """One run after the other, until all turns of the segment are played."""
+        """Run the agent until all turns of the segment are played."""
         while (turn := player.next) is not None:
             if driven:
                 for action in player.switches(turn):
@@ -266,7 +266,7 @@ class _Parts:
 
 
 def _native(recording: Recording, entries: Sequence[Entry]) -> Iterator[JsonObject]:
-    """What a provider's own advisor may have added to requests: no entry names it before it has been asked."""
+    """Yield what a provider's own advisor may have added to requests: no entry names it before it has been asked."""
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.native import Native
     from sagent.advisor.rules import Rules

@@ -1,4 +1,4 @@
-"""What was asked in a session, asked of another model: at its settings, with its prompts, in a session of its own."""
+"""A session's prompts, asked of another model: at its settings, in a session of its own."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -43,8 +43,8 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """How prompts are asked again. `live`: tools run, in a copy of the directory, which `keep` keeps; else they are
-    answered from the recording. `check` is run in the copy before it is gone."""
+    """The conditions under which prompts are asked again. `live`: tools run, in a copy of the directory, which
+    `keep` keeps; else they are answered from the recording. `check` is run in the copy before it is gone."""
 
     live: bool = False
     keep: Path | None = None
@@ -53,8 +53,8 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What came of it. `answered` calls had an answer in the recording, `missing` had none; `how` says where tools ran,
-    `notes` what is not as it was recorded."""
+    """The outcome of a rerun. `answered` calls had an answer in the recording, `missing` had none; `how` says where
+    tools ran, `notes` what is not as it was recorded."""
 
     source: str
     session: Path | None
@@ -123,7 +123,7 @@ async def rerun(
 
 
 def read_asked(session: Path, settings: Settings) -> Asked:
-    """What there is to ask again. Raises UsageError for a session in which nothing was asked."""
+    """Read the prompts to ask again. Raises UsageError for a session in which nothing was asked."""
     fetch = BlobDirectory(session / "blobs").get
     every = read_logs(session)
     logs = {agent: read_recording(agent, entries, fetch) for agent, entries in every.items()}

@@ -49,8 +49,8 @@ LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One of the ways that are compared, by the name of its arm. `load` gives the settings of a run in a directory;
-    with a `team` these are its lead's."""
+    """A way that is compared, by the name of its arm. `load` gives the settings of a run in a directory; with a
+    `team` these are its lead's."""
 
     arm: Arm
     load: Callable[[Path], Settings]
@@ -59,8 +59,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured. `total` bounds what all runs together cost, in USD; `near` is where the file of tasks
-    lies, which checks know as TASKFILE_DIR."""
+    """The plan of a measurement. `total` bounds what all runs together cost, in USD; `near` is where the file of
+    tasks lies, which checks know as TASKFILE_DIR."""
 
     tasks: tuple[Task, ...]
     ways: tuple[Way, ...]
@@ -72,8 +72,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Who takes part in a way: models as "provider/id", advisors as they are named, and `setup`, the settings that make
-    it what it is. `budget` is the most that one run may cost, in USD."""
+    """The participants of a way: models as "provider/id", advisors as they are named, and `setup`, the settings that
+    make it what it is. `budget` is the most that one run may cost, in USD."""
 
     executor: str
     advisors: tuple[str, ...]
@@ -162,7 +162,7 @@ class Experiment:
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """All that have ended and are of the plan, in this process and in earlier ones."""
+        """The trials of the plan that have ended, in this process and in earlier ones."""
         wanted = {(task.name, number) for task in self._plan.tasks for number in range(1, self._plan.repeats + 1)}
         return [trial for trial in self._notes.trials if (trial.task, trial.number) in wanted]
 
@@ -172,7 +172,7 @@ class Experiment:
 
     @property
     def missing(self) -> int:
-        """How many of them are still to be made, those included that came to nothing."""
+        """Number of trials that are still to be made, those included that failed for reasons outside the task."""
         return self.planned - sum(trial.outcome in FINISHED for trial in latest(self.trials).values())
 
     @property
@@ -362,7 +362,7 @@ class _Run:
         self.seconds += result.duration
 
     def _undecided(self) -> Outcome | None:
-        """What a run is that its check has nothing to say about."""
+        """Return the outcome of a run that its check has nothing to say about."""
         if self.result is None:
             return "failed"
         failure = self.result.error
@@ -415,7 +415,7 @@ class _Run:
         )
 
     def _bills(self) -> Iterator[Charge]:
-        """What all agents of the run were billed, by their logs."""
+        """Yield what all agents of the run were billed, by their logs."""
         if self.session is not None and is_session(self.session):
             for file in named_logs(self.session):
                 yield from charges(read_log(file))

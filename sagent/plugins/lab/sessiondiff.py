@@ -24,7 +24,7 @@ from sagent.usage import BUCKETS, Sum, Totals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two. `seconds` are those in turns of the root agent; times between prompts do not count."""
+    """One of the two sessions. `seconds` are those in turns of the root agent; times between prompts do not count."""
 
     session: str
     path: str
@@ -86,7 +86,7 @@ class SessionDiff:
 
     @property
     def is_same(self) -> bool:
-        """Whether every turn of one is, in request, calls and reply, a turn of the other."""
+        """True if every turn of one is, in request, calls and reply, a turn of the other."""
         return all(row.same_request is not False and row.same_calls and row.same_reply for row in self.rows)
 
     def checked(self, left: CheckResult, right: CheckResult, *notes: str) -> "SessionDiff":
@@ -154,7 +154,8 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
 
 
 def _asked(turn: Turn) -> bool:
-    """Whether a model was asked: the answer of a team stands in its lead's log, and nobody was asked for it there."""
+    """Return True if a model was asked: the answer of a team stands in its lead's log, and nobody was asked for it
+    there."""
     return turn.reply is None or turn.sent is not None or bool(turn.bills)
 
 
@@ -296,7 +297,7 @@ def _plain(value: _Part) -> Thawed:
 
 
 def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
-    """What both came to: a name, and a text for each."""
+    """Yield the figures of both sides: a name, and a text for each."""
     sides = diff.left, diff.right
     buckets = [bucket for bucket in BUCKETS if any(getattr(side.cost.usage, bucket) for side in sides)]
     roles = sorted({role for side in sides for role in side.cost_by_role})
@@ -336,7 +337,7 @@ COMPARED = ("request", "actions", "calls", "reply")
 
 
 def marks(row: Row) -> tuple[str, ...]:
-    """What is COMPARED: same, different, or not known."""
+    """Return the mark of each thing in COMPARED: same, different, or not known."""
     words = {True: "same", False: "different", None: "-"}
     return tuple(words[each] for each in (row.same_request, row.same_actions, row.same_calls, row.same_reply))
 

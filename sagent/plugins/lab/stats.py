@@ -1,4 +1,4 @@
-"""What a few runs show: intervals for shares and for paired differences, each with its method and its source."""
+"""Statistics of a few runs: intervals for shares and for paired differences, each with its method and its source."""
 
 from collections.abc import Sequence
 from math import atan, comb, cos, pi, sin, sqrt
@@ -19,7 +19,7 @@ class Interval(NamedTuple):
 
     @property
     def leaves_out_zero(self) -> bool:
-        """Whether all of it is on one side of 0."""
+        """True if all of it is on one side of 0."""
         return self.low > 0 or self.high < 0
 
     def times(self, factor: float) -> "Interval":
@@ -83,7 +83,7 @@ def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference
 
 
 def flips(differences: Sequence[float]) -> float:
-    """How likely the sum is at least as far from 0 when each difference has either sign as likely."""
+    """Return the probability that the sum is at least as far from 0 when each difference has either sign as likely."""
     sums = [0.0]
     for difference in differences:
         sums = [total + sign * difference for total in sums for sign in (1, -1)]
@@ -92,7 +92,7 @@ def flips(differences: Sequence[float]) -> float:
 
 
 def coin(heads: int, tails: int) -> float:
-    """How likely a fair coin falls at least as unevenly, to either side."""
+    """Return the probability that a fair coin falls at least as unevenly, to either side."""
     tosses = heads + tails
     tail = sum(comb(tosses, count) for count in range(min(heads, tails) + 1))
     return min(1.0, 2 * tail / 2**tosses)
@@ -110,7 +110,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """How much of Student's distribution is between -t and t: the finite series for whole degrees of freedom
+    """Return the share of Student's distribution between -t and t: the finite series for whole degrees of freedom
     (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     angle = atan(t / sqrt(freedom))
     c2 = cos(angle) ** 2
@@ -124,7 +124,7 @@ def _within(t: float, freedom: int) -> float:
 
 
 def _phi(both: int, gained: int, lost: int, neither: int) -> float:
-    """How the two shares go together, corrected for continuity as Newcombe does."""
+    """Return the correlation of the two shares, corrected for continuity as Newcombe does."""
     margins = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
     if not margins:
         return 0.0

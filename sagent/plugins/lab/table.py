@@ -1,4 +1,4 @@
-"""What the cells of a sweep came to: a row for each, the best first, and which of them nothing beats."""
+"""The table of a sweep's results: a row for each cell, the best first, and which of them nothing beats."""
 
 import csv
 import io
@@ -27,10 +27,10 @@ total is all that a cell has cost, runs that came to nothing included; ≥: a pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One cell. `means` are of its `runs`, those that ended by themselves or by a limit: by name, with an interval for
-    some; a mean that is not known is not there. With `unpriced` runs of unknown price, USD are minima; runs whose last
-    bill never came may have cost up to `unsure` more. `apart` counts the tries that say nothing about the tasks, by
-    outcome; `reasons` says why; `tasks` are (passed, runs)."""
+    """The results of a cell. `means` are of its `runs`, those that ended by themselves or by a limit: by name, with
+    an interval for some; a mean that is not known is not there. With `unpriced` runs of unknown price, USD are
+    minima; runs whose last bill never came may have cost up to `unsure` more. `apart` counts the tries that say
+    nothing about the tasks, by outcome; `reasons` says why; `tasks` are (passed, runs)."""
 
     cell: Arm
     runs: int
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def rate(self) -> float | None:
-        """How many of the runs passed, as a share."""
+        """The share of the runs that passed."""
         return self.passed / self.runs if self.runs else None
 
     @property
@@ -134,7 +134,8 @@ def _known(trial: Trial) -> Decimal:
 
 
 def _on_front(row: Row, rows: Iterable[Row]) -> bool:
-    """Whether no row passes as often for less, or more often for as little. Only what has passed at a known price."""
+    """Return True if no row passes as often for less, or more often for as little. Only what has passed at a known
+    price."""
     if not row.rate or row.unpriced:
         return False
     cost = row.means["usd"]

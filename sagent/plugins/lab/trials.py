@@ -30,10 +30,10 @@ _MEMBERS = ("name", "prompt", "check", "directory", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done, in a copy of `directory`, or where that is None in an empty one. `check` is a shell command
-    that exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check.
+    """A task to be done in a copy of `directory`, or in an empty one if that is None. `check` is a shell command that
+    exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check.
 
-    What was asked in a recorded `session` is asked again in a clone of its directory at `commit`, where that is known;
+    The prompts of a recorded `session` are asked again in a clone of its directory at `commit`, if that is known;
     `then` are the prompts after the first, one after the other.
     """
 
@@ -57,12 +57,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run of a task in one arm; `number` counts its repeats from 1, `at` is when it ended (UTC, ISO 8601).
+    """A run of a task in one arm; `number` counts its repeats from 1, `at` is when it ended (UTC, ISO 8601).
 
-    "failed" is a provider, or anything else outside the task, that broke; "budget" a run that its budget ended. `stop`
-    is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what it cost,
-    None where a price is not known; `least` is the part of it that is known, `most` what it cost at most, where a bill
-    never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were kept.
+    "failed" is a provider, or anything else outside the task, that broke; "budget" a run that its budget ended.
+    `stop` is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what
+    it cost, None if a price is not known; `least` is the part of it that is known, `most` what it cost at most, if a
+    bill never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were
+    kept.
     """
 
     task: str

@@ -51,10 +51,10 @@ class ExperimentCommand(ABC):
     @property
     @abstractmethod
     def again(self) -> str:
-        """How it is gone on with."""
+        """Return the command that continues the experiment."""
 
     def batched(self) -> "AbstractAsyncContextManager[Collecting | None]":
-        """How requests go out together, where they do."""
+        """Collect requests while the block lasts, if they go out together."""
         return nullcontext()
 
     async def carry_out(self) -> int:
@@ -96,7 +96,7 @@ class ExperimentCommand(ABC):
         return EXIT_BUDGET if experiment.over_total else EXIT_FAILED if experiment.missing else EXIT_DONE
 
     def _open_notes(self, setup: Mapping[str, object]) -> "Notes":
-        """Where the runs are kept. Raises UsageError."""
+        """Open the notes in which the runs are kept. Raises UsageError."""
         from sagent.plugins.lab.notebook import Notebook, Notes
 
         if self.directory is None:

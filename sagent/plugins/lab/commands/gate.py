@@ -34,7 +34,7 @@ exit codes:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition: what was found, what was wanted, whether that holds, and why not where a figure cannot say it."""
+    """A condition and its figure: what was wanted, whether that holds, and the reason if a figure cannot say it."""
 
     cell: str
     condition: str
@@ -152,7 +152,7 @@ def _passed(row: Row, least: float, *, confident: bool) -> _Judged:
 
 
 def _cost(row: Row, shares: int, most: float) -> _Judged:
-    """What it has cost, in so many shares."""
+    """Judge the cost, in so many shares."""
     figure = float(row.total / shares) if shares else None
     if row.unpriced:
         runs = "run" if row.unpriced == 1 else "runs"
@@ -214,7 +214,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = 
 
 
 def _read(name: str) -> Measured:
-    """What is there under a name. Raises UsageError for nothing, and for what cannot be read."""
+    """Read the measurements under a name. Raises UsageError for nothing, and for what cannot be read."""
     path = path_of(name)
     try:
         if path.is_dir() and not is_session(path):

@@ -159,7 +159,7 @@ async def ask(
 
 
 def notes_of(done: "Rerun") -> Iterator[str]:
-    """What to say of a session that was asked again, in addition to its result."""
+    """Yield notes on a session that was asked again, in addition to its result."""
     yield f"session {done.result.session_id}, asked again from {done.source}"
     if done.how:
         yield f"tools ran in {done.how}"

@@ -102,7 +102,7 @@ def _parser() -> Parser:
 
 
 def _asked(spec: "Spec", file: Path) -> "Iterator[Task]":
-    """What was asked in sessions, as tasks. Raises UsageError."""
+    """Yield the prompts of sessions as tasks. Raises UsageError."""
     if not spec.sessions:
         return
     from sagent.cli.settings import load_settings
@@ -172,7 +172,7 @@ class _Sweep(ExperimentCommand):
         return 0
 
     async def look(self) -> Mapping[str, object]:
-        """What every cell is. Raises UsageError naming the cell."""
+        """Return the description of every cell. Raises UsageError naming the cell."""
         from sagent.plugins.lab.runner import survey
 
         found: dict[str, Field] = {}
@@ -219,7 +219,8 @@ class _Sweep(ExperimentCommand):
         self.keep(experiment)
 
     def _setup(self) -> dict[str, object]:
-        """What all runs must have been made with: what all cells have in common, and what each has of its own."""
+        """Return the settings with which all runs must have been made: those that all cells share, and those of
+        each."""
         rows = {cell.name: {**_plain(cell), **self.fields[cell.name].setup} for cell in self._spec.cells}
         names = list(dict.fromkeys(name for row in rows.values() for name in row))
         first = next(iter(rows.values()))
@@ -236,7 +237,7 @@ class _Sweep(ExperimentCommand):
 
     @property
     def _worst(self) -> Decimal | None:
-        """What all runs can cost, None where nothing bounds it."""
+        """Return the most that all runs can cost, None if nothing bounds it."""
         budgets = [field.budget for field in self.fields.values()]
         known = [budget for budget in budgets if budget is not None]
         all_of_them = self._each * sum(known, Decimal(0)) if len(known) == len(budgets) else None
