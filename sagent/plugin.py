@@ -204,7 +204,9 @@ class Table(NamedTuple):
     text is what a person sees of it. `project` is "no" where a project's file may not have the table, or "ask" where
     the person is asked: then its rows are programs. `folder_file` is the file of added folders that may have the table
     too. `show` is "module:function", which is given what was read and yields the name and the text of each row for
-    `sagent config show`.
+    `sagent config show`, and where it comes from if that is not where the table does.
+
+    A table that `guards` may refuse what an agent is about to do: without the plugin that reads it, nothing is run.
     """
 
     name: str
@@ -212,6 +214,7 @@ class Table(NamedTuple):
     project: Literal["no", "ask"] = "no"
     folder_file: str = ""
     show: str = ""
+    guards: bool = False
 
 
 class Finding(NamedTuple):

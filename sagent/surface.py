@@ -65,12 +65,14 @@ class Surface:
 
     `brought` are servers by name: a part that can reach them offers their tools. `selections` return what the person
     has selected in another program since they were last asked, "" for nothing. `sources` have prompts and resources.
+    `asks_first` says that a prompt may be refused before it is read: then each begins a turn.
     """
 
     where: Where = ""
     brought: Mapping[str, BroughtServer] = field(default_factory=dict[str, BroughtServer])
     selections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     sources: list[Source] = field(default_factory=list[Source])
+    asks_first: bool = False
 
     def selected(self) -> str:
         """Return what the person has selected elsewhere, for the model to read with the next prompt; "" for nothing."""

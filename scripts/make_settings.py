@@ -49,6 +49,10 @@ OWNERS = """
 
 OWNERS: Mapping[str, str] = {
 """
+GUARDS = """}
+
+GUARDS: Mapping[str, str] = {
+"""
 COMMANDS = """}
 
 COMMANDS: Mapping[str, str] = {
@@ -85,9 +89,11 @@ def source(plugins: Sequence[Plugin]) -> str:
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
     owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
+    tables = [table for plugin in plugins for table in plugin.tables if table.guards]
+    guards = "".join(f'    "{table.name}": "{table.folder_file}",\n' for table in tables)
     started = [(command.name, plugin.name) for plugin in plugins if plugin != CORE for command in plugin.commands]
     commands = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in started)
-    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{COMMANDS}{commands}}}\n"
+    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{GUARDS}{guards}{COMMANDS}{commands}}}\n"
 
 
 def _given(setting: Setting) -> str:

@@ -26,7 +26,7 @@ from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
 from sagent.engine.state import AgentState
-from sagent.errors import SagentError
+from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice
 from sagent.lib.raised import reason
 from sagent.lib.text import nearest
@@ -114,7 +114,7 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
 
 async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
     """Add the parts of this moment that are wanted; each part's module is loaded with it. A part of a plugin that fails
-    is left out, with a warning; errors of the person's making are raised."""
+    is left out, with a warning; errors of the person's making are raised, and those of a plugin that guards runs."""
     for plugin, part in builder.settings.plugins.parts(moment):
         if not any(map(builder.knows, part.when)):
             continue
@@ -126,7 +126,10 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
         except (Exception, SystemExit) as error:
             if plugin.name == CORE.name:
                 raise
-            builder.warn(f"A part of the plugin {plugin.name} is left out: {reason(error)}.")
+            why = f"A part of the plugin {plugin.name} is left out: {reason(error)}."
+            if any(table.guards for table in plugin.tables) and not builder.settings.unguarded:
+                raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
+            builder.warn(why)
 
 
 def _enclosing(before: Admit | None) -> Admit:

@@ -1,23 +1,21 @@
 """An agent that is being put together, as its parts see it and change it."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker, Resources
 from sagent.app.arrivals import ToolSource
 from sagent.app.models import Choice
 from sagent.app.past import Past
 from sagent.config import Settings
-from sagent.config.declared import CORE
 from sagent.context.places import plugin_folders
 from sagent.events import Event, Notice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY
-from sagent.plugin import resolve
+from sagent.lib.json import EMPTY, JsonObject
 from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
@@ -26,13 +24,29 @@ from sagent.surface import Surface
 from sagent.tool import Tool, Workspace
 
 if TYPE_CHECKING:
-    from sagent.hooks.answer import Answer
-    from sagent.hooks.session import SessionHooks
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
 Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
 """Gives tools with something put around them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What one hook, or all that were asked, came to. `fault` is why it came to nothing.
+
+    `context` is for the model and `message` for the person; `arguments` and `output` take the place of a call's.
+    `stop` ends the run, for a reason; None lets it go on.
+    """
+
+    decision: Literal["", "allow", "ask", "deny"] = ""
+    reason: str = ""
+    arguments: JsonObject | None = None
+    context: str = ""
+    message: str = ""
+    output: str | None = None
+    stop: str | None = None
+    fault: str = ""
 
 
 @dataclass(slots=True)
@@ -68,6 +82,8 @@ class AgentBuilder:
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
     """Called with the agent once its history is there, before it says anything to the listener."""
+    fired: "Callable[[str, str, Mapping[str, object], str], Awaitable[HookAnswer]] | None" = None
+    """Asks hooks at an event of a plugin, as `fire`; None where there are none."""
     shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
 
     def __post_init__(self) -> None:
@@ -126,25 +142,17 @@ class AgentBuilder:
 
     async def fire(
         self, event: str, about: str = "", data: Mapping[str, object] = EMPTY, agent: str = "root"
-    ) -> "Answer":
+    ) -> HookAnswer:
         """Ask the hooks of an event that a plugin declares, and return what they say together.
 
         A matcher is compared to `about`; hooks get the `data`, which must be JSON, beside what every hook gets. `agent`
         is the path of the agent that it happens to. A hook that fails or hangs is reported, and answers nothing. The
         answer's `decision` is "deny", "ask", "allow" or "", with a `reason`; `context` is what they add for the model.
-        Raises ValueError for an event that no plugin declares.
+        Raises ValueError for an event that no plugin declares, and for one of the plugin of hooks itself.
         """
-        events = self.settings.plugins.hook_events
-        own = [event.name for event in CORE.hook_events]
-        if event in own or event not in events:
-            why = "fired by sagent itself" if event in own else "declared by no plugin"
-            raise ValueError(f"The event {event} is {why}")
-        if not self.settings.hooks:
-            from sagent.hooks.answer import Answer
-
-            return Answer()
-        hooks = cast("Callable[[AgentBuilder], SessionHooks]", resolve("sagent.app.parts.hooks:session_hooks"))
-        return await self.once(hooks).fire(events[event], agent, about, data)
+        if event not in self.settings.plugins.hook_events:
+            raise ValueError(f"The event {event} is declared by no plugin")
+        return await self.fired(event, about, data, agent) if self.fired else HookAnswer()
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

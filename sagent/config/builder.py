@@ -39,6 +39,7 @@ class SettingsBuilder:
         self.values: dict[str, object] = {}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.lacking: list[str] = []  # what guards runs and cannot be had
         self.project: Path | None = None  # its file
         self.wanted: list[Wanted] = []
         self.trusting = trusting
@@ -89,6 +90,9 @@ class SettingsBuilder:
         return (repository_root(work) or work) / ".sagent" / NAME
 
     def settings(self) -> Settings:
+        """Return the settings so far. Raises ConfigError where these do not go together."""
+        if self.lacking and not self.values.get("unguarded"):
+            raise ConfigError(f"{self.lacking[0]} It may guard what agents do: --unguarded runs without it.")
         own = {*self.every, *self.plugins.tables} - {*BY_NAME, *(table.name for table in CORE.tables)}
         values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
         values |= {"providers": self.rows, **self._advisors()}

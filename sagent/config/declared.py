@@ -15,7 +15,6 @@ from sagent.plugin import (
     Check,
     Command,
     ExportFormat,
-    HookEvent,
     Part,
     Plugin,
     ProviderRow,
@@ -168,8 +167,11 @@ SETTINGS: tuple[Setting, ...] = (
         "deny", values.rules, (), "tuple[str, ...]", _NAMES, "yes", adds=True, metavar="RULE", each=True,
         key="permissions.deny", uses=("shared", "asked_again"), help="deny calls: 'Edit(secrets/**)' (repeatable)",
     ),
+    Setting(
+        "unguarded", switch, default=False, type="bool", swept=False,
+        help="run although a plugin that guards runs (hooks) is not there or failed",
+    ),
     Setting("env_pass", names_of, (), "tuple[str, ...]", _NAMES, adds=True, key="env.pass"),  # though like keys
-    Setting("hook_hosts", values.domains, (), "tuple[str, ...]", _NAMES, adds=True),  # for hooks that are not theirs
     Setting(  # that a call may run in the foreground
         "background_after", values.seconds, 600.0, "float | None", metavar="S",
         help="move calls to the background after S seconds (600)",
@@ -270,8 +272,7 @@ _SLASH = {
     "model": "model executor provider effort advisor ask-advisor login",
     "rewind": "rewind diff tree:show_tree fork",
     "session": "resume new sessions:list_sessions rename status cost export",
-    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config "
-    "hooks:show_hooks vim:set_vim theme doctor bug",
+    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme doctor bug",
 }
 """Modules of slash commands, and the names in each, followed by that of the function where it is another."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data
@@ -295,14 +296,12 @@ CORE = Plugin(
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
         Part(f"{_PARTS}.search:add", ("defers tools", "adds tools"), "offered"),
-        Part(f"{_PARTS}.hooks:add", ("hooks",), "around"),
     ),
     settings=SETTINGS,
     variables=(
         Variable("SAGENT_CONFIG"),
         Variable("SAGENT_CUSTODY", each=True),  # marks of processes
         Variable("SAGENT_MCP_TOKEN"),
-        Variable("SAGENT_PROJECT_DIR", each=True),  # of hooks
     ),
     providers=tuple(ProviderRow(name, "" if name in _MAKERS else _ROWS) for name in (*_MAKERS, *_PROVIDERS)),
     slash_commands=tuple(
@@ -341,31 +340,6 @@ CORE = Plugin(
             ("branch", "the branch that is checked out"),
         )
     ),
-    hook_events=(
-        HookEvent(
-            "SessionStart", "before the first prompt is read", "how it begins", ("startup", "resume"), ("add",),
-            prints=True,
-        ),
-        HookEvent("UserPromptSubmit", "a prompt of yours is about to be read", can=("refuse", "add"), prints=True),
-        HookEvent(
-            "PreToolUse", "a call is about to be judged", "the tool's name",
-            can=("refuse", "ask", "allow", "change", "add"), of_tools=True,
-        ),
-        HookEvent(
-            "PermissionRequest", "you are about to be asked", "the tool's name", can=("allow", "refuse"), of_tools=True
-        ),
-        HookEvent(
-            "PostToolUse", "a call has ended", "the tool's name", can=("add", "refuse", "change"), of_tools=True
-        ),
-        HookEvent(
-            "PreCompact", "the context is about to be made smaller", "who asked for it", ("manual", "auto"), ("add",),
-            prints=True,
-        ),
-        HookEvent("SubagentStart", "an agent below begins", "its name", can=("add",), prints=True),
-        HookEvent("SubagentStop", "the turn of an agent below would end", "its name", can=("refuse",)),
-        HookEvent("Stop", "the turn would end", can=("refuse",)),
-        HookEvent("SessionEnd", "the session is closed", "why", ("other",)),
-    ),
     suites=(
         Suite("model", "a model of a provider", "sagent.testing.model_suite:ModelSuite"),
         Suite("served model", "a model and the server behind it", "sagent.testing.model_suite:ServedModelSuite"),
@@ -392,7 +366,6 @@ CORE = Plugin(
         Table("providers", f"{_TABLES}:read_providers"),
         Table("prices", f"{_TABLES}:read_prices"),
         Table("aliases", f"{_TABLES}:read_aliases"),
-        Table("hooks", "sagent.config.hooks:read_hooks", "ask"),
     ),
     checks=(
         Check("keys", f"{_CHECKS}:check_keys"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
@@ -11,15 +11,12 @@ from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, SETTINGS, is_s
 from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
-from sagent.config.typed import OWNERS
+from sagent.config.typed import GUARDS, OWNERS
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.raised import reason
 from sagent.plugin import PathBase, RefusedError, Setting, Table, resolve
 
-if TYPE_CHECKING:
-    from sagent.hooks.hook import Hook
-
-_NEVER = "a project's file may not set it"
+_NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not there"
 _GROUPS: Mapping[str, Mapping[str, Setting]] = {
     **{
         table: {each.key.partition(".")[2]: each for each in SETTINGS if each.key.startswith(f"{table}.")}
@@ -37,16 +34,19 @@ _MOST_WANTED = 200  # characters of a value that the person is to trust: it is s
 
 def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     """What an installed plugin adds to the person's file: their own rows win. Raises ConfigError."""
-    from sagent.config.hooks import plugin_hooks
-
-    found = plugin_hooks(folder, into.home, into.plugins.hook_events)
-    for table in into.plugins.tables.values():
+    tables = into.plugins.tables
+    for name, path in GUARDS.items():
+        if name not in tables and (folder / path).exists():
+            into.lacking.append(f"{folder / path}: {name} cannot be used: {_GONE.format(OWNERS[name])}.")
+    for table in tables.values():
         file = read_file(folder / table.folder_file, folder) if table.folder_file else None
         if file is not None:
-            own = cast("Mapping[str, object]", into.values.get(table.name, {}))
-            rows = cast("Mapping[str, object]", FileLayer(into, file, trusted=True).read(table))
-            into.join(table.name, {**rows, **own}, str(file.path))
-    into.values["hooks"] = (*cast("tuple[Hook, ...]", into.values.get("hooks", ())), *found)
+            own, found = into.values.get(table.name), FileLayer(into, file, trusted=True).read(table, folder)
+            if isinstance(found, Mapping):
+                found = {**found, **cast("Mapping[str, object]", own or {})}
+            else:
+                found = _joined(own, found)
+            into.join(table.name, found, str(file.path))
 
 
 class FileLayer:
@@ -57,8 +57,11 @@ class FileLayer:
         self._base = PathBase(file.path.parent, into.home)
         self._origin = str(file.path)
 
-    def _ignore(self, keys: Line, name: str, why: str) -> None:
-        self._into.warnings.append(f"{self._file.where(*keys)}: {name} is ignored: {why}.")
+    def _ignore(self, keys: Line, name: str, why: str, *, guards: bool = False) -> None:
+        where = self._file.where(*keys)
+        self._into.warnings.append(f"{where}: {name} is ignored: {why}.")
+        if guards:
+            self._into.lacking.append(f"{where}: {name} cannot be used: {why}.")
 
     def take(self) -> None:
         """Take it into the settings. Raises ConfigError."""
@@ -97,7 +100,7 @@ class FileLayer:
         except (Exception, SystemExit) as error:  # what others wrote may do anything
             if isinstance(error, ConfigError) or table in CORE.tables:
                 raise
-            self._ignore((name,), name, f"its plugin cannot read it: {reason(error)}")
+            self._ignore((name,), name, f"its plugin cannot read it: {reason(error)}", guards=table.guards)
             return
         if not self._trusted:
             rows = found.values() if isinstance(found, Mapping) else found
@@ -106,7 +109,7 @@ class FileLayer:
         if self._trusted or self._into.trusting:
             self._into.join(name, _joined(self._into.values.get(name), found), self._origin)
 
-    def read(self, table: Table) -> Mapping[str, object] | tuple[object, ...]:
+    def read(self, table: Table, folder: Path | None = None) -> Mapping[str, object] | tuple[object, ...]:
         """Return what the file says in a table. Raises ConfigError, and RefusedError for what a project may not say."""
         into = self._into
         values = self._file.table((table.name,), self._file.data.get(table.name, {}))
@@ -116,7 +119,7 @@ class FileLayer:
         return read(
             GivenTable(
                 table.name, self._file, values, self._base, environ, before, names, into.plugged,
-                into.warnings.append, into.plugins.hook_events,
+                into.warnings.append, into.plugins.hook_events, folder,
             )
         )  # fmt: skip
 
@@ -268,7 +271,7 @@ class FileLayer:
         """Ignore a key that may be of a plugin which is not there. Raises ConfigError for any other."""
         plugins = self._into.plugins
         if owner := OWNERS.get(key) or plugins.gone("settings").get(key) or plugins.gone("tables").get(key):
-            self._ignore((key,), key, f"it belongs to the plugin {owner}, which is not there")
+            self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.gone("guards"))
         elif key in ("plugin", "plugins", "no_plugins"):
             folder = self._into.config_dir / "plugins"
             raise self._file.error((key,), f"no file brings plugins: put them into {folder}, or give --plugin FILE")

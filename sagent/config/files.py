@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
 from sagent.plugin import HookEvent, PathBase, RefusedError
@@ -112,7 +113,8 @@ class GivenTable:
 
     `environ` has the variables that it may name, None in a file of a project, which may name none. `before` is what the
     layers below have of it, None where that is nothing; `tools` are the names of all tools, `providers` the rows of
-    plugins, `hook_events` those of hooks, and `warn` tells the person something.
+    plugins, `hook_events` those of hooks, and `warn` tells the person something. `folder` is an added folder that the
+    file is of.
     """
 
     name: str
@@ -125,6 +127,7 @@ class GivenTable:
     providers: "Mapping[str, Row]"
     warn: Callable[[str], None]
     hook_events: Mapping[str, HookEvent] = field(default_factory=dict[str, HookEvent])
+    folder: Path | None = None
 
     def rows(self) -> Mapping[str, Mapping[str, object]]:
         """Return the tables in it, with their variables filled in. Raises ConfigError for what is no table."""
@@ -210,8 +213,10 @@ def _is_there(path: Path) -> bool:
 
 
 def read_file(path: Path, within: Path | None = None) -> File | None:
-    """A settings file, or None where there is none; by its ending YAML, else TOML. Raises ConfigError for one that
-    cannot be read: that of a project must be a regular file `within` it, and of a size that people write."""
+    """Return a settings file, by its ending YAML or JSON, else TOML; None where there is none.
+
+    Raises ConfigError for one that cannot be read: that of a project must be a regular file `within` it, and of a size
+    that people write."""
     try:
         raw = read_regular(path, within, most=_MOST) if within else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -228,7 +233,24 @@ def parse_file(path: Path, raw: bytes) -> File:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
-    return _read_yaml(path, text) if path.suffix.lower() in (".yaml", ".yml") else _read_toml(path, text)
+    match path.suffix.lower():
+        case ".yaml" | ".yml":
+            return _read_yaml(path, text)
+        case ".json":
+            return _read_json(path, text)
+        case _:
+            return _read_toml(path, text)
+
+
+def _read_json(path: Path, text: str) -> File:
+    """Return what a file of a folder has, with its first line for all of it."""
+    import json
+
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}.") from error
+    return File(path, text, as_object(found), {})
 
 
 def _read_yaml(path: Path, text: str) -> File:

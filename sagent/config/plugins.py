@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 9  # of the index
+_FORM = 10  # of the index
 MAX_FORMER = 500
 """Names in the index of what plugins had that are gone."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
@@ -264,6 +264,7 @@ def _parts_known(known: Sequence[Known], *, ours: bool = False) -> Iterator[tupl
         if not each.error and (ours or each.origin not in ("sagent", "the core")):
             for member in ("commands", "settings", "tables"):
                 yield from ((member, row.name, each.plugin.name) for row in getattr(each.plugin, member))
+            yield from (("guards", table.name, each.plugin.name) for table in each.plugin.tables if table.guards)
 
 
 def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[str]:

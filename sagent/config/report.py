@@ -40,9 +40,8 @@ def _rows(settings: Settings) -> Iterator[Row]:
             value: object = getattr(settings.advisor_rules, rule.member)
             yield Row(rule.name, _text(value), settings.origins[rule.name])
     yield from _provider_rows(settings)
-    yield from hook_rows(settings)
     for table in settings.plugins.tables.values():
-        yield from _table_rows(settings, table)
+        yield from table_rows(settings, table)
     for name, model in settings.aliases.items():
         yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
     for name, prices in settings.prices.items():
@@ -64,31 +63,18 @@ def _provider_rows(settings: Settings) -> Iterator[Row]:
                 yield Row(f"providers.{name}.{key}", _text(value), origin)
 
 
-def hook_rows(settings: Settings) -> Iterator[Row]:
-    """The hooks in force, and those of a project that are not."""
-    for number, hook in enumerate(settings.hooks, 1):
-        yield Row(f"hooks.{number}", str(hook), f"{hook.source}: {hook.place}")
-    yield from _waiting(settings, "hooks")
-
-
-def _table_rows(settings: Settings, table: Table) -> Iterator[Row]:
+def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
     """Yield what a table shows of itself, and the rows of a project that are not in force."""
     if table.show and table.name in settings.origins:
-        show = cast("Callable[[object], Iterable[tuple[str, str]]]", resolve(table.show))
+        show = cast("Callable[[object], Iterable[tuple[str, ...]]]", resolve(table.show))
         value: object = getattr(settings, table.name, None) or settings.of(table)
         with named_errors(f"The table {table.name}", settings.plugins.owner("tables", table.name).name):
             rows = tuple(show(value))
-        for name, text in rows:
-            yield Row(f"{table.name}.{name}", text, settings.origins[table.name])
-    if table.name != "hooks":  # which are shown by themselves too
-        yield from _waiting(settings, table.name)
-
-
-def _waiting(settings: Settings, name: str) -> Iterator[Row]:
-    """What of a table a project's file wants that the person has not trusted it with."""
+        for name, text, *origin in rows:
+            yield Row(f"{table.name}.{name}", text, origin[0] if origin else settings.origins[table.name])
     if (wish := settings.wish) is not None:
-        for wanted in (each for each in wish.wanted if each.name == name):
-            yield from (Row(name, "none", _wanted(wish, wanted, text)) for text in wanted.value)
+        for wanted in (each for each in wish.wanted if each.name == table.name):
+            yield from (Row(table.name, "none", _wanted(wish, wanted, text)) for text in wanted.value)
 
 
 def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:

@@ -14,7 +14,6 @@ from sagent.providers.rows import Row
 
 if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
-    from sagent.hooks.hook import Hook
 
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
@@ -94,7 +93,6 @@ class Settings(DeclaredSettings):
     advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
     advisor_rules: "Rules | None" = None  # None = Rules()
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
-    hooks: "tuple[Hook, ...]" = ()
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])  # of models
     origins: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -62,8 +62,8 @@ class DeclaredSettings:
     allow_domains: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    unguarded: bool = False
     env_pass: tuple[str, ...] = ()
-    hook_hosts: tuple[str, ...] = ()
     background_after: float | None = 600.0
     wait_for_jobs: bool = True
     system: str | None = None
@@ -134,8 +134,8 @@ class Overrides(TypedDict, total=False):
     allow_domains: _Names | None
     allow: _Names | None
     deny: _Names | None
+    unguarded: bool | None
     env_pass: _Names | None
-    hook_hosts: _Names | None
     background_after: float | None
     wait_for_jobs: bool | None
     system: str | None
@@ -161,6 +161,7 @@ class Overrides(TypedDict, total=False):
     a2a: Mapping[str, str] | str | Sequence[str] | None
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
+    hook_hosts: _Names | None
     telemetry: bool | None
     executor: str | None
     executor_api_base: str | None
@@ -175,9 +176,15 @@ OWNERS: Mapping[str, str] = {
     "diagnostics": "code",
     "language_servers": "code",
     "editor_link": "editor",
+    "hook_hosts": "hooks",
+    "hooks": "hooks",
     "mcp": "mcp",
     "telemetry": "telemetry",
     "web": "web",
+}
+
+GUARDS: Mapping[str, str] = {
+    "hooks": "hooks/hooks.json",
 }
 
 COMMANDS: Mapping[str, str] = {

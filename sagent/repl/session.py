@@ -217,11 +217,6 @@ class SessionLoop(Current):
         way = "--continue" if here else f"--session {shlex.quote(log.path)}"
         return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
-    @property
-    def _asks_first(self) -> bool:
-        """Whether hooks are asked about each message: then each begins a turn, before which they can refuse it."""
-        return any(hook.event == "UserPromptSubmit" for hook in self.settings.hooks)
-
     def refresh(self) -> None:
         """Show the figures of the open session as they are now."""
         if self._opened is not None:
@@ -309,14 +304,14 @@ class SessionLoop(Current):
 
     def send(self, message: Message, typed: str, *, when_idle: bool) -> None:
         """Begin a turn with a message, or have the turn in progress read it: now, or when it would end."""
-        agent = self._opened.agent if self._opened else None
-        if agent is not None and not self.busy:
+        opened = self._opened
+        if opened is not None and not self.busy:
             self.outbox.prompts.put_nowait(message)
         else:  # it is kept until the turn ends, or until there is a session
-            sent = agent is not None and agent.running and not when_idle and not self._asks_first
-            self.outbox.queued.append(Waits(typed, sent, message=message, early=agent is None))
-            if agent is not None and sent:
-                agent.send(message, "now")
+            sent = opened is not None and opened.agent.running and not when_idle and not opened.surface.asks_first
+            self.outbox.queued.append(Waits(typed, sent, message=message, early=opened is None))
+            if opened is not None and sent:
+                opened.agent.send(message, "now")
         self._status.redraw()
 
     def send_to(self, agent: str, message: Message, typed: str) -> bool:
@@ -426,7 +421,7 @@ class SessionLoop(Current):
                 self.outbox.on_read(message)
             case ReplyFinished("root", message):
                 self._status.update(opened)
-                if not message.calls and opened.agent.running and not self._asks_first:
+                if not message.calls and opened.agent.running and not opened.surface.asks_first:
                     self.outbox.pass_on(opened.agent)
             case Finished() | Switched("root"):
                 self._status.update(opened)

@@ -271,7 +271,16 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     config.write_text("".join([*keys, *(f"[{table.name}.x]\ny = 1\n" for table in mine.tables)]))
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
     run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "hello"]
-    done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [*run, *words]
+        return subprocess.run(argv, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+
+    guards, done = [table for table in mine.tables if table.guards], ran()
+    if guards:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"the plugin {name}, which is not there" in done.stderr and "--unguarded" in done.stderr
+        done = ran("--unguarded")
     assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
@@ -284,6 +293,38 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
+
+
+GUARD = """
+from sagent.plugin import Part, Plugin, Table
+
+def read(given):
+    return {name: 1 / row["y"] for name, row in given.rows().items()}
+
+async def add(builder):
+    raise OSError("no guard today")
+
+plugin = Plugin("guard", tables=(Table("guard", ":read", guards=True),), parts=(Part(":add", ("guard",)),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("y", "why"), [("1", "no guard today"), ("0", "division by zero"), ("", "the plugin guard, which is not there")]
+)
+def test_nothing_runs_without_what_guards_it(shell: Shell, folder: Path, y: str, why: str) -> None:
+    (folder / "guard.py").write_text(GUARD)
+    server = shell.serve([Turn(text="Fine.")])
+    (folder.parent / "config.toml").write_text(f"[guard.x]\ny = {y or 1}\n")
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
+    assert shell.run("config", "show", model="").code == (2 if y == "0" else 0)
+    if not y:
+        (folder / "guard.py").unlink()
+    done = shell.run("hello")
+    assert (done.code, server.requests) == (2, []), done.err
+    assert why in done.err and "--unguarded" in done.err
+    done = shell.run("--unguarded", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert why in done.err
 
 
 def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Path) -> None:

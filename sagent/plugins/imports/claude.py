@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sagent.config.files import File
-from sagent.config.hooks import hooks_of
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.plugin import PathBase
-from sagent.plugins.imports.plan import Plan
+from sagent.plugins.imports.plan import Plan, read_hooks
 from sagent.plugins.imports.servers import take_servers
 from sagent.policy.rules import Rule
 
@@ -141,7 +140,7 @@ def take_hooks(plan: Plan, found: Mapping[str, object], file: Path) -> None:
 
 
 def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, object], name: str, file: Path) -> None:
-    if event not in plan.plugins.hook_events:
+    if "hooks" not in plan.plugins.tables or event not in plan.plugins.hook_events:
         plan.leave_out("hook", name, file, f"there is no event {event} here")
         return
     if strangers := [key for key in handler if key not in (*_HANDLER, "statusMessage")]:
@@ -153,8 +152,7 @@ def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, objec
     try:
         kind = {"type": handler["type"]} if "type" in handler else {}
         target = File(file, "", {})
-        base, events = PathBase(file.parent, plan.home), plan.plugins.hook_events
-        (hook,) = hooks_of(target, {event: [{**kind, **table}]}, base, None, events)
+        (hook,) = read_hooks(plan.plugins, target, {event: [{**kind, **table}]}, PathBase(file.parent, plan.home))
     except ConfigError as error:
         plan.leave_out("hook", name, file, str(error).partition(": ")[2])
         return

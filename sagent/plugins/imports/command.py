@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
@@ -36,7 +36,8 @@ def run_import(argv: Sequence[str]) -> int:
 
     project = repository_root(settings.cwd) or settings.cwd
     trusted = load_settings({"config": given.config, "cwd": given.cwd, "trust_project": True})
-    hooks = frozenset(map(str, trusted.hooks))  # with those that wait for the person's trust
+    found = cast("Sequence[object]", trusted.plugged.get("hooks", ()))
+    hooks = frozenset(map(str, found))  # with those that wait for the person's trust
     taken = frozenset(settings.rows_of("mcp"))
     plan = Plan(project, Path("~").expanduser(), settings.config_dir, taken, hooks, plugins=settings.plugins)
     plan.look()

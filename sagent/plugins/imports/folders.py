@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.config.hooks import plugin_hooks
+from sagent.config.files import read_file
 from sagent.config.plugins import Installed
 from sagent.context.definitions import SKILL, DefinitionReader
 from sagent.context.places import PLUGINS, Place
@@ -22,7 +22,8 @@ from sagent.lib.encoding import readable
 from sagent.lib.json import as_object, as_str
 from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
-from sagent.plugins.imports.plan import Plan, read_json
+from sagent.plugin import PathBase
+from sagent.plugins.imports.plan import Plan, read_hooks, read_json
 from sagent.plugins.imports.servers import take_servers
 from sagent.sandbox.scratch import temporary
 
@@ -71,7 +72,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
         yield copied, commit
 
 
-def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) -> FolderPlugin:
+def read_plugin(folder: Path, name: str, plugins: Installed) -> FolderPlugin:
     """What a folder brings. Nothing of it is run. Raises UsageError for one that is no plugin."""
     manifest: Mapping[str, object] = {}
     for file in MANIFESTS:
@@ -86,12 +87,14 @@ def read_plugin(folder: Path, name: str = "", plugins: Installed | None = None) 
     parts = [("skill", file.parent.name) for file in sorted(folder.glob("skills/*/SKILL.md"))]
     parts += [("agent", file.stem) for file in sorted(folder.glob("agents/*.md"))]
     parts += [("command", file.stem) for file in sorted(folder.glob("commands/**/*.md"))]
-    known = plugins or Installed()
     try:
-        parts += [("hook", str(hook)) for hook in plugin_hooks(folder, folder, known.hook_events)]
-    except ConfigError as error:
+        hooks = read_file(folder / "hooks" / "hooks.json", folder)
+        if hooks is not None:
+            given = as_object(hooks.data.get("hooks", hooks.data))
+            parts += [("hook", str(hook)) for hook in read_hooks(plugins, hooks, given, PathBase(folder, folder))]
+    except (ConfigError, UsageError) as error:
         raise UsageError(f"The plugin's hooks cannot be used: {error}") from error
-    plan = Plan(folder, folder, folder, plugins=known)
+    plan = Plan(folder, folder, folder, plugins=plugins)
     if (folder / ".mcp.json").exists():
         found = _json(folder / ".mcp.json", folder)
         take_servers(plan, found.get("mcpServers", found), folder / ".mcp.json")

@@ -3,11 +3,12 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
+from sagent.config.files import File, GivenTable
 from sagent.config.plugins import Installed
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
@@ -15,6 +16,7 @@ from sagent.lib.encoding import Text, decode, readable
 from sagent.lib.json import as_object, json_parse, wire_bytes
 from sagent.lib.regular import read_regular
 from sagent.lib.toml import toml_members
+from sagent.plugin import PathBase, resolve
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
@@ -24,6 +26,16 @@ _UNREAD: Mapping[str, str] = {
     "agent": "it needs a name and a description, and to be the first of its name",
 }
 """Why some are not in use."""
+
+
+def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], base: PathBase) -> Sequence[object]:
+    """Return hooks as their plugin reads those of a project. Raises ConfigError, and UsageError without the plugin."""
+    table = plugins.tables.get("hooks")
+    if table is None:
+        raise UsageError("hooks are of the plugin hooks, which is not there")
+    read = cast("Callable[[GivenTable], Sequence[object]]", resolve(table.read))
+    ignored = list[str]()
+    return read(GivenTable(table.name, file, values, base, None, None, (), {}, ignored.append, plugins.hook_events))
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ async def _ask(
     names = [tool.name for tool in asked.prompt.tools if tool.name != "advisor"]
     notes, policy = list[str](), None
     own = replace(
-        settings,
+        settings.without("hooks"),  # what they added is in what was said
         effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
         options=settings.options if "--option" in settings.origins.get("options", "") else asked.options,
         system=None,
@@ -193,7 +193,6 @@ async def _ask(
         fork=None,
         ephemeral=False,
         session=_begin(asked, settings, scratch),
-        hooks=(),  # what they added is in what was said
     )
     if scratch is None:
         own, more = replace(own.without("mcp"), tools=()), answers.tools

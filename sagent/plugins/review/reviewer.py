@@ -26,7 +26,7 @@ def reading_only(settings: Settings) -> Settings:
     settings or its instructions say."""
     return replace(
         settings,
-        plugged={**settings.without("mcp", "a2a").plugged, "diagnostics": "off"},  # a language server is a program
+        plugged={**settings.without("mcp", "a2a", "hooks").plugged, "diagnostics": "off"},  # no language servers
         tools=TOOLS,
         permission_mode="plan",
         plan=False,
@@ -36,7 +36,6 @@ def reading_only(settings: Settings) -> Settings:
         output_style="",
         instructions=False,
         memory=False,
-        hooks=(),
         add_dirs=(),
     )
 

@@ -131,20 +131,6 @@ async def show_config(context: CommandContext, name: str = "") -> None:
     )
 
 
-@command(name="hooks", here=True)
-async def show_hooks(context: CommandContext) -> None:
-    """List the hooks, and where they come from."""
-    from sagent.config.report import hook_rows
-
-    rows = list(hook_rows(context.settings))
-    if not rows:
-        raise UsageError(
-            "There are no hooks: add [[hooks.PreToolUse]] to your config.toml, with a command or a url. Events: "
-            f"{', '.join(context.settings.plugins.hook_events)}."
-        )
-    context.write(table([("", row.value), ("class:dim", row.origin)] for row in rows))
-
-
 @command(name="vim")
 async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "") -> None:
     """Turn vi keys in the input on or off."""

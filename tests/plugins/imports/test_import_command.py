@@ -99,7 +99,7 @@ def test_claude(shell: Shell) -> None:
         "matcher": "Bash", "command": '"$CLAUDE_PROJECT_DIR"/check.sh', "timeout": 5,
     }  # fmt: skip
     read = load({}, {"HOME": str(home)}, shell.cwd)
-    assert set(read.rows_of("mcp")) == {"files", "odd-one"} and read.hooks == () and read.wish is not None
+    assert set(read.rows_of("mcp")) == {"files", "odd-one"} and read.rows_of("hooks") == {} and read.wish is not None
     assert (config.parent / "AGENTS.md").read_text() == "@~/.claude/CLAUDE.md\n"
 
     again = shell.run("import", "claude", "--write", model="")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sagent.config.plugins import find_plugins
 from sagent.plugins.imports.claude import take_claude
 from sagent.plugins.imports.folders import read_plugin
 from sagent.plugins.imports.others import take_codex
@@ -23,7 +24,7 @@ def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None
     put(tmp_path / "skills", "skills", "bare", b"no head")
     put(tmp_path / "agents", "agents", "typo", b"---\ndescripton: x\n---\n")
     put(tmp_path / "commands", "commands", "empty", b"")
-    left = "\n".join(read_plugin(tmp_path, "demo").left_out)
+    left = "\n".join(read_plugin(tmp_path, "demo", find_plugins(tmp_path, tmp_path)).left_out)
     for words in (
         "skills/bare/SKILL.md is left out",
         "no key descripton",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sagent.config.plugins import find_plugins
 from sagent.plugins.imports.folders import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
@@ -129,7 +130,7 @@ def test_what_is_no_plugin_is_refused(what: str, shell: Shell, folder: Path, tmp
 
 def test_what_is_added_is_what_was_shown(folder: Path, tmp_path: Path) -> None:
     with fetched(str(folder), "") as (shown, _):
-        plugin = read_plugin(shown)
+        plugin = read_plugin(shown, "", find_plugins(tmp_path, tmp_path))
         write(folder / "check.sh", "#!/bin/sh\ntouch ran\n", 0o755)
         write(folder / "commands/hello.md", "!`touch ran`")
         added = install(plugin, shown, tmp_path / "config", {})

@@ -44,8 +44,8 @@ def _load() -> "Settings":
     from sagent.cli.settings import load_settings
 
     settings = load_settings({})
-    own = settings.without("mcp")
-    return replace(own, hooks=(), advisors=(), wish=None, session=None, fork=None, continue_session=False)
+    own = settings.without("mcp", "hooks")
+    return replace(own, advisors=(), wish=None, session=None, fork=None, continue_session=False)
 
 
 def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening":

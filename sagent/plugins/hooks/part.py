@@ -1,25 +1,40 @@
 """The hooks of a session, put together from its settings."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
-from sagent.app.builder import AgentBuilder, withheld
+from sagent.app.builder import AgentBuilder, HookAnswer, withheld
 from sagent.context.instructions import repository_root
 from sagent.events import Notice
-from sagent.hooks.hook import Hook
-from sagent.hooks.policy import HookPolicy
-from sagent.hooks.runner import HookRunner
-from sagent.hooks.session import SessionHooks
-from sagent.hooks.tool import hooked
 from sagent.lib.secrets import without_keys
+from sagent.plugins.hooks import EVENTS, HOOK_HOSTS
+from sagent.plugins.hooks.hook import Hook
+from sagent.plugins.hooks.policy import HookPolicy
+from sagent.plugins.hooks.runner import HookRunner
+from sagent.plugins.hooks.session import SessionHooks
+from sagent.plugins.hooks.table import hooks_in
+from sagent.plugins.hooks.tool import hooked
+
+
+async def add_events(builder: AgentBuilder) -> None:
+    """Have hooks asked at events of other plugins."""
+
+    async def fired(event: str, about: str, data: Mapping[str, object], agent: str) -> HookAnswer:
+        if any(event == own.name for own in EVENTS):
+            raise ValueError(f"The event {event} is fired by sagent itself")
+        return await builder.once(session_hooks).fire(event, agent, about, data)
+
+    builder.fired = fired
 
 
 async def add(builder: AgentBuilder) -> None:
     """Ask them of the agent's runs, of its calls and their results, and of its end, which they learn of in the end."""
     hooks = builder.once(session_hooks)
+    builder.surface.asks_first = bool(hooks.of("UserPromptSubmit"))
     builder.stack.push_async_callback(hooks.end)
     builder.wrap(lambda tools: hooked(tools, hooks))
     builder.ask = hooks.asker(builder.ask)
@@ -42,7 +57,8 @@ def session_hooks(builder: AgentBuilder) -> SessionHooks:
         lambda: without_keys(os.environ, settings.env_pass, keys),
         builder.warn,
     )
-    chosen = list(_reachable(settings.hooks, settings.hook_hosts, notify))
+    hosts = cast("Sequence[str]", settings.of(HOOK_HOSTS))
+    chosen = list(_reachable(hooks_in(settings), hosts, notify))
     transcript = str(Path(log.path) / "root.jsonl") if log.path else ""
     events = settings.plugins.hook_events
     return SessionHooks(chosen, events, runner, lambda: policy.mode, notify, transcript, log.session_id)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from sagent.lib.dataclass import dataclass
+from sagent.app.builder import HookAnswer
 from sagent.lib.json import JsonObject, as_object, as_str, json_load
 from sagent.lib.text import one_line, printable
 from sagent.plugin import HookEvent
@@ -26,66 +26,50 @@ _WORDS: Mapping[object, Decision] = {
 _ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # the first that was said counts
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one hook, or all that were asked, came to. `fault` is why it came to nothing.
-
-    `context` is for the model and `message` for the person; `arguments` and `output` take the place of a call's.
-    `stop` ends the run, for a reason; None lets it go on.
-    """
-
-    decision: Decision = ""
-    reason: str = ""
-    arguments: JsonObject | None = None
-    context: str = ""
-    message: str = ""
-    output: str | None = None
-    stop: str | None = None
-    fault: str = ""
-
-
-def read_exit(event: HookEvent, code: int, out: str, err: str) -> Answer:
+def read_exit(event: HookEvent, code: int, out: str, err: str) -> HookAnswer:
     """What a command said that has ended."""
     said = out.removeprefix("\ufeff").strip()
     if code == BLOCKS:
-        return Answer("deny", _cut(err.strip() or said or "a hook refused it without saying why"))
+        return HookAnswer("deny", _cut(err.strip() or said or "a hook refused it without saying why"))
     if code:
         line = next((one_line(printable(each), 200) for each in reversed(err.splitlines()) if each.strip()), "")
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return Answer(fault=f"{how}{f': {line}' if line else ''}")
+        return HookAnswer(fault=f"{how}{f': {line}' if line else ''}")
     if said.startswith("{"):
         return read_json(event.name, said)
     if event.prints:
-        return Answer(context=_cut(said))
-    return Answer(fault="printed a text before its JSON, which is not read then" if "\n{" in said else "")
+        return HookAnswer(context=_cut(said))
+    return HookAnswer(fault="printed a text before its JSON, which is not read then" if "\n{" in said else "")
 
 
-def read_json(event: str, text: str) -> Answer:
+def read_json(event: str, text: str) -> HookAnswer:
     """What was said as JSON."""
     try:
         given = as_object(json.loads(text))
     except (ValueError, RecursionError):
-        return Answer(fault=f"printed what is not JSON: {one_line(printable(text), 80)}")
+        return HookAnswer(fault=f"printed what is not JSON: {one_line(printable(text), 80)}")
     own = as_object(given.get("hookSpecificOutput"))
     meant = own.get("hookEventName")
     if meant not in (None, event):
-        return Answer(fault=f"answered for the event {one_line(printable(str(meant)), 80)}, but the event was {event}")
+        return HookAnswer(
+            fault=f"answered for the event {one_line(printable(str(meant)), 80)}, but the event was {event}"
+        )
     request = as_object(own.get("decision"))  # as in PermissionRequest
     words = (own.get("permissionDecision"), request.get("behavior"), given.get("decision"))
     word = next((each for each in words if each is not None), "")
     decision = _WORDS.get(word) if isinstance(word, str) else None
     if decision is None:
-        return Answer(fault=f"decided {word!r:.40}, which is not one of allow, ask, deny, block")
+        return HookAnswer(fault=f"decided {word!r:.40}, which is not one of allow, ask, deny, block")
     changed, output = own.get("updatedInput"), own.get("updatedToolOutput")
     try:
         arguments = None if changed is None or decision == "deny" else json_load(json.dumps(changed))
     except ValueError as error:
-        return Answer(fault=f"gave an updatedInput that cannot be used: {error}")
+        return HookAnswer(fault=f"gave an updatedInput that cannot be used: {error}")
     if not isinstance(arguments, JsonObject | None):
-        return Answer(fault="gave an updatedInput that is not an object")
+        return HookAnswer(fault="gave an updatedInput that is not an object")
     reasons = (own.get("permissionDecisionReason"), request.get("message"), given.get("reason"))
     reason = next((each for each in reasons if isinstance(each, str) and each), "")
-    return Answer(
+    return HookAnswer(
         decision,
         _cut(reason or ("a hook refused it without saying why" if decision == "deny" else "")),
         arguments,
@@ -98,7 +82,7 @@ def read_json(event: str, text: str) -> Answer:
     )
 
 
-def combine(answers: Sequence[Answer]) -> Answer:
+def combine(answers: Sequence[HookAnswer]) -> HookAnswer:
     """What several hooks came to that were asked the same: the strictest decision, and of changes the last. Who allows
     a call has not allowed what another makes of it."""
     changer = next((answer for answer in reversed(answers) if answer.arguments is not None), None)
@@ -107,8 +91,8 @@ def combine(answers: Sequence[Answer]) -> Answer:
             replace(answer, decision="") if answer.decision == "allow" and answer is not changer else answer
             for answer in answers
         ]
-    strictest = min(answers, key=lambda answer: _ORDER.index(answer.decision), default=Answer())
-    return Answer(
+    strictest = min(answers, key=lambda answer: _ORDER.index(answer.decision), default=HookAnswer())
+    return HookAnswer(
         strictest.decision,
         "\n".join(answer.reason for answer in answers if answer.reason and answer.decision == strictest.decision),
         None if changer is None else changer.arguments,

@@ -1,21 +1,18 @@
 """`[hooks]`: for each event a list of what is asked then, in the shape that other programs have for it too."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
+from sagent.config import Settings
 from sagent.config.files import File, GivenTable, Line, expand
 from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import decimal, url
-from sagent.errors import ConfigError
-from sagent.hooks.hook import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, Hook, names_of
-from sagent.lib.json import as_object
-from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
 from sagent.plugin import HookEvent, PathBase, RefusedError
+from sagent.plugins.hooks import HOOKS
+from sagent.plugins.hooks.hook import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, Hook, names_of
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
@@ -28,13 +25,29 @@ _LONGEST = 2_000  # characters of a command: the person is shown all of it
 
 def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
     """Read the table of a file, and warn of hooks that are about nothing. Raises ConfigError."""
-    found = hooks_of(given.file, given.values, given.base, given.environ, given.hook_events)
+    file, environ = given.file, given.environ
+    if given.folder is not None:
+        values = given.values if given.name in file.data else file.data
+        base = PathBase(given.folder, given.base.home)
+        found = hooks_of(file, values, base, None, given.hook_events)
+        return tuple(replace(hook, source="plugin", root=str(given.folder)) for hook in found)
+    found = hooks_of(file, given.values, given.base, environ, given.hook_events)
     for hook in found:
-        check_matcher(hook, given)
+        _check_matcher(hook, given)
     return found
 
 
-def check_matcher(hook: Hook, given: GivenTable) -> None:
+def hooks_in(settings: Settings) -> tuple[Hook, ...]:
+    """Return the hooks in force."""
+    return cast("tuple[Hook, ...]", settings.of(HOOKS) or ())
+
+
+def show_hooks(hooks: Sequence[Hook]) -> Iterator[tuple[str, str, str]]:
+    """Yield the number of each hook, what it is, and where it comes from."""
+    yield from ((str(number), str(hook), f"{hook.source}: {hook.place}") for number, hook in enumerate(hooks, 1))
+
+
+def _check_matcher(hook: Hook, given: GivenTable) -> None:
     """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
     event, where = given.hook_events[hook.event], given.file.where("hooks", hook.event)
     if hook.matcher and not (event.matcher or event.of_tools):
@@ -72,23 +85,6 @@ def hooks_of(
         raise file.error(("hooks",), f"there are {len(found)} hooks, more than the limit of {_MOST}")
     source = "person" if environ is not None else "project"
     return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
-
-
-def plugin_hooks(folder: Path, home: Path, events: Mapping[str, HookEvent]) -> tuple[Hook, ...]:
-    """Return the hooks of an added folder, in `hooks/hooks.json`. Raises ConfigError."""
-    path = folder / "hooks" / "hooks.json"
-    try:
-        given: object = json.loads(read_regular(path, folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}.") from error
-    found = as_object(given)
-    file = File(path, "", {}, {})
-    hooks = hooks_of(file, as_object(found.get("hooks", found)), PathBase(folder, home), None, events)
-    return tuple(replace(hook, source="plugin", root=str(folder)) for hook in hooks)
 
 
 def _group(

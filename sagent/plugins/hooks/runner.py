@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.hooks.answer import Answer, read_exit, read_json
-from sagent.hooks.hook import LONGEST_TIMEOUT, Hook
+from sagent.app.builder import HookAnswer
 from sagent.lib.encoding import readable
 from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.plugin import HookEvent
+from sagent.plugins.hooks.answer import read_exit, read_json
+from sagent.plugins.hooks.hook import LONGEST_TIMEOUT, Hook
 from sagent.sandbox import Confined, Sandbox
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class HookRunner:
         self._group = ProcessGroup()
         self._transport: DirectTransport | None = None
 
-    async def ask(self, hook: Hook, event: HookEvent, data: bytes) -> Answer:
+    async def ask(self, hook: Hook, event: HookEvent, data: bytes) -> HookAnswer:
         """Return what a hook says of an event. Whatever goes wrong is in the answer's `fault`."""
         limit = asyncio.timeout(hook.timeout)
         try:
@@ -47,9 +48,9 @@ class HookRunner:
                 return await (self._post(hook, data) if hook.url else self._run(hook, event, data))
         except TimeoutError:
             late = f"did not answer within {hook.timeout:g} s"
-            return Answer(fault=late if limit.expired() else "did not run: a time limit was reached")
+            return HookAnswer(fault=late if limit.expired() else "did not run: a time limit was reached")
         except (OSError, ValueError) as error:
-            return Answer(fault=f"could not be started: {error}")
+            return HookAnswer(fault=f"could not be started: {error}")
 
     async def aclose(self) -> None:
         """End what commands have left running."""
@@ -57,14 +58,14 @@ class HookRunner:
         if self._transport is not None:
             await self._transport.aclose()
 
-    async def _run(self, hook: Hook, event: HookEvent, data: bytes) -> Answer:
+    async def _run(self, hook: Hook, event: HookEvent, data: bytes) -> HookAnswer:
         from sagent.errors import ToolError
 
         argv = ["/bin/sh", "-c", hook.command]
         try:
             confined = await self._confined(argv, hook)
         except ToolError as error:  # without the sandbox it is not run
-            return Answer(fault=f"was not run: {error}")
+            return HookAnswer(fault=f"was not run: {error}")
         attended = confined.attend()
         try:
             known = {"CLAUDE_PROJECT_DIR": str(self.directory), "SAGENT_PROJECT_DIR": str(self.directory)}
@@ -75,7 +76,7 @@ class HookRunner:
             for undone in (*attended(), *confined.finish()):
                 self._warn(f"Hook {hook}: {undone}")
         if len(out) > MOST_OUTPUT:
-            return Answer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
+            return HookAnswer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
         return read_exit(event, code, readable(out), err)
 
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
@@ -105,7 +106,7 @@ class HookRunner:
             program.close()
         return program.process.code, bytes(printed), program.words
 
-    async def _post(self, hook: Hook, data: bytes) -> Answer:
+    async def _post(self, hook: Hook, data: bytes) -> HookAnswer:
         """A redirect is not followed: it may lead to a host that nobody has named."""
         from sagent.providers.wire.exchange import read_answer
         from sagent.providers.wire.faults import Disrupted
@@ -118,13 +119,13 @@ class HookRunner:
                 self._transport, hook.url, headers, [data], within=LONGEST_TIMEOUT, most=most
             )
         except Disrupted as error:
-            return Answer(fault=f"could not be reached: {error}")
+            return HookAnswer(fault=f"could not be reached: {error}")
         if not 200 <= answer.status < 300:
-            return Answer(fault=f"answered with status {answer.status}")
+            return HookAnswer(fault=f"answered with status {answer.status}")
         if len(body) == most:
-            return Answer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
+            return HookAnswer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
         said = readable(body).strip()
-        return read_json(hook.event, said) if said else Answer()
+        return read_json(hook.event, said) if said else HookAnswer()
 
 
 async def _collect(reader: asyncio.StreamReader, found: bytearray) -> None:

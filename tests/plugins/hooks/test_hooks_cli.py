@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.testing.server import Call, Turn
+from tests.cli.program import Shell
 
 RUNS = Turn(text="Running.", calls=(Call("Bash", {"command": "touch made"}),))
 
@@ -84,7 +84,7 @@ def test_without_hooks_nothing_of_them_is_loaded_and_no_byte_is_sent(shell: Shel
     code = (
         "import sys; from sagent.cli.main import run\n"
         "run(['--ephemeral', '--model', 'anthropic/claude-sonnet-4-6', 'hi'])\n"
-        "sys.stderr.write(str(sorted(name for name in sys.modules if 'hook' in name)))"
+        "sys.stderr.write(str(sorted(name for name in sys.modules if name.startswith('sagent.plugins.hooks.'))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True

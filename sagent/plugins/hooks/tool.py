@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sagent.hooks.hook import names_of
-from sagent.hooks.session import SessionHooks, call_fields
 from sagent.lib.json import JsonObject
 from sagent.messages import Text
+from sagent.plugins.hooks.hook import names_of
+from sagent.plugins.hooks.session import SessionHooks, call_fields
 from sagent.tool import RunContext, Tool, ToolOutput
 from sagent.tools.wrapped import WrappedTool
 

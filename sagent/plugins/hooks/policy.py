@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from sagent.hooks.answer import Answer, combine
-from sagent.hooks.hook import names_of
-from sagent.hooks.session import SENDER, SessionHooks, call_fields
+from sagent.app.builder import HookAnswer
 from sagent.lib.json import json_dump
 from sagent.messages import ToolCall, user
 from sagent.peer import Action, Inject, Stop
+from sagent.plugins.hooks.answer import combine
+from sagent.plugins.hooks.hook import names_of
+from sagent.plugins.hooks.session import SENDER, SessionHooks, call_fields
 from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
@@ -43,7 +44,7 @@ class HookPolicy(Policy):
             case _:
                 return verdict
 
-    async def _ask(self, agent: str, call: ToolCall) -> Answer:
+    async def _ask(self, agent: str, call: ToolCall) -> HookAnswer:
         """What hooks say of a call. What those of a project or a plugin may have made of it is put to the person's."""
         names = names_of(call.name)
         answer = await self._hooks.ask("PreToolUse", agent, names, call_fields(call.name, call.arguments, call.id))
@@ -85,7 +86,7 @@ class HookPolicy(Policy):
             self._returns[turn.agent] = times + 1
             added.append(f"Do not end yet: {said.reason}")
 
-    def _note(self, agent: str, call: ToolCall, answer: Answer) -> None:
+    def _note(self, agent: str, call: ToolCall, answer: HookAnswer) -> None:
         """Keep what the agent is to read."""
         if answer.context:
             self._additions.setdefault(agent, []).append(answer.context)
@@ -94,6 +95,6 @@ class HookPolicy(Policy):
             self._additions.setdefault(agent, []).append(text)
 
 
-def _is_changed(call: ToolCall, answer: Answer) -> bool:
+def _is_changed(call: ToolCall, answer: HookAnswer) -> bool:
     """Whether a call is to be made with other arguments."""
     return answer.decision != "deny" and answer.arguments not in (None, call.arguments)

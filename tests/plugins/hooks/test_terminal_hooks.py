@@ -1,9 +1,9 @@
 """Hooks at the terminal: a folder's are asked about once, and what is typed during a turn is put to them too."""
 
 import pytest
-from console import Console, last_text
 
 from sagent.testing.server import Received, Stall, Turn
+from tests.repl.console import Console, last_text
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.config.plugins import Installed
-from sagent.hooks.answer import Answer, Decision, combine, read_exit, read_json
-from sagent.hooks.hook import Hook, names_of
+from sagent.app.builder import HookAnswer as Answer
+from sagent.plugins.hooks import plugin
+from sagent.plugins.hooks.answer import Decision, combine, read_exit, read_json
+from sagent.plugins.hooks.hook import Hook, names_of
 
-EVENTS = Installed().hook_events
+EVENTS = {event.name: event for event in plugin.hook_events}
 
 
 def test_exit_2_refuses_with_the_standard_error() -> None:
@@ -44,12 +45,18 @@ def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) ->
         ({"decision": "approve"}, Answer("allow")),
         ({"continue": False, "stopReason": "enough"}, Answer(stop="enough")),
         ({"systemMessage": "m"}, Answer(message="m")),
-        ({"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "r"}}, Answer("ask", "r")),
+        (
+            {"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "r"}},
+            Answer("ask", "r"),
+        ),
         ({"hookSpecificOutput": {"permissionDecision": "defer"}}, Answer()),
         ({"hookSpecificOutput": {"additionalContext": "c"}}, Answer(context="c")),
         ({"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "r"}}}, Answer("deny", "r")),
         ({"hookSpecificOutput": {"updatedToolOutput": "o"}}, Answer(output="o")),
-        ({"decision": "block", "reason": "r", "hookSpecificOutput": {"permissionDecision": None}}, Answer("deny", "r")),
+        (
+            {"decision": "block", "reason": "r", "hookSpecificOutput": {"permissionDecision": None}},
+            Answer("deny", "r"),
+        ),
         (
             {"decision": None, "hookSpecificOutput": {"hookEventName": None, "additionalContext": "c"}},
             Answer(context="c"),

@@ -4,16 +4,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from sagent.app.builder import HookAnswer
 from sagent.engine.neighbours import Asker
 from sagent.engine.state import AgentState
 from sagent.events import Failure
-from sagent.hooks.answer import Answer, combine
-from sagent.hooks.hook import Hook, names_of
-from sagent.hooks.runner import HookRunner
 from sagent.lib.json import JsonObject, wire_bytes
 from sagent.lib.text import printable
 from sagent.messages import Message, ToolCall, user
 from sagent.plugin import HookEvent
+from sagent.plugins.hooks.answer import combine
+from sagent.plugins.hooks.hook import Hook, names_of
+from sagent.plugins.hooks.runner import HookRunner
 from sagent.policy import Ask
 from sagent.tool import Workspace
 
@@ -44,7 +45,7 @@ class SessionHooks:
         self._states: dict[str, AgentState] = {}  # of the agents that have run, by path
         self._root: AgentState | None = None
         self.stopped: set[str] = set()  # agents whose run a hook has ended
-        self.answers: dict[str, dict[str, Answer]] = {}  # by agent and call of its turn, which is judged more than once
+        self.answers: dict[str, dict[str, HookAnswer]] = {}  # by agent and call of its turn, judged more than once
 
     def of(self, event: str) -> Sequence[Hook]:
         """Those of an event."""
@@ -67,13 +68,13 @@ class SessionHooks:
         most: float = 0.0,
         *,
         own: bool = False,
-    ) -> Answer:
+    ) -> HookAnswer:
         """What the hooks say that are about one of these names, or only the person's `own`. What went wrong with one is
         reported to the person."""
         known = [hook for hook in self.of(event) if hook.source == "person" or not own]
         chosen = [hook for hook in known if hook.is_about(names)]
         if not chosen:
-            return Answer()
+            return HookAnswer()
         state = self._states.get(agent)
         common: dict[str, object] = {
             **self._facts,
@@ -98,12 +99,13 @@ class SessionHooks:
             self.stopped.add(agent)
         return said
 
-    async def fire(self, event: HookEvent, agent: str, about: str, data: Mapping[str, object]) -> Answer:
+    async def fire(self, name: str, agent: str, about: str, data: Mapping[str, object]) -> HookAnswer:
         """Return what hooks say at an event of a plugin, without a decision that it does not leave to them. After the
         end of the session none is asked."""
+        event = self._events[name]
         if self._ended:
             self._notify("warning", f"No hook of {event.name} was asked: the session has ended.")
-            return Answer()
+            return HookAnswer()
         said = await self.ask(event.name, agent, names_of(about) if event.of_tools else (about,), data)
         word = "refuse" if said.decision == "deny" else said.decision
         return said if word in event.can else replace(said, decision="", reason="")
@@ -177,6 +179,6 @@ def call_fields(name: str, arguments: JsonObject, call_id: str) -> dict[str, obj
     return {"tool_name": name, "tool_input": arguments, "tool_use_id": call_id}
 
 
-def _within(hook: Hook, answer: Answer) -> Answer:
+def _within(hook: Hook, answer: HookAnswer) -> HookAnswer:
     """What a hook may say: one that came with a project or a plugin allows nothing."""
     return replace(answer, decision="") if hook.source != "person" and answer.decision == "allow" else answer

@@ -9,7 +9,8 @@ from sagent.config import Settings
 from sagent.config.report import show
 from sagent.config.trust import recall, remember
 from sagent.errors import ConfigError
-from sagent.hooks.hook import Hook
+from sagent.plugins.hooks.hook import Hook
+from sagent.plugins.hooks.table import hooks_in
 
 BOTH = """
 [[hooks.PreToolUse]]
@@ -25,7 +26,7 @@ PROJECT = '[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "./check.sh"\n'
 
 def test_both_shapes_are_read(config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(BOTH)
-    found = settings(environ={"HOOKS": "http://127.0.0.1:9"}).hooks
+    found = hooks_in(settings(environ={"HOOKS": "http://127.0.0.1:9"}))
     assert [(hook.event, hook.matcher, hook.what, hook.timeout) for hook in found] == [
         ("PreToolUse", "Edit|Write", "./check ${HOME}", 5),
         ("PreToolUse", "Edit|Write", "http://127.0.0.1:9/x", 60),
@@ -65,16 +66,16 @@ def test_what_is_wrong_is_said_with_its_line(
 
 def test_a_projects_hooks_wait_for_trust(home: Path, settings: Callable[..., Settings]) -> None:
     found = settings(project=PROJECT)
-    assert found.hooks == () and found.wish is not None
+    assert hooks_in(found) == () and found.wish is not None
     assert found.wish.wanted[0].value == ("PreToolUse Bash: ./check.sh",)
     assert any("./check.sh" in text and "--trust-project" in text for text in found.warnings)
     assert any("waits for your trust" in row.origin for row in show(found) if row.name == "hooks")
-    assert [hook.source for hook in settings(project=PROJECT, trust_project=True).hooks] == ["project"]
+    assert [hook.source for hook in hooks_in(settings(project=PROJECT, trust_project=True))] == ["project"]
 
     remember(found.wish, found.state_dir, trusted=True)
     assert recall(found.wish, found.state_dir) is True
-    assert len(settings(project=PROJECT).hooks) == 1
-    assert settings(project=PROJECT.replace("check.sh", "other.sh")).hooks == (), "it wants something else now"
+    assert len(hooks_in(settings(project=PROJECT))) == 1
+    assert hooks_in(settings(project=PROJECT.replace("check.sh", "other.sh"))) == (), "it wants something else now"
 
 
 def test_a_project_reaches_no_variable_and_needs_nothing(settings: Callable[..., Settings]) -> None:
@@ -85,7 +86,7 @@ def test_a_project_reaches_no_variable_and_needs_nothing(settings: Callable[...,
 
 def test_a_projects_hooks_are_added_to_the_persons(config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text('[[hooks.Stop]]\ncommand = "mine"')
-    found = settings(project=PROJECT, trust_project=True).hooks
+    found = hooks_in(settings(project=PROJECT, trust_project=True))
     assert [(hook.what, hook.source) for hook in found] == [("mine", "person"), ("./check.sh", "project")]
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources
-from sagent.config.plugins import Installed
 from sagent.errors import ModelError
-from sagent.hooks.hook import Hook, Source
-from sagent.hooks.policy import MOST_RETURNS, HookPolicy
-from sagent.hooks.runner import HookRunner
-from sagent.hooks.session import SessionHooks
-from sagent.hooks.tool import hooked
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.peer import Compact, SpawnRequest
+from sagent.plugins.hooks import EVENTS
+from sagent.plugins.hooks.hook import Hook, Source
+from sagent.plugins.hooks.policy import MOST_RETURNS, HookPolicy
+from sagent.plugins.hooks.runner import HookRunner
+from sagent.plugins.hooks.session import SessionHooks
+from sagent.plugins.hooks.tool import hooked
 from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
 from sagent.sandbox import Sandbox
 from sagent.testing import ScriptedModel
@@ -29,6 +29,8 @@ from sagent.testing.scripted import Line
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash, Read
 from tests.waiting import until
+
+NAMED = {event.name: event for event in EVENTS}
 
 
 class Judge(AllowAll):
@@ -53,7 +55,11 @@ class Session:
             sandbox, lambda: pytest.fail("nothing is confined"), directory, lambda: environment, self.said.append
         )
         self.hooks = SessionHooks(
-            hooks, Installed().hook_events, self.runner, lambda: "edit", lambda _, text: self.said.append(text)
+            hooks,
+            NAMED,
+            self.runner,
+            lambda: "edit",
+            lambda _, text: self.said.append(text),
         )
         self.policy = HookPolicy(self.hooks, policy or AllowAll())
 

@@ -1,1 +1,0 @@
-"""Hooks: commands and URLs that are asked at fixed moments of a session."""
