@@ -192,7 +192,6 @@ SETTINGS: tuple[Setting, ...] = (
         help="follow the style described in output-styles/NAME.md",
     ),
     Setting("instructions", switch, default=True, type="bool"),  # AGENTS.md and the like, skills
-    Setting("memory", switch, default=False, type="bool"),  # files that agents keep for later sessions
     Setting("state_dir", values.path_of, ..., "Path", _PATH, scope="place", swept=False),
     Setting(
         "continue_session", switch, default=False, type="bool", group=SESSION, flag="continue", short="-c",
@@ -268,7 +267,6 @@ _COMMANDS = {
 _SLASH = {
     "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
-    "memory": "memory",
     "model": "model executor provider effort advisor ask-advisor login",
     "rewind": "rewind diff tree:show_tree fork",
     "session": "resume new sessions:list_sessions rename status cost export",
@@ -292,7 +290,6 @@ CORE = Plugin(
     ),
     parts=(
         Part(f"{_PARTS}.trace:add", ("trace",)),
-        Part(f"{_PARTS}.memory:add", ("memory",)),
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
         Part(f"{_PARTS}.search:add", ("defers tools", "adds tools"), "offered"),

@@ -70,7 +70,6 @@ class DeclaredSettings:
     append_system: str = ""
     output_style: str = ""
     instructions: bool = True
-    memory: bool = False
     state_dir: Path
     continue_session: bool = False
     session: Path | None = None
@@ -142,7 +141,6 @@ class Overrides(TypedDict, total=False):
     append_system: str | None
     output_style: str | None
     instructions: bool | None
-    memory: bool | None
     state_dir: _Path | None
     continue_session: bool | None
     session: _Path | None
@@ -162,6 +160,7 @@ class Overrides(TypedDict, total=False):
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
     hook_hosts: _Names | None
+    memory: bool | None
     telemetry: bool | None
     executor: str | None
     executor_api_base: str | None
@@ -179,6 +178,7 @@ OWNERS: Mapping[str, str] = {
     "hook_hosts": "hooks",
     "hooks": "hooks",
     "mcp": "mcp",
+    "memory": "memory",
     "telemetry": "telemetry",
     "web": "web",
 }

@@ -2,7 +2,8 @@
 
 from tests.cli.conftest import processes, shell
 from tests.repl.conftest import console
+from tests.repl.recorded import context
 from tests.served_place import place, provider, work
 from tests.tools.conftest import call, root, workspace
 
-__all__ = ["call", "console", "place", "processes", "provider", "root", "shell", "work", "workspace"]
+__all__ = ["call", "console", "context", "place", "processes", "provider", "root", "shell", "work", "workspace"]

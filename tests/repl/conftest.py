@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.repl.console import CHECKOUT, Console
+from tests.repl.recorded import context
+
+__all__ = ["console", "context"]
 
 
 @pytest.fixture

@@ -3,123 +3,36 @@
 import asyncio
 import os
 import re
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sagent.agent import Agent, Resources
-from sagent.app.parts.memory import find_note, folders
 from sagent.cli.interactive import open_session
 from sagent.config import Settings, load
 from sagent.config.plugins import Installed
 from sagent.context.frontmatter import read_document
-from sagent.cost.ledger import Ledger
-from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.repl.commands.command import Command, CommandContext, run_command, split_command
+from sagent.repl.commands.command import Command, split_command
 from sagent.repl.commands.filling import filled
 from sagent.repl.commands.registry import all_commands, own_command, plugin_commands
 from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
-from sagent.repl.opening import Choices, OpenedHere
-from sagent.repl.terminal.picker import Lookup, Option
+from sagent.repl.opening import OpenedHere
 from sagent.sandbox import Sandbox, probe
 from sagent.sandbox.probe import Means
 from sagent.session import contents
 from sagent.session.folds import title
-from sagent.session.log import MemoryLog
 from sagent.session.store import Session, sessions
 from sagent.testing import ScriptedModel
-from sagent.tools import Read
-
-
-class RecordingContext(CommandContext):
-    """A context that remembers what was done at it."""
-
-    def __init__(self, settings: Settings, opened: OpenedHere) -> None:
-        super().__init__()
-        self.has_person = True
-        self._settings, self._opened = settings, opened
-        self.written: list[str] = []
-        self.copied = ""
-        self.reopened: tuple[Settings, Choices | None] | None = None
-        self.display: list[tuple[str, str]] = []
-        self.left = False
-        self.picks: list[Any] = []
-        self.edits: list[str] = []
-        self.offered: Sequence[Option[Any]] = ()
-        self.lookup: Lookup[Any] | None = None
-
-    @property
-    def opened(self) -> OpenedHere:
-        assert isinstance(self._opened, OpenedHere)
-        return self._opened
-
-    def _write(self, text: str) -> None:
-        self.written.append(text)
-
-    async def pick(self, title: str, options: Sequence[Option[Any]], lookup: Lookup[Any] | None = None) -> Any:
-        self.offered, self.lookup = options, lookup
-        if not self.picks:
-            raise UsageError(f"{title} Nobody can choose here; name it.")
-        return self.picks.pop(0)
-
-    async def edit(self, text: str) -> str:
-        return self.edits.pop(0)
-
-    def rewound(self, text: str) -> None:
-        self.prompts.append(text)
-
-    def copy(self, text: str) -> None:
-        self.copied = text
-
-    def reopen(self, settings: Settings, choices: Choices | None = None, said: str = "") -> None:
-        self.reopened, self.said_of_it = (settings, choices), said
-
-    def set_display(self, what: str, value: str) -> None:
-        self.display.append((what, value))
-
-    def leave(self) -> None:
-        self.left = True
-
-    async def do(self, line: str) -> str:
-        """Carry a line out; what it wrote."""
-        found = split_command(line)
-        assert found is not None
-        self.written.clear()
-        self.commands = all_commands(self.settings)
-        await run_command(self, *found)
-        return "\n".join(self.written)
-
-
-@pytest.fixture
-async def context(tmp_path: Path) -> Any:
-    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
-    async with AsyncExitStack() as stack:
-        model = ScriptedModel(*[(0.0, "The answer.")] * 20)  # others have their turn before the answer
-        agent = Agent(
-            model,
-            tools=(Read(),),
-            resources=Resources(
-                log=MemoryLog(),
-                ledger=Ledger(Decimal(5), PriceBook({f"{model.provider}/{model.id}": {"input": 1, "output": 2}})),
-                catalog=lambda: "openai/gpt-5.5: window 400000, 1 in and 2 out\nanthropic/opus: window unknown",
-                resolve=lambda name: ScriptedModel("Other."),
-            ),
-        )
-        stack.push_async_callback(agent.aclose)
-        policy = PermissionPolicy("edit")
-
-        yield RecordingContext(settings, OpenedHere(agent, policy, Sandbox("off")))
+from tests.repl.recorded import RecordingContext
 
 
 @dataclass(frozen=True)
@@ -173,9 +86,6 @@ COMMANDS = (
     Row("/sandbox [wanted]", "/sandbox auto", refuses="give --sandbox on the command line"),
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
-    Row("/hooks", "/hooks", refuses="There are no hooks", wrong="x"),
-    Row("/memory [what] [name]", "/memory", "#note writes to", completes="forget", wrong="x"),
-    Row("/memory [what] [name]", "/memory forget", refuses="The memory has no files"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
     Row("/login [provider] [host]", "/login openai", refuses="no terminal to type", completes="openai", wrong="opneai"),
@@ -235,43 +145,6 @@ async def test_what_compactions_have_saved_is_told(context: RecordingContext, *,
     told = r"1 compaction: [\d.]+k? tokens and \$[\d.]+ more than without"  # two short turns do not pay for a summary
     assert re.search(told, await context.do("/context"))
     assert re.search(told, await context.do("/cost"))
-
-
-async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -> None:
-    settings = context.settings
-    path = folders(settings)["person"] / "style guide.md"
-    path.parent.mkdir(parents=True)
-    path.write_text("Use tabs\n")
-    assert re.search("Memory .off: set memory = true.*\n.*person/style guide.md +Use tabs", await context.do("/memory"))
-    assert await context.do('/memory show "style guide"') == "Use tabs\n"
-    context.edits = ["Use tabs", "Use blanks"]
-    context.picks = [note := find_note(settings, "person/style guide.md")]
-    assert "is unchanged" in await context.do("/memory edit")
-    assert [one.also for one in context.offered] == ["person/style guide.md"]
-    assert "Saved person/style guide.md" in await context.do('/memory edit "style guide"')
-    assert path.read_text() == "Use blanks\n"
-    with pytest.raises(UsageError, match=r"no note 'style guid'\. Did you mean person/style guide\.md"):
-        await context.do('/memory forget "style guid"')
-    context.picks = [None, note]
-    assert await context.do("/memory forget") == "" and path.exists()
-    assert "Deleted person/style guide.md" in await context.do("/memory forget") and not path.exists()
-
-
-async def test_a_note_that_changed_while_it_was_edited_is_not_written(
-    context: RecordingContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = folders(context.settings)["project"] / "a.md"
-    path.parent.mkdir(parents=True)
-    path.write_text("One\n")
-
-    async def edit(text: str) -> str:
-        path.write_text("Of an agent\n")
-        return "Mine"
-
-    monkeypatch.setattr(context, "edit", edit)
-    with pytest.raises(UsageError, match="changed by someone else meanwhile"):
-        await context.do("/memory edit a")
-    assert path.read_text() == "Of an agent\n"
 
 
 @pytest.mark.parametrize(
@@ -387,7 +260,6 @@ async def test_looking(context: RecordingContext) -> None:
     assert "edit" in await context.do("/status")
     assert "root" in await context.do("/agents")
     assert "no background jobs" in await context.do("/tasks")
-    assert "AGENTS.md" in await context.do("/memory")
     assert "state directory" in await context.do("/doctor")
     assert "sagent" in await context.do("/bug")
     assert "(not saved)  a question" in await context.do("/sessions")

@@ -18,6 +18,7 @@ from sagent.plugins.review.untrusted import without_hidden
 PROMPT = Path(__file__).with_name("review.md")
 TOOLS = ("Read", "Grep", "Glob", "List")
 GUIDANCE = ("REVIEW.md", "AGENTS.md", "CLAUDE.md")  # of the base: a change has no say in how it is reviewed
+_LEFT_OUT = ("mcp", "a2a", "hooks", "memory")
 MOST_DIFF, MOST_GUIDANCE, MOST_ABOUT = 300_000, 20_000, 5_000  # characters
 
 
@@ -26,7 +27,7 @@ def reading_only(settings: Settings) -> Settings:
     settings or its instructions say."""
     return replace(
         settings,
-        plugged={**settings.without("mcp", "a2a", "hooks").plugged, "diagnostics": "off"},  # no language servers
+        plugged={**settings.without(*_LEFT_OUT).plugged, "diagnostics": "off"},  # a language server is a program
         tools=TOOLS,
         permission_mode="plan",
         plan=False,
@@ -35,7 +36,6 @@ def reading_only(settings: Settings) -> Settings:
         append_system="",
         output_style="",
         instructions=False,
-        memory=False,
         add_dirs=(),
     )
 

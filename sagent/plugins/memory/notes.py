@@ -14,6 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable
 from sagent.lib.regular import read_regular
 from sagent.lib.text import escaped, nearest, one_line
+from sagent.plugins.memory import MEMORY
 from sagent.policy.places import is_note_name
 from sagent.session.log import make_directory
 from sagent.session.names import sessions_of
@@ -56,7 +57,7 @@ async def add(builder: AgentBuilder) -> None:
 
 def has_memory(settings: Settings) -> bool:
     """Whether agents keep one: a session that keeps nothing does not."""
-    return settings.memory and not settings.ephemeral
+    return settings.of(MEMORY) is True and not settings.ephemeral
 
 
 def folders(settings: Settings) -> Mapping[str, Path]:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from sagent.app.parts.memory import Note, find_note, folders, has_memory, list_notes, read_note
 from sagent.context.instructions import gather
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
+from sagent.plugins.memory.notes import Note, find_note, folders, has_memory, list_notes, read_note
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.project import instructions_file
 from sagent.repl.terminal.picker import Option

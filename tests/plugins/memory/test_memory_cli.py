@@ -6,13 +6,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from program import Outcome, Shell
-from test_hooks_cli import person
 
-from sagent.app.parts.memory import folders
 from sagent.config import load
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.plugins.memory.notes import folders
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.cli.program import Outcome, Shell
+
+
+def person(shell: Shell, text: str) -> None:
+    file = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 def folder(shell: Shell, owner: str = "project") -> Path:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from console import Console
 
-from sagent.app.parts.memory import folders
 from sagent.config import load
+from sagent.plugins.memory.notes import folders
+from tests.repl.console import Console
 
 pytestmark = pytest.mark.needs("tmux")
 
