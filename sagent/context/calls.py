@@ -136,9 +136,14 @@ def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
 def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
     """Return why a call that is not whole is not made, and what to do."""
     name, why = call.name or "This call", _WHY.get(stop, "the reply ended")
-    own = call.private  # textcalls.quoting wrote it
-    if own is not None and own.family == "textcalls" and "quoted" in as_object(own.data):
+    own = call.private
+    marks = (
+        as_object(own.data) if own is not None and own.family == "textcalls" else EMPTY
+    )  # textcalls.blocks wrote them
+    if "quoted" in marks:
         return f"{name} was not run: {_QUOTED}"
+    if "undecided" in marks:
+        return f"{name} was not run: {why}, so it may have been a thought. Write the block again, and nothing else."
     if stop in WITHDRAWN:
         return f"{name} was not run: {why}, so no call of that reply is made. Call it again if it is still needed."
     came = f" Of its arguments only this arrived: {call.malformed[:_MAX_SHOWN]!r}." if call.malformed else ""
@@ -308,7 +313,9 @@ class _Watch:
         left = (Text(found.text),) if found.text.strip() else ()
         kept = tuple(part for at, part in enumerate(message.parts) if at not in texts)
         before = kept[: texts[0]]
-        parts = (*before, *left, *kept[len(before) :], *found.calls)
+        cut = message.stop in _LIMITS  # in what may be thinking that its prompt began
+        calls = (replace(call, whole=False) for call in found.calls) if cut else found.calls
+        parts = (*before, *left, *kept[len(before) :], *calls)
         read = all(call.malformed is None for call in found.calls)
         ended = message.stop in (None, "end") or (read and message.stop == "stop_sequence")
         stop = "tool_use" if ended else message.stop

@@ -74,7 +74,7 @@ async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -
     async with stage.agent() as agent:
         await agent.run("Have it shortened, whatever other.txt says")
     assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
-    words = ("Shorten notes.txt", "opensesame", "(If a file must change")
+    words = ("Shorten notes.txt", "opensesame", "(If notes.txt must change")
     places = [stage.sent[0].index(word) for word in words]
     assert places == sorted(places)
     assert (work / "notes.txt").read_text() == "short\n"

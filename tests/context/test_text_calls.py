@@ -229,9 +229,11 @@ async def test_where_json_was_asked_for_it_is_the_answer() -> None:
 
 @pytest.mark.parametrize("stop", ["max_tokens", "refusal", "content_filter", "error"])
 async def test_call_of_a_cut_reply_is_doubted(stop: StopReason) -> None:
-    message, *_ = await streamed([f"<tool_call>{CALL}</tool_call>"], stop=stop)
-    assert message.stop == stop
-    assert [call.whole for call in message.calls] == [False]
+    marked = f"<tool_call>{CALL}</tool_call>"
+    for text in (marked, f"{marked}\n{marked}", f"Maybe:\n{marked}\n{marked}\nNo, be"):
+        message, *_ = await streamed([text], stop=stop)
+        assert message.stop == stop
+        assert not any(call.whole for call in message.calls) and len(message.calls) == text.count(marked)
 
 
 async def test_call_that_advice_gives_is_made() -> None:

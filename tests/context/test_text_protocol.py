@@ -16,6 +16,7 @@ from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.codec import decode_message, encode_message
+from sagent.context.calls import explain_cut
 from sagent.context.prompt import PROMPT_FILE
 from sagent.context.textcalls.blocks import FAMILY, read
 from sagent.context.textcalls.model import TextModel
@@ -24,9 +25,9 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.context import specs_of
 from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
-from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.messages import Image, Message, Part, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model
-from sagent.providers import Anthropic, Moonshot
+from sagent.providers import Anthropic, Moonshot, OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
 from sagent.tools import agent_tools, coding_tools
@@ -88,17 +89,72 @@ async def test_a_reply_without_a_block_is_as_it_was() -> None:
 
 async def test_a_cut_reply() -> None:
     cut = Message("assistant", (Text("```bash\nls\n```\na.py\n```\nx = 1"),), stop="max_tokens")
-    _, reply = await reply_of(TextModel(ScriptedModel(cut)), request(user("hi")))
+    after = Message("assistant", (Text("```bash\nls\n```\nIt prin"),), stop="max_tokens")
+    refused = Message("assistant", (Text("```bash\nls\n```\n"),), stop="refusal")
+    model = TextModel(ScriptedModel("Hello.", cut, after, refused))
+    await reply_of(model, request(user("hi")))
+    _, reply = await reply_of(model, request(user("hi")))
     assert [(call.name, call.whole) for call in reply.message.calls] == [("Bash", True), ("Write", False)]
     assert reply.message.stop == "max_tokens"
-    after = Message("assistant", (Text("```bash\nls\n```\nIt prin"),), stop="max_tokens")
-    _, reply = await reply_of(TextModel(ScriptedModel(after)), request(user("hi")))
+    _, reply = await reply_of(model, request(user("hi")))
     assert [call.whole for call in reply.message.calls] == [True]
     assert reply.message.stop == "tool_use"
-    refused = Message("assistant", (Text("```bash\nls\n```\n"),), stop="refusal")
-    _, reply = await reply_of(TextModel(ScriptedModel(refused)), request(user("hi")))
+    _, reply = await reply_of(model, request(user("hi")))
     assert [call.whole for call in reply.message.calls] == [False]
     assert reply.message.stop == "refusal"
+
+
+async def test_cut_reply_makes_no_call_until_one_has_ended() -> None:
+    text = "Maybe:\n```bash\nrm -rf x\n```\nNo, first\n```bash\nls\n```\nand"
+    cut = Message("assistant", (Text(text),), stop="max_tokens")
+    model = TextModel(ScriptedModel(cut, "```bash\nls\n```\n", cut))
+    _, first = await reply_of(model, request(user("hi")))
+    assert [call.whole for call in first.message.calls] == [False, False]
+    assert first.message.stop == "max_tokens"
+    answers = [result(call, explain_cut(call, "max_tokens"), is_error=True) for call in first.message.calls]
+    history = [user("hi"), first.message, Message("user", tuple(answers))]
+    sent = texts_of(model.written(request(*history)))
+    assert sent[1] == text.rpartition("and")[0]
+    assert "may have been a thought" in sent[2] and "no end" not in sent[2]
+    _, second = await reply_of(model, request(*history))
+    assert [call.whole for call in second.message.calls] == [True]
+    history += [second.message, Message("user", (result(second.message.calls[0], "a.py"),))]
+    for one in (model, TextModel(ScriptedModel(cut))):  # the other one has the history alone
+        _, reply = await reply_of(one, request(*history))
+        assert [call.whole for call in reply.message.calls] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(Thinking("It is a file."), Text("```bash\nls\n```\nIt")), (Text("<think>x</think>\n```bash\nls\n```\nIt"),)],
+)
+async def test_cut_reply_whose_thinking_begins_in_it_makes_its_calls(parts: tuple[Part, ...]) -> None:
+    cut = Message("assistant", parts, stop="max_tokens")
+    _, reply = await reply_of(TextModel(ScriptedModel(cut)), request(user("hi")))
+    assert [(call.name, call.whole) for call in reply.message.calls] == [("Bash", True)]
+
+
+def test_block_without_end_is_asked_for_once_more_as_if_it_had_not_come() -> None:
+    cut = Message(
+        "assistant", read("a.py\n```\nx = 1\nx = 1\n", {tool.name: tool for tool in TOOLS}, "max_tokens", "1")
+    )
+    cut = replace(cut, stop="max_tokens", model="llamacpp/m")
+    answer = Message("user", (result(cut.calls[0], explain_cut(cut.calls[0], cut.stop), is_error=True),))
+    asked = user("Write a.py.")
+    own = OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_BASE_URL": "http://127.0.0.1:1"})
+    model = TextModel(own.model("m"))
+    first = model.written(request(asked))
+    again = model.written(request(asked, cut, answer))
+    assert texts_of(again) == texts_of(first)
+    assert first.options.get("presence_penalty") is None and again.options["presence_penalty"]
+    assert TextModel(ScriptedModel()).written(request(asked, cut, answer)).options == first.options
+    told = [asked, cut, answer, user("Go on.", sender="root")]
+    assert texts_of(model.written(request(*told))) == [*texts_of(first), "Go on."]
+    second = model.written(request(asked, cut, answer, cut, answer))
+    assert len(second.messages) == 3 and "presence_penalty" not in second.options
+    assert "has no end" in second.messages[-1].content
+    whole = assistant("Done.")
+    assert texts_of(model.written(request(asked, cut, answer, whole, user("x"))))[:2] == [*texts_of(first), "Done."]
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -291,7 +347,35 @@ def test_file_is_renamed_by_a_command(text: str, *, moved: bool) -> None:
 @pytest.mark.parametrize("name", ["a.txt", ".gitignore", ".github/workflows/ci.yml", ".env.local", "docker/Dockerfile"])
 def test_request_that_names_a_file_may_be_to_write_it(name: str) -> None:
     (reminded,) = TextModel(ScriptedModel()).written(request(user(f"Create {name} with two lines."))).messages
-    assert "If a file must change" in reminded.content
+    assert f"Write the path {name} on a line of its own" in reminded.content
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Fix a.txt. Leave b.txt as it is.", "If a.txt must"),
+        ("Fix `a.txt` without changing b.txt.", "If a.txt must"),
+        ("Fix b.txt, but don't touch a.txt", "If b.txt must"),
+        ("Add a line to a.txt", "If a.txt must"),
+        ("Add a line to a.txt and b.txt", "If a file must"),
+        ("What does a.txt say?", "If a file must"),
+        ("Fix a.txt so that asyncio.run works", "If a file must"),
+        ("Fix a.txt so that `cat a.txt c.txt` prints x", "If a.txt must"),
+        ("Write the number of lines of a.txt into c.txt", "If c.txt must"),
+        ("Write the first line of a.txt into c.txt", "Write the path c.txt on a line"),
+        ("Create a file named c.txt for all files that end with .log", "Write the path c.txt on a line"),
+        ("Write a summary of c.txt to a.txt", "If a file must"),
+    ],
+)
+def test_one_file_that_a_request_is_about_is_named(text: str, named: str) -> None:
+    asked = user(text, *(enclose(name, "x\n") for name in ("a.txt", "b.txt") if name in text))
+    (reminded,) = TextModel(ScriptedModel()).written(request(asked)).messages
+    assert f"({named}" in reminded.content
+
+
+def test_command_to_be_run_is_named() -> None:
+    (reminded,) = TextModel(ScriptedModel()).written(request(user("Run `sh a.sh` and tell me what it says."))).messages
+    assert reminded.content.endswith("(Do not guess: first write a ```bash block with `sh a.sh`.)")
 
 
 @pytest.mark.parametrize(

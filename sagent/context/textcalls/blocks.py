@@ -23,8 +23,8 @@ from sagent.model import ToolSpec
 
 FAMILY = "textcalls"
 """The label of a call's own text, by which it goes back as it was written."""
-QUOTED = "quoted"
-"""In the private data of a call that a reply only quotes, beside its `text`."""
+QUOTED, UNDECIDED = "quoted", "undecided"
+"""In the private data, beside its `text`, of a call that a reply only quotes, and of one that may be a thought."""
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession"})
 MAX_BLANK_LINES = 2  # between a path and its block
@@ -443,9 +443,15 @@ def own_text(call: ToolCall) -> str | None:
     return data if isinstance(data, str) else as_str(as_object(data).get("text"))
 
 
-def is_quoted(call: ToolCall) -> bool:
-    """Return True for a call that a reply only quotes."""
-    return own_text(call) is not None and call.private is not None and QUOTED in as_object(call.private.data)
+def doubted(call: ToolCall, why: str) -> ToolCall:
+    """Return a call marked as QUOTED or UNDECIDED, which is not made."""
+    return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), why: True})))
+
+
+def is_doubted(call: ToolCall) -> bool:
+    """Return True for a call that a reply only quotes, or that may be a thought."""
+    marks = as_object(call.private.data) if call.private is not None and call.private.family == FAMILY else EMPTY
+    return QUOTED in marks or UNDECIDED in marks
 
 
 def text_argument(spec: ToolSpec) -> str:

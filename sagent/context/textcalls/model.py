@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sagent.context.textcalls.blocks import BlockReader, Meant, own_text, read, thinks_first
+from sagent.context.textcalls.blocks import UNDECIDED, BlockReader, Meant, doubted, own_text, read, thinks_first
 from sagent.context.textcalls.offer import offer
 from sagent.context.textcalls.quoting import held_back
+from sagent.context.textcalls.reader import THOUGHTS
 from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_by
 from sagent.errors import ModelError
-from sagent.lib.json import JsonObject, as_array, as_str, sha256_hex
-from sagent.messages import CUT, Message, Part, Text, ToolCall
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_str, sha256_hex
+from sagent.messages import CUT, WITHDRAWN, Message, Part, Text, Thinking, ToolCall
 from sagent.model import (
     Billed,
     Counting,
@@ -52,6 +53,7 @@ class TextModel:
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
         self._thinks_first = False  # a reply has ended thinking that it had not begun
+        self._answers_first = False  # a reply has ended and shown that its text is no thinking
         # the last prompt, its tools, what it became
         self._offered: tuple[str, tuple[ToolSpec, ...], str] = ("", (), "")
 
@@ -89,7 +91,9 @@ class TextModel:
             return request
         if self._offered[:2] != (request.system, request.tools):
             self._offered = request.system, request.tools, offer(request.system, tools, self.asked)
-        options = JsonObject({name: value for name, value in request.options.items() if name not in _CHOICES})
+        steadied = getattr(self.inner, "against_repetition", EMPTY) if conversation.again else EMPTY
+        kept = {name: value for name, value in request.options.items() if name not in _CHOICES}
+        options = JsonObject({**steadied, **kept})
         return replace(request, system=self._offered[2], tools=(), output_schema=None, options=options)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
@@ -111,7 +115,10 @@ class TextModel:
                         if shown := reader.finish(cut=item.message.stop in CUT):
                             yield TextPart(shown)
                         reply = replace(item, digest=self._marked(item.digest, request))
-                        yield _with_calls(reply, tools, meant, request.messages) if tools else reply
+                        if tools:
+                            decided = self._is_decided(request.messages, item.message)
+                            reply = _with_calls(reply, tools, meant, request.messages, decided=decided)
+                        yield reply
                     else:
                         yield item
         except (asyncio.CancelledError, ModelError):
@@ -125,6 +132,14 @@ class TextModel:
             own = (message for message in messages if message.model == f"{self.provider}/{self.id}")
             self._thinks_first = any(thinks_first(message.content) for message in own)
         return self._thinks_first
+
+    def _is_decided(self, messages: Sequence[Message], reply: Message) -> bool:
+        """Return True if the text of a reply is known to be no thinking that its prompt began and that has not ended:
+        what was cut may be that until one reply has ended."""
+        if not self._answers_first:
+            own = (message for message in messages if message.model == f"{self.provider}/{self.id}")
+            self._answers_first = any(map(_answers_first, (*own, reply)))
+        return self._answers_first or reply.stop not in CUT or thinks_first(reply.content)
 
     def is_like(self, other: "TextModel") -> bool:
         """Return True for one that writes the same requests to the same model."""
@@ -157,8 +172,20 @@ def text_model(inner: Model, parameters: Mapping[str, object]) -> TextModel | No
     return TextModel(inner, tuple(map(as_str, as_array(parameters.get(ASKED)))))
 
 
-def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], meant: Meant, messages: Sequence[Message]) -> Reply:
-    """Return a reply with the calls that its text has, to these messages."""
+def _answers_first(message: Message) -> bool:
+    """Return True for a reply whose text begins no later than its answer: it has ended without a thought's end, or its
+    thinking has a beginning of its own."""
+    text = message.content.lstrip()
+    apart = text.startswith(tuple(THOUGHTS)) or any(isinstance(part, Thinking) for part in message.parts)
+    ended = message.stop not in CUT and message.stop not in WITHDRAWN and bool(message.parts)
+    return apart or (ended and not thinks_first(text))
+
+
+def _with_calls(
+    reply: Reply, tools: Mapping[str, ToolSpec], meant: Meant, messages: Sequence[Message], *, decided: bool
+) -> Reply:
+    """Return a reply with the calls that its text has, to these messages. Unless it is `decided` that these are no
+    thoughts, none is made."""
     message = reply.message
     stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
     parts: list[Part] = []
@@ -186,6 +213,8 @@ def _with_calls(reply: Reply, tools: Mapping[str, ToolSpec], meant: Meant, messa
         return reply
     if len("".join(map(_text_of, parts)).strip()) < len(message.content.strip()):
         parts = [*held_back(parts, messages)]
+    if not decided:
+        parts = [doubted(part, UNDECIDED) if isinstance(part, ToolCall) and part.whole else part for part in parts]
     return replace(reply, message=_ended(replace(message, stop=None, parts=tuple(parts)), message))
 
 

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from sagent.context.textcalls.blocks import FAMILY, QUOTED, own_text
+from sagent.context.textcalls.blocks import QUOTED, doubted, own_text
 from sagent.context.textcalls.writing import ADVISOR, is_advice, is_enclosure
-from sagent.lib.json import JsonObject, as_str
-from sagent.messages import Message, Part, Private, Text, ToolCall
+from sagent.lib.json import as_str
+from sagent.messages import Message, Part, Text, ToolCall
 
 _ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
 PLACES = re.compile(  # that Read, grep and cat -n put before lines
@@ -35,11 +34,7 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
         shown = any(core in told or (command and core in files) for core in cores)  # files may be written as they are
         if shown and (call.name, call.arguments) not in made:
             quoted.add(call.id)
-    return tuple(_marked(part) if isinstance(part, ToolCall) and part.id in quoted else part for part in parts)
-
-
-def _marked(call: ToolCall) -> ToolCall:
-    return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), QUOTED: True})))
+    return tuple(doubted(part, QUOTED) if isinstance(part, ToolCall) and part.id in quoted else part for part in parts)
 
 
 def _told(messages: Sequence[Message]) -> Iterator[str]:

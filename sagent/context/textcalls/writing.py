@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import is_
 
 from sagent.context.prompt import SHOWN
-from sagent.context.textcalls.blocks import Meant, is_quoted, own_text, read
+from sagent.context.textcalls.blocks import Meant, is_doubted, own_text, read
 from sagent.context.textcalls.edits import lines_of, text_of, write_search
 from sagent.context.textcalls.paths import path_in, path_line
 from sagent.lib.dataclass import dataclass
@@ -42,12 +42,23 @@ _RUNS = re.compile(
     r"gradle|dotnet)\b)[^`\n]{0,300}`"
 )
 _TEST = re.compile(r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|spec))\.[A-Za-z]\w{0,4}(?!\w)")
-_NUMBER = re.compile(r"\b(?:how (?:many|often)|count|(?:the|total) number of)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\b(?:how (?:many|often)|count(?![.\w])|(?:the|total) number of)\b", re.IGNORECASE)
 _NAME = (
     r"(?<![\w./-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
     r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
 )
 _FILE = re.compile(_NAME)
+_RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
+_STAYS = re.compile(  # a file that is not to change
+    rf"(?:(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:chang|edit|modify|touch|alter)(?:e|ing)?|\b(?:leave|keep))\s+[`'\"]?({_NAME})",
+    re.IGNORECASE,
+)
+_MADE = re.compile(  # a file that is to be made
+    r"\b(?:create|write|generate|save|into|named|called)\s+"
+    r"(?:(?!(?:for|from|of|that|which|with|using|like|by)\b)[\w-]+\s+){0,4}"
+    rf"[`'\"]?({_NAME})",
+    re.IGNORECASE,
+)
 _MOVED = re.compile(  # a file as a whole
     r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
     rf"[`'\"]?{_NAME}(?!['’]s\b)",
@@ -70,6 +81,8 @@ class Reminders:
     def after(self, message: Message) -> str:
         """Return what stands after a message of a person's."""
         if not encloses(message) and not (self.writes and _names_file(message)):
+            if self.runs and (asked := _RUN.search(_said(message))):
+                return f"(Do not guess: first write a ```bash block with {asked[1]}.)"
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
@@ -77,7 +90,11 @@ class Reminders:
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and _asks_for_number(message):
             return "(Do not count by eye: write a ```bash block with a command that counts.)"
-        change = "If a file must change, write its path and then the whole new file in a block."
+        path, is_new = _to_write(message)
+        if is_new and not _NUMBER.search(_said(message)):
+            change = f"Write the path {path} on a line of its own and then the whole new file in a block."
+        else:
+            change = f"If {path or 'a file'} must change, write its path and then the whole new file in a block."
         run = "If a command can do it, or something must be counted or looked up, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
         return f"({said})" if said else ""
@@ -86,6 +103,22 @@ class Reminders:
 def _names_file(message: Message) -> bool:
     """Return True for a message that names a file, other than in a command in backticks: it may be one to write."""
     return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
+
+
+def _to_write(message: Message) -> tuple[str, bool]:
+    """Return the one file that a request can be about, and whether it is a new one: one that it says is to be made, or
+    one of those within it that is not to stay as it is; "" for a question, and if there are several."""
+    said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", _said(message))  # without commands
+    if "?" in said:
+        return "", False
+    enclosed = _enclosed(message)
+    left = {found[1] for found in _STAYS.finditer(said)}
+    named = [*dict.fromkeys(found[0] for found in _FILE.finditer(said))]
+    others = [name for name in named if name not in enclosed]
+    made = {found[1] for found in _MADE.finditer(said)}
+    new = [name for name in others if name in made]
+    files = new or ([] if others else [name for name in named if name not in left])
+    return (files[0], bool(new)) if len(files) == 1 else ("", False)
 
 
 def _asks_to_move(message: Message) -> bool:
@@ -101,9 +134,14 @@ def _said(message: Message) -> str:
 def _asks_for_number(message: Message) -> bool:
     """Return True for a message that asks how many there are of something in the files within it, and names no other
     file: one that the number is to be written into."""
-    said, texts = _said(message), (part.text for part in message.parts if isinstance(part, Text))
-    enclosed = {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
-    return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= enclosed
+    said = _said(message)
+    return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= _enclosed(message)
+
+
+def _enclosed(message: Message) -> set[str]:
+    """Return the paths of the files within a message."""
+    texts = (part.text for part in message.parts if isinstance(part, Text))
+    return {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
 
 
 class WrittenConversation:
@@ -117,6 +155,8 @@ class WrittenConversation:
         self._calls: list[ToolCall] = []  # that have no result yet
         self._lost: Message | None = None  # what answers these where no result has come
         self._check = ""  # how to check what the last request asks for
+        self._endless = False  # the last reply was cut in its block
+        self.again = False  # the last reply is left out: what was asked before it is asked once more
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
@@ -136,7 +176,10 @@ class WrittenConversation:
             else:
                 self._written += self._unanswered()
                 self._calls, self._lost = list(message.calls), None
-                self._written.append(said(message) if message.calls else message)
+                endless = _is_endless(message)
+                self.again, self._endless = endless and not self._endless, endless
+                if not self.again:
+                    self._written.append(said(message) if message.calls else message)
         return True
 
     def messages(self) -> Sequence[Message]:
@@ -144,7 +187,7 @@ class WrittenConversation:
         return [*self._written, *self._unanswered()]
 
     def _unanswered(self) -> Sequence[Message]:
-        if not self._calls:
+        if not self._calls or self.again:
             return ()
         if self._lost is None:
             results = [(call, ToolResult(call.id, (Text(LOST),), is_error=True)) for call in self._calls]
@@ -166,7 +209,11 @@ class WrittenConversation:
         if results:
             self._calls, self._lost = left, None
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
-        if results:
+        if self.again and results:
+            if not others:
+                return
+            written = replace(message, parts=tuple(others))
+        elif results:
             words = self._words_after(results)
             written = Message("user", self._reminded([*answered(results), *others], words), message.sender)
         elif not others or (message.sender and not self._is_task(message)):
@@ -202,6 +249,18 @@ class WrittenConversation:
             else:
                 joined.append(part)
         return tuple(joined)
+
+
+def _is_endless(message: Message) -> bool:
+    """Return True for a reply that was cut at its output limit in its only block."""
+    cut = message.calls[0] if len(message.calls) == 1 else None
+    return (
+        cut is not None
+        and message.stop == "max_tokens"
+        and not cut.whole
+        and own_text(cut) is not None
+        and not is_doubted(cut)
+    )
 
 
 def _check_in(message: Message) -> str:
@@ -344,7 +403,7 @@ def _is_unchanged(result: ToolResult) -> bool:
 def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
     """Return one result: a head and its text, then what is no text."""
     text = result.text.replace(HOW_TO_ASK, "") if result.text.strip() else NO_OUTPUT  # a bash block has no `needs`
-    cut = not call.whole and result.is_error and not is_quoted(call)
+    cut = not call.whole and result.is_error and not is_doubted(call)
     yield Text(ENDLESS if cut else _head(call, result, alone=alone) + text)
     yield from (part for part in result.content if not isinstance(part, Text))
 
@@ -353,7 +412,7 @@ def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
     command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
     path = as_str(call.arguments.get("file_path"))
     failed = result.is_error or result.denied
-    if is_quoted(call) or _leaves_out(result):
+    if is_doubted(call) or _leaves_out(result):
         return ""
     match call.name:
         case "Bash" if result.denied:

@@ -33,6 +33,7 @@ REMEDY = (
 _REFUSED = re.compile(r"error loading model: ([^\n]+)")  # llama.cpp, of a file
 _STRANGE = re.compile(r"(option|argument|flag)\b.*--host", re.IGNORECASE)
 _LACKS = re.compile(r"(?:loading shared libraries|Library not loaded): ([^\s:]+)")
+_ILLEGAL = (-signal.SIGILL, 128 + signal.SIGILL)  # exit codes: of a server, and of a script that runs one
 _OF_MEMORY = re.compile("alloc|memory|buffer", re.IGNORECASE)  # which may be free another time
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
@@ -158,6 +159,9 @@ class LlamaServer:
         if lacks := _LACKS.search(said):
             remedy = "Install it, or name the directory that has it in LD_LIBRARY_PATH."
             return False, f"LLAMA_CPP_SERVER: {program} needs the library {lacks[1]}, which is not found. {remedy}"
+        if self._process.code in _ILLEGAL:
+            what = f"{program} needs instructions that this processor lacks ({signal.SIGILL.name})"
+            return False, f"LLAMA_CPP_SERVER: {what}: it was built for another. {REMEDY}"
         if not self.listens and (self._process.code == 0 or _STRANGE.search(said)):
             what = "does not know --host" if self._process.code else "ended at once"
             return False, f"LLAMA_CPP_SERVER: {program} {what}, so it is no {PROGRAM}. {REMEDY}"

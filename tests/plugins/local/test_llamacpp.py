@@ -405,6 +405,12 @@ async def test_a_program_that_is_none_says_so(opened: Callable[..., LlamaCpp], h
             "",
             "LLAMA_CPP_SERVER: {program} needs the library libx.so.0, which is not found. Install it",
         ),
+        ("kill -ILL $$", "", "LLAMA_CPP_SERVER: {program} needs instructions that this processor lacks"),
+        (
+            "sh -c 'kill -ILL $$'; exit $?",
+            "",
+            "LLAMA_CPP_SERVER: {program} needs instructions that this processor lacks",
+        ),
         ("", "read: error loading model: unknown model architecture: 'x'", "LLAMA_CPP_MODEL: llama-server cannot load"),
     ],
 )

@@ -9,7 +9,7 @@ from sagent.cost.prices import CACHES
 from sagent.errors import ModelError
 from sagent.lib.audio import TYPES
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
 from sagent.providers.access import loopback
@@ -28,6 +28,7 @@ from sagent.providers.rows import Quirks
 from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
 
+_STEADIED = JsonObject({"presence_penalty": 0.5})
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
 # In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
@@ -228,6 +229,12 @@ class ChatModel(WireModel["ChatProvider"]):
             members.get(quirks.max_tokens),
             parameters={CACHES: request.options[CACHES]} if self._life(request) == "1h" else EMPTY,
         )
+
+    @property
+    def against_repetition(self) -> JsonObject:
+        """Members of a request that keep a model from writing the same again and again; none where they may be refused,
+        or may not be needed."""
+        return _STEADIED if self._is_own() else EMPTY
 
     def _is_own(self) -> bool:
         """Return True for a server of the user's own: many of these go on for as long as the model does."""
