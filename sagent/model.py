@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import field
 from decimal import Decimal
-from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
@@ -209,6 +209,5 @@ async def closing(items: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIt
     try:
         yield items
     finally:
-        close: Callable[[], Awaitable[None]] | None = getattr(items, "aclose", None)
-        if close is not None:
+        if (close := cast("Callable[[], Awaitable[None]] | None", getattr(items, "aclose", None))) is not None:
             await close()

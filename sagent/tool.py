@@ -201,7 +201,8 @@ class RunContext(Generic[Data_co]):
 
 
 class Tool(Protocol[Deps_contra]):
-    """A tool: a name, a description, the schema of its arguments, and a call.
+    """A tool: a name, a description, the schema of its arguments, and a call. It may also have the attributes that
+    `Traits` names, and an `effect` (see Foreseeable).
 
     A call raises ToolError, or anything else, to answer with an error result; it never ends the run.
     """
@@ -218,6 +219,29 @@ class Tool(Protocol[Deps_contra]):
         ...
 
     def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra], /) -> Awaitable[Answer]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a tool may say of itself by attributes of these names, with what holds for one that does not.
+
+    A call of a `quick` tool ends soon: it is not offered to be delayed or put into the background. A `lenient` one
+    ignores arguments that do not fit its schema: its call is not refused for them. A `deferrable` one is left out of
+    requests, to be found, where the tools are too large to be sent with each; one that goes "along" only with others.
+    """
+
+    quick: bool = False
+    lenient: bool = False
+    deferrable: bool | Literal["along"] = False
+
+
+def traits_of(tool: Tool) -> Traits:
+    """What a tool says of itself. Raises TypeError for an attribute of another type."""
+    said: dict[str, object] = {name: getattr(tool, name, False) for name in ("quick", "lenient", "deferrable")}
+    for name, value in said.items():
+        if not isinstance(value, bool) and (name, value) != ("deferrable", "along"):
+            raise TypeError(f"{tool.name}.{name} is {value!r:.60}: give True or False")
+    return Traits(**cast("dict[str, bool]", said))
 
 
 @runtime_checkable

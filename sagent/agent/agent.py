@@ -185,15 +185,6 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: None = None,
-        deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] | None = None,
-    ) -> Result: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        *,
         output: type[D],
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
@@ -203,7 +194,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: object,
+        output: object = None,
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...
@@ -240,15 +231,6 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: None = None,
-        deps: Deps_contra = ...,
-        tools: Sequence[GivenTool[Deps_contra]] | None = None,
-    ) -> Result: ...
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        *,
         output: type[D],
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
@@ -258,7 +240,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: object,
+        output: object = None,
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result: ...

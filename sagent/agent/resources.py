@@ -25,7 +25,7 @@ from sagent.messages import Message
 from sagent.model import Model, ModelLimits
 from sagent.session.contents import EXECUTOR
 from sagent.session.log import Log
-from sagent.tool import Tool, Workspace
+from sagent.tool import Tool, Workspace, traits_of
 
 if TYPE_CHECKING:
     from sagent.model import Provider
@@ -231,9 +231,10 @@ def _tool_of_class(given: type) -> Tool:
 
 
 def _checked(given: Tool) -> Tool:
-    """Return the tool if its schema is JSON. Raises UsageError with the path of what is not."""
+    """Return the tool if its schema is JSON and its traits are such. Raises UsageError that names what is not."""
     try:
         json_freeze_object(given.parameters, f"{given.name}.parameters")
+        traits_of(given)
     except TypeError as error:
         raise UsageError(str(error)) from error
     return given

@@ -21,7 +21,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
 from sagent.surface import Surface
-from sagent.tool import Tool, Workspace
+from sagent.tool import Tool, Workspace, traits_of
 
 if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
@@ -105,7 +105,7 @@ class AgentBuilder:
             case "proposes a plan":
                 return self.past.proposes or self.plans
             case "defers tools":
-                return any(map(is_deferrable, self.tools))
+                return any(traits_of(tool).deferrable is True for tool in self.tools)
             case "adds tools":
                 return any(source.adds for source in self.sources)
             case "an editor brings servers":
@@ -168,11 +168,6 @@ class AgentBuilder:
         home, kept = self.settings.config_dir, self.log.path
         session = (Path(kept),) if kept else ()
         self.policy.expose(home / "skills", *plugin_folders(home), session=session, notes=notes)
-
-
-def is_deferrable(tool: Tool) -> bool:
-    """Whether a tool is reason enough for a search, with which it is left out of what is sent with every request."""
-    return getattr(tool, "deferrable", False) is True
 
 
 def withheld(settings: Settings) -> set[str]:

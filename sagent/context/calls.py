@@ -12,7 +12,7 @@ from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_
 from sagent.lib.text import head_and_tail, nearest, one_line
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, closing, full_name
-from sagent.tool import Blobs, Media, Tool, ToolOutput
+from sagent.tool import Blobs, Media, Tool, ToolOutput, traits_of
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
     if (tool := tools.get(call.name)) is None:
         named = f"There is no tool named {call.name!r}{nearest(call.name, tools) or '.'}"
         return f"{named} The tools are: {', '.join(tools) or 'none'}."
-    if call.malformed is None or getattr(tool, "lenient", False):
+    if call.malformed is None or traits_of(tool).lenient:
         return None
     how = f'{{"name": "{call.name}", "arguments": {{...}}}}'
     wrong = f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}."
@@ -125,7 +125,7 @@ def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
     from sagent.lib.schema import coerce, violations
 
     arguments = coerce(tool.parameters, given)
-    if getattr(tool, "lenient", False):
+    if traits_of(tool).lenient:
         return arguments if isinstance(arguments, JsonObject) else EMPTY
     wrong = violations(tool.parameters, arguments)
     if wrong or not isinstance(arguments, JsonObject):

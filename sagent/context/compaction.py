@@ -120,6 +120,11 @@ class Outlook:
         """What a summary takes the place of."""
         return () if self.cut is None else self.cut.gone(self._history)
 
+    @property
+    def can_give_way(self) -> bool:
+        """Whether anything can be left out."""
+        return self.cut is not None or can_shrink(self._history)
+
     def needs_summary(self, target: int) -> bool:
         """Whether stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
         if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _NEARLY:

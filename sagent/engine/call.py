@@ -12,7 +12,8 @@ from sagent.context.calls import NOTHING, says_nothing, what_is_missing, with_di
 from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
-from sagent.engine.compaction import can_give_way, cut_short, keep_room, stub
+from sagent.engine.compaction import cut_short, keep_room, look, stub
+from sagent.engine.neighbours import ExtraCost
 from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
@@ -143,31 +144,26 @@ def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) 
 async def _afford(state: AgentState, partial: Partial) -> Message:
     context, request = state.context, state.context.request()
     max_input = state.model.max_input_tokens(request)
-    _check_size(state, max_input)
+    likely, most = context.meter.estimate(max_input), state.limits.max_request_tokens
+    if most is not None and likely > most:
+        words = f"the next request would hold about {likely} tokens, more than --max-request-tokens {most}"
+        raise _error(state, "context_overflow", words)
     request = replace(request, max_output=_output_limit(state, max_input, partial))
     bound = context.meter.bound(request, max_input, state.model)
-    extra = None if context.extension is None else context.extension.extra_cost(bound.tokens)
-    usual = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
-    outgoing = Outgoing(
-        state.model,
-        request,
-        state.role,
-        bound=bound,
-        likely=context.meter.estimate(max_input),
-        extra_usd=ZERO if extra is None else extra.usd,
-        reserved_output=None if state.ledger.cap is None else usual,
-    )
+    extra = ExtraCost(ZERO, {}) if context.extension is None else context.extension.extra_cost(bound.tokens)
+    usual = None if state.ledger.cap is None else min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
+    outgoing = Outgoing(state.model, request, state.role, bound, likely, extra.usd, usual)
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
         overflowed = reply.message.stop == "context_overflow" and not any(call.whole for call in reply.message.calls)
-        if overflowed and partial.recoveries < MOST_RECOVERIES and can_give_way(state):
+        wrong: tuple[ModelErrorKind, str] | None = ("empty", NOTHING) if says_nothing(reply.message) else None
+        if overflowed and partial.recoveries < MOST_RECOVERIES and look(state).can_give_way:
+            wrong = ("context_overflow", "the window was full before the answer was")
+        if wrong is not None:
             settle(state, reservation, reply.charges)
-            raise _error(state, "context_overflow", "the window was full before the answer was")
-        if says_nothing(reply.message):
-            settle(state, reservation, reply.charges)
-            raise _error(state, "empty", NOTHING)
+            raise _error(state, *wrong)
         max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
         context.meter.learn(request, max_input, counted_input(reply, reservation.ask, request), state.model)
-        return _accept(state, reply, reservation, {} if extra is None else extra.roles)
+        return _accept(state, reply, reservation, extra.roles)
 
 
 def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
@@ -197,13 +193,6 @@ def _keep_partial(state: AgentState, partial: Partial) -> None:
     """Keep the text of an unfinished reply; the history stays valid for the next call."""
     if partial.text:
         state.add(assistant(partial.text, model=full_name(state.model), stop="interrupted"))
-
-
-def _check_size(state: AgentState, max_input: int) -> None:
-    most, size = state.limits.max_request_tokens, state.context.meter.estimate(max_input)
-    if most is not None and size > most:
-        words = f"the next request would hold about {size} tokens, more than --max-request-tokens {most}"
-        raise _error(state, "context_overflow", words)
 
 
 def _error(state: AgentState, kind: ModelErrorKind, words: str) -> ModelError:

@@ -11,7 +11,6 @@ from sagent.context.compaction import (
     SUMMARY,
     Change,
     Outlook,
-    can_shrink,
     drop,
     forget_files,
     instruction,
@@ -55,7 +54,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     before = state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
-    outlook = _look(state)
+    outlook = look(state)
     if outlook.cut is None or not (summarise or outlook.needs_summary(target)):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
             _notify(state, before, f"{stubbed} tool results and attachments were replaced by stubs")
@@ -74,17 +73,12 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
 
 def cut_short(state: AgentState, reason: str) -> bool:
     """Summarize at once and without a model, because a request does not fit. False if nothing can be left out."""
-    before, outlook = state.context.tokens(), _look(state)
+    before, outlook = state.context.tokens(), look(state)
     if outlook.cut is None:
         return False
     _sum_up(state, outlook, None, before, reason)
     _notify(state, before, "the conversation before the last turns was summarized by code")
     return True
-
-
-def can_give_way(state: AgentState) -> bool:
-    """Whether anything can be left out of the conversation."""
-    return can_shrink(state.context.history) or _look(state).cut is not None
 
 
 def compact_as_asked(state: AgentState, wanted: Compact) -> None:
@@ -112,7 +106,8 @@ def tools_known(state: AgentState) -> set[str]:
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
-def _look(state: AgentState) -> Outlook:
+def look(state: AgentState) -> Outlook:
+    """What of its conversation can go."""
     context, usable = state.context, input_budget(state.model_limits)
     return Outlook(context.history, state.above, context.tokens(), context.max_input_tokens(), usable)
 
@@ -120,7 +115,7 @@ def _look(state: AgentState) -> Outlook:
 def stub(state: AgentState, before: int, target: int, reason: str) -> int:
     """Replace old results and attachments by stubs; returns how many."""
     try:
-        stubs = _look(state).stubs(before, target, state.log.blobs)
+        stubs = look(state).stubs(before, target, state.log.blobs)
     except OSError as error:
         state.journal.notify("warning", f"The context cannot be made smaller: {error}")
         return 0

@@ -13,7 +13,7 @@ from sagent.messages import Message
 from sagent.model import Effort, Model, Request, ToolSpec
 from sagent.session.contents import Compacted, PromptEntry, StoredTool
 from sagent.session.folds import compact
-from sagent.tool import Tool
+from sagent.tool import Tool, traits_of
 
 _ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"type": "number"}}
 
@@ -140,8 +140,9 @@ def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
 def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
     # that no other arguments are taken need not be sent in every request: a call with one is refused, and says so
     parameters = JsonObject({name: value for name, value in tool.parameters.items() if value is not False})
-    if "BackgroundTask" in names and not getattr(tool, "quick", False):
+    traits = traits_of(tool)
+    if "BackgroundTask" in names and not traits.quick:
         own = as_object(parameters.get("properties"))
         parameters = json_freeze_object({**parameters, "properties": {**own, **_ASIDE, **own}})
-    deferred = later and "call_tool" in names and bool(getattr(tool, "deferrable", False))
+    deferred = later and "call_tool" in names and bool(traits.deferrable)
     return ToolSpec(tool.name, tool.description, parameters, deferred)

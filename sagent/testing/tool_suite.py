@@ -27,7 +27,7 @@ from sagent.lib.json import Json, JsonObject, json_dump, json_freeze, json_load,
 from sagent.lib.schema import violations
 from sagent.messages import Document, Image, Text, ToolResult
 from sagent.session.blobs import BlobDirectory
-from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee
+from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee, traits_of
 
 PATIENCE = 20.0  # seconds after which a hanging tool fails its test
 SETTLING = 10.0  # seconds that threads and children of a cancelled call get to finish their step
@@ -87,6 +87,10 @@ class ToolSuite:
         assert isinstance(required, tuple)
         unknown = [name for name in required if name not in properties]
         assert not unknown, f"required but not among the properties: {unknown}"
+
+    async def test_its_traits_are_of_their_types(self, tool: Tool) -> None:
+        """`quick`, `lenient` and `deferrable`, if it has them."""
+        traits_of(tool)
 
     async def test_the_schema_tells_good_arguments_from_bad(
         self, tool: Tool, good_arguments: Mapping[str, object], bad_arguments: Sequence[Mapping[str, object]]

@@ -8,7 +8,7 @@ from math import log
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_object, as_str, json_dump, wire_bytes
 from sagent.lib.text import nearest
-from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
+from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema, traits_of
 
 FREE = 2_000  # bytes of definitions that are sent as they are
 ROOM = 8_300  # bytes of all definitions together, with those that are always sent
@@ -23,8 +23,8 @@ def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
     be sent with every request and nothing else finds them. Those that go "along" are found too, but are no reason."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
-    found = [tool for tool in tools if getattr(tool, "deferrable", False)]
-    apart = [tool for tool in found if getattr(tool, "deferrable", False) is True]
+    found = [tool for tool in tools if traits_of(tool).deferrable]
+    apart = [tool for tool in found if traits_of(tool).deferrable is True]
     fits = _size(apart) <= FREE and _size(tools) <= ROOM
     return tools if fits or not apart else (*tools, FindTools(found), CallTool(found))
 

@@ -22,4 +22,4 @@ class WrappedTool:
         return self.tool(arguments, run)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.tool, name)  # what else a tool may say of itself: `quick`, `lenient`, `aclose`
+        return getattr(self.tool, name)  # its traits, `aclose`

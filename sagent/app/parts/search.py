@@ -2,8 +2,8 @@
 
 from sagent.agent import Agent
 from sagent.app.arrivals import Intake
-from sagent.app.builder import AgentBuilder, is_deferrable
-from sagent.tool import Tool
+from sagent.app.builder import AgentBuilder
+from sagent.tool import Tool, traits_of
 from sagent.tools.find import CallTool, FindTools, with_calls, with_search
 
 
@@ -20,7 +20,7 @@ async def add(builder: AgentBuilder) -> None:
 def _take_in(agent: Agent, builder: AgentBuilder) -> None:
     """Let what sources add be called by those agents that have all tools that are found, or called by `call_tool`."""
     finders = [tool for tool in builder.offered if isinstance(tool, FindTools | CallTool)]
-    every = {tool.name for tool in builder.offered if is_deferrable(tool)} | {CallTool.name}
+    every = {tool.name for tool in builder.offered if traits_of(tool).deferrable is True} | {CallTool.name}
 
     def take(tool: Tool) -> None:
         for layer in builder.layers:

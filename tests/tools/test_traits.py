@@ -1,0 +1,102 @@
+"""What a tool says of itself: `quick`, `lenient` and `deferrable`."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from sagent.agent import Agent
+from sagent.engine.context import specs_of
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject, as_object, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.model import ToolSpec
+from sagent.testing import ScriptedModel
+from sagent.tool import RunContext, Traits, arguments_schema, traits_of
+from sagent.tools import BackgroundTask, Read, tool
+from sagent.tools.find import CallTool, with_search
+from sagent.tools.wrapped import WrappedTool
+
+
+class Foreign:
+    """A tool as somebody writes it who knows the protocol alone."""
+
+    name, description = "foreign", "Does something."
+    parameters = arguments_schema("stage", stage={"type": "string"})
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, object]] = []
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> str:
+        self.given.append(dict(arguments))
+        return "done"
+
+
+class Quick(Foreign):
+    quick = True
+
+
+class Lenient(Foreign):
+    lenient = True
+
+
+class Deferrable(Foreign):
+    deferrable = True
+    description = "Does something. " * 200
+
+
+class Along(Deferrable):
+    name, deferrable = "along", "along"
+
+
+def spec(*tools: Foreign | BackgroundTask | CallTool) -> ToolSpec:
+    return specs_of(tools)[-1]
+
+
+def properties(shown: ToolSpec) -> set[str]:
+    return {*as_object(shown.parameters.get("properties"))}
+
+
+def test_what_is_not_said_is_false() -> None:
+    assert traits_of(Foreign()) == Traits() == Traits(quick=False, lenient=False, deferrable=False)
+    assert traits_of(tool(lambda: "x", name="it", description="An it.")) == Traits()
+
+
+def test_what_is_said_also_of_a_wrapped_tool() -> None:
+    assert traits_of(Read()).quick
+    assert traits_of(WrappedTool(Lenient())) == Traits(lenient=True)
+    assert traits_of(Along()).deferrable == "along"
+
+
+def test_only_slow_calls_may_become_jobs() -> None:
+    assert properties(spec(BackgroundTask(), Foreign())) == {"stage", "background", "delay"}
+    assert properties(spec(BackgroundTask(), Quick())) == {"stage"}
+    assert properties(spec(Foreign())) == {"stage"}
+
+
+def test_deferrable_is_left_to_what_calls_it() -> None:
+    assert spec(CallTool(()), Deferrable()).deferred
+    assert not spec(CallTool(()), Foreign()).deferred
+    names = [each.name for each in with_search([Foreign(), Deferrable(), Along()])]
+    assert names == ["foreign", "foreign", "along", "find_tools", "call_tool"]
+    assert [each.name for each in with_search([Along()])] == ["along"]
+
+
+@pytest.mark.parametrize(("kind", "given"), [(Foreign, []), (Lenient, [{"stage": 3, "more": True}])])
+async def test_only_lenient_one_gets_arguments_that_do_not_fit(kind: type[Foreign], given: list[object]) -> None:
+    used = kind()
+    used.parameters = json_freeze_object({**used.parameters, "properties": {"stage": {"enum": ["a"]}}})
+    call = ToolCall("1", "foreign", json_freeze_object({"stage": 3, "more": True}))
+    async with Agent(ScriptedModel(call, "ok"), tools=[used]) as agent:
+        await agent.run("go")
+    assert used.given == given
+
+
+@pytest.mark.parametrize(
+    ("trait", "value"),
+    [("quick", "yes"), ("lenient", 1), ("deferrable", "always"), ("quick", "along")],
+)
+def test_another_value_is_refused_by_name(trait: str, value: object) -> None:
+    wrong = Foreign()
+    setattr(wrong, trait, value)
+    with pytest.raises(UsageError, match=rf"foreign\.{trait} is "):
+        Agent(ScriptedModel(), tools=[wrong])
