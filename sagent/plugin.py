@@ -7,11 +7,12 @@ variable, key in a file, type and uses follow from that.
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import nearest
@@ -27,6 +28,7 @@ OURS = Path(__file__).parent / "plugins"
 """The folder of sagent's own plugins."""
 _OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 _BESIDE = re.compile(r"\./[\w./-]+")  # a file beside it
+Kind = TypeVar("Kind")
 Moment: TypeAlias = Literal["offer", "offered", "around"]
 """When a part is added: to what an agent is offered; when all that is known; or around its tools and its policy."""
 Project: TypeAlias = Literal["no", "yes", "lower", "ask"]
@@ -272,6 +274,34 @@ class HookEvent(NamedTuple):
     of_tools: bool = False
 
 
+class CallForm(NamedTuple):
+    """A form of calls in the text of replies, for models that do not use their provider's. `read` is
+    "module:function": it is given a request and the end of what was shown of its reply, and returns a CallReader of
+    sagent.context.calls.
+
+    A reply is read once its text has one of the characters `begins`, and searched for calls where the regular
+    expression `likely` is found: so that the module is loaded for few replies.
+    """
+
+    name: str
+    help: str
+    read: str
+    begins: str
+    likely: str
+
+
+class ModelLayer(NamedTuple):
+    """Something around models. `layer` is "module:function": it is given a `sagent.app.models.Choice` and returns a
+    function that is given each model which is chosen, and returns it, or one around it.
+
+    It is called for models for which one of `when` is so: "always", "family NAME" of their provider, a setting that is
+    not its default or has a value ("language=Basque"), or a table of settings that is not empty.
+    """
+
+    layer: str
+    when: tuple[str, ...]
+
+
 class RefusedError(ValueError):
     """A value is not accepted; the message says what is."""
 
@@ -398,6 +428,8 @@ class Plugin:
     status_parts: tuple[StatusPart, ...] = field(default=(), kw_only=True)
     triggers: tuple[Trigger, ...] = field(default=(), kw_only=True)
     hook_events: tuple[HookEvent, ...] = field(default=(), kw_only=True)
+    call_forms: tuple[CallForm, ...] = field(default=(), kw_only=True)
+    model_layers: tuple[ModelLayer, ...] = field(default=(), kw_only=True)
     needs: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default="", kw_only=True)
 
@@ -422,6 +454,8 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "status_parts": ("status part", StatusPart),
     "triggers": ("trigger", Trigger),
     "hook_events": ("hook event", HookEvent),
+    "call_forms": ("call form", CallForm),
+    "model_layers": ("model layer", ModelLayer),
 }
 """Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
 same `name`. A text ":function" in one names a function of the plugin's own module."""
@@ -445,6 +479,19 @@ def resolve(name: str) -> object:
     AttributeError."""
     module, _, member = name.rpartition(":")
     return getattr(load_file(module) if "/" in module or "\\" in module else import_module(module), member)
+
+
+def of_ours(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
+    """Yield what sagent's own plugins add of a kind, with whose it is, for programs that have no settings."""
+    member = next(name for name, (_, made) in KINDS.items() if made is kind)
+    for file in sorted(OURS.glob("*/__init__.py")):
+        with suppress(Exception):  # which the index of plugins reports
+            if f"{member}=" in file.read_text("utf-8"):  # most need not be imported
+                module = f"sagent.plugins.{file.parent.name}"
+                plugin = cast("Plugin", resolve(f"{module}:plugin"))
+                rows = cast("Sequence[tuple[object, ...]]", getattr(plugin, member))
+                make = cast("Callable[..., Kind]", kind)
+                yield from [(plugin, make(*(placed(each, module) for each in row))) for row in rows]
 
 
 def load_file(path: str) -> "ModuleType":

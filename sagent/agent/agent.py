@@ -120,6 +120,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             role=given.role,
             fallbacks=list(given.fallbacks),
             compactor=given.compactor,
+            call_forms=given.call_forms,
         )
         self._runs = Runner(self.state, self.tree, given.finish, self.preparation.prepare, given.admit)
         self._life: ChildTask | None = None  # of an agent that was spawned

@@ -11,6 +11,7 @@ from types import CodeType, MethodType
 from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias, TypeVar, cast, get_origin
 
 from sagent.agent.tree import Node, Tree, TreeLimits
+from sagent.context.calls import Forms, own_forms
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.context import RunLimits
@@ -69,6 +70,7 @@ class Resources:
     advised: bool = True  # from the start; else when it is first switched to one
     role: str = EXECUTOR  # who its calls are billed as
     compactor: Model | None = None  # who sums up a conversation that is cut
+    call_forms: Forms = own_forms  # in which calls in the text of replies are made
     admit: "Admit | None" = None  # asked before each run
     before_compaction: "BeforeCompaction | None" = None
 
@@ -98,7 +100,9 @@ def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
     return opened.model(model), opened
 
 
-_FUNCTIONS = ("ask", "resolve", "model_limits", "finish", "catalog", "advisory", "admit", "before_compaction")
+_FUNCTIONS = (
+    *("ask", "resolve", "model_limits", "finish", "catalog", "advisory", "admit", "before_compaction", "call_forms"),
+)
 _KINDS: Mapping[str, tuple[type, str]] = {
     "ledger": (Ledger, "a Ledger"),
     "workspace": (Workspace, 'a Workspace, as Workspace(Path("src"))'),

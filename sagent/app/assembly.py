@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import Admit, ExtensionFactory
@@ -87,8 +87,8 @@ async def open_agent(
         for adapter in (adapt, *builder.adapters):
             builder.tools = builder.offered = [*adapter(builder.tools)]
         await _add_parts(builder, "around")
-        if settings.tool_calls != "native":
-            builder.resources = replace(builder.resources, admit=_enclosing(builder.resources.admit))
+        forms, admit = settings.plugins.call_forms, _admitting(builder.resources.admit)
+        builder.resources = replace(builder.resources, admit=admit, call_forms=lambda: forms)
         if keeper is not None:
             builder.wrap(keeper.tools)
         agent = _make_agent(builder)
@@ -132,17 +132,26 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
             builder.warn(why)
 
 
-def _enclosing(before: Admit | None) -> Admit:
-    """Return what also gives files to each agent whose model may write its calls as text. Its module is loaded for the
-    first of these."""
+@runtime_checkable
+class Admitting(Protocol):
+    """A Model that adds to what its agent reads in a run, as files that a prompt names."""
+
+    async def admit(
+        self, state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
+    ) -> Sequence[Message] | Failure:
+        """Return what an agent reads in place of these messages."""
+        ...
+
+
+def _admitting(before: Admit | None) -> Admit:
+    """Return what also asks the model of each agent, or one that may take over."""
 
     async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
-        if all(getattr(model, "protocol", None) is None for model in (state.model, *state.fallbacks)):
-            return read
-        from sagent.app.parts import enclosing
-
-        return await enclosing.admit(state, prompt, read)
+        for model in (state.model, *state.fallbacks):
+            if isinstance(model, Admitting):
+                return await model.admit(state, prompt, read)
+        return read
 
     return admit
 

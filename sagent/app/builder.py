@@ -95,11 +95,8 @@ class AgentBuilder:
         return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
 
     def knows(self, fact: str) -> bool:
-        """Return True if a fact by which parts are chosen is so: one of those below, a setting that is not its default,
-        or that has a value ("diagnostics=on"), or a table of settings that is not empty."""
+        """Return True if a fact by which parts are chosen is so: one of those below, or one that settings say."""
         match fact:
-            case "always":
-                return True
             case "had advisors":
                 return bool(self.past.advisors)
             case "proposes a plan":
@@ -118,21 +115,8 @@ class AgentBuilder:
                 return self.answer is not None
             case _ if fact.startswith("tool "):
                 return any(fact == f"tool {tool.name}" for tool in self.offered)
-            case _ if "=" in fact:
-                return self._has_value(*fact.split("=", 1))
             case _:
-                return self._is_set(fact)
-
-    def _has_value(self, name: str, value: str) -> bool:
-        found = next((each for each in self.settings.plugins.settings if each.name == name), None)
-        return found is not None and str(getattr(self.settings, name, self.settings.of(found))) == value
-
-    def _is_set(self, name: str) -> bool:
-        for setting in self.settings.plugins.settings:
-            if setting.name == name:
-                value = self.settings.of(setting)
-                return value != setting.default
-        return bool(self.settings.plugged.get(name) or getattr(self.settings, name, None))
+                return self.settings.says(fact)
 
     def once(self, make: "Callable[[AgentBuilder], T]") -> T:
         """Return what this function makes for the agent. It is called once: several parts and tools share it."""

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
+from sagent.config.plugins import named_errors
 from sagent.config.typed import Auth
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled, unlike
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
+from sagent.plugin import resolve
 from sagent.providers.access import NO_KEY, Access, either
 from sagent.providers.families.endpoint import LOGINS, Endpoint
 from sagent.providers.limits import known_models, limits_of
@@ -25,7 +27,6 @@ from sagent.providers.rows import Row, built_in, built_in_row, lacking
 from sagent.providers.wire.exchange import Telling, Timeouts, Told, untold
 
 if TYPE_CHECKING:
-    from sagent.app.protocols import LearnedProtocols, Protocol
     from sagent.providers.wire.collecting import Collecting
 
 LOCAL_SERVERS: Mapping[str, str] = {
@@ -78,7 +79,7 @@ class Choice:
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
     home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
     listings: Listings = field(default_factory=Listings)
-    known: "LearnedProtocols | None" = None
+    layers: dict[str, Callable[[Model], Model]] = field(default_factory=dict[str, Callable[[Model], Model]])
     asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
 
     def __post_init__(self) -> None:
@@ -97,49 +98,19 @@ class Choice:
             raise UsageError(_unresolved(name, self.rows))
         return self.wrapped(self.provider(provider).model(model_id))
 
-    @property
-    def learned(self) -> "LearnedProtocols":
-        """The protocols that models were seen to speak."""
-        if self.known is None:
-            from sagent.app.protocols import LearnedProtocols
-
-            self.known = LearnedProtocols(
-                None if self.settings.ephemeral else self.settings.state_dir / "protocols.json"
-            )
-        return self.known
-
     def wrapped(self, model: Model) -> Model:
-        """Return a model with what is put around each, spoken to in the protocol that it is known to speak.
-
-        What a server serves may not know its own calls. A maker's own models know them.
-        """
-        place = self.place_of(model)
-        inner, model = model, model if self.wrap is None else self.wrap(model)
-        if not self._is_adaptive(model):
-            return model
-        from sagent.app.protocols import AdaptiveModel, is_small
-
-        small = is_small(model.id, self.listings.weights(place, model.id))
-        protocol = self.protocol(inner)
-        asked = (*(self.settings.tools or ()), *(() if small else ("Edit", "advisor")))  # of no use to the small
-        return AdaptiveModel(model, protocol, lambda: self.learned.keep(place, model.id, "text"), asked)
-
-    def _is_adaptive(self, model: Model) -> bool:
-        """Return True for a model that may be spoken to in text."""
-        wish, row = self.settings.tool_calls, row_called(model.provider, self.rows)
-        return wish == "text" or (wish == "auto" and row is not None and row.family == "chat")
-
-    def protocol(self, model: Model) -> "Protocol":
-        """Return the protocol that a model is spoken to in, as long as it answers in it."""
-        if not self._is_adaptive(model):
-            return "native"
-        if self.settings.tool_calls == "text":
-            return "text"
-        from sagent.app.protocols import is_small
-
-        place = self.place_of(model)
-        small = is_small(model.id, self.listings.weights(place, model.id))
-        return self.learned.of(place, model.id) or ("text" if small else "native")
+        """Return a model with what is put around each, and with the layers of plugins. Raises UsageError."""
+        row = row_called(model.provider, self.rows)
+        model = model if self.wrap is None else self.wrap(model)
+        for plugin, layer in self.settings.plugins.model_layers:
+            if not any(map(self.settings.says, layer.when)) and not (row and f"family {row.family}" in layer.when):
+                continue
+            with named_errors("A layer around models", plugin.name):
+                if layer.layer not in self.layers:
+                    make = cast("Callable[[Choice], Callable[[Model], Model]]", resolve(layer.layer))
+                    self.layers[layer.layer] = make(self)
+                model = self.layers[layer.layer](model)
+        return model
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
         """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the

@@ -69,11 +69,6 @@ SETTINGS: tuple[Setting, ...] = (
         "effort", values.effort, None, "Effort | None", project="ask", group=MODEL, metavar="E",
         uses=("remote", "shared", "asked_again"), help="none, minimal, low, medium, high, xhigh or max",
     ),
-    Setting(
-        "tool_calls", choice("auto", "native", "text"), "auto", 'Literal["auto", "native", "text"]', group=MODEL,
-        metavar="HOW", uses=("remote", "shared", "asked_again"),
-        help="how models write their calls: auto (default), native (by the provider's API) or text",
-    ),
     Setting(  # each "name=JSON"
         "options", values.options_of, (), "tuple[str, ...]", "Mapping[str, object] | None", adds=True, group=MODEL,
         flag="option", metavar="NAME=VALUE", each=True, uses=("shared",),

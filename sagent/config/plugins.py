@@ -25,6 +25,7 @@ from sagent.plugin import (
     GROUP,
     KINDS,
     OURS,
+    CallForm,
     Check,
     Choice,
     Command,
@@ -32,6 +33,7 @@ from sagent.plugin import (
     Extra,
     Flag,
     HookEvent,
+    ModelLayer,
     Part,
     PathBase,
     Plugin,
@@ -123,6 +125,16 @@ class Installed:
     def hook_events(self) -> Mapping[str, HookEvent]:
         """The events of hooks by their names."""
         return {event.name: event for plugin in self.plugins for event in plugin.hook_events}
+
+    @property
+    def call_forms(self) -> Sequence[CallForm]:
+        """Forms of calls in the text of replies."""
+        return [one for plugin in self.plugins for one in plugin.call_forms]
+
+    @property
+    def model_layers(self) -> Sequence[tuple[Plugin, ModelLayer]]:
+        """What is put around models, each with whose it is."""
+        return [(plugin, layer) for plugin in self.plugins for layer in plugin.model_layers]
 
     @property
     def settings(self) -> Sequence[Setting]:
@@ -377,6 +389,8 @@ def _check(known: Known) -> None:
     back = _from_json(json.loads(json.dumps(_as_json(known))))
     if _without_readers(back.plugin) != _without_readers(plugin):
         raise ValueError("it has a default that is neither text, number, truth value, tuple of these, nor None")
+    for form in plugin.call_forms:
+        re.compile(form.likely)
     _check_names(plugin)
 
 

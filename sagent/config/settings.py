@@ -108,6 +108,15 @@ class Settings(DeclaredSettings):
             return self.plugged.get(declared.name, {})
         return self.plugged.get(declared.name, getattr(self, declared.name, declared.default))
 
+    def says(self, fact: str) -> bool:
+        """Return True for "always", for the name of a setting that is not its default or of a table that is not empty,
+        and for a setting with the value that it has ("diagnostics=on")."""
+        name, equals, value = fact.partition("=")
+        found = next((each for each in self.plugins.settings if each.name == name), None)
+        if found is None or fact == "always":
+            return fact == "always" or (not equals and bool(self.plugged.get(name) or getattr(self, name, None)))
+        return str(self.of(found)) == value if equals else self.of(found) != found.default
+
     def rows_of(self, table: str) -> Mapping[str, object]:
         """Return the rows of a plugin's table by name; none where that plugin is not there."""
         return cast("Mapping[str, object]", self.plugged.get(table, {}))

@@ -32,7 +32,6 @@ class DeclaredSettings:
     fallback: tuple[str, ...] = ()
     fallback_after: int | None = None
     effort: Effort | None = None
-    tool_calls: Literal["auto", "native", "text"] = "auto"
     options: tuple[str, ...] = ()
     allow_providers: tuple[str, ...] | None = None
     stall_seconds: float = 60.0
@@ -99,7 +98,6 @@ class Overrides(TypedDict, total=False):
     fallback: _Names | None
     fallback_after: int | None
     effort: Effort | None
-    tool_calls: Literal["auto", "native", "text"] | None
     options: Mapping[str, object] | None
     option: _Names | None
     allow_providers: _Names | None
@@ -162,6 +160,7 @@ class Overrides(TypedDict, total=False):
     hook_hosts: _Names | None
     memory: bool | None
     telemetry: bool | None
+    tool_calls: Literal["auto", "native", "text"] | None
     executor: str | None
     executor_api_base: str | None
     advisor_api_base: _Names | None
@@ -180,6 +179,7 @@ OWNERS: Mapping[str, str] = {
     "mcp": "mcp",
     "memory": "memory",
     "telemetry": "telemetry",
+    "tool_calls": "textcalls",
     "web": "web",
 }
 

@@ -3,22 +3,23 @@ and the output of a call before it is read."""
 
 import operator
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from sagent.errors import ToolError
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_text, whole_text
+from sagent.lib.raised import reason
 from sagent.lib.text import head_and_tail, nearest, one_line
 from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, closing, full_name
+from sagent.plugin import CallForm, of_ours, resolve
 from sagent.tool import Blobs, Media, Tool, ToolOutput, traits_of
 from sagent.usage import Charge, Usage
 
-if TYPE_CHECKING:
-    from sagent.context.textcalls.holding import Holder
-
 AnyPart = TypeVar("AnyPart", bound=Part)
+Given = TypeVar("Given")
 MOST_OUTPUT = 60_000  # characters of text one call may put into the context; tools bound themselves lower
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
 _MAX_SHOWN = 500  # characters of arguments that cannot be used
@@ -35,6 +36,7 @@ _WHY: Mapping[StopReason | None, str] = {
 WRITTEN = "{model} wrote its call as text; it was carried out."
 UNREADABLE = "{model} wrote a call as text that cannot be read; it is told how to write it."
 UNKNOWN = "{model} wrote a call of {tool} as text, a tool that there is not; it is told which tools there are."
+LACKING = "{model} seems to have written a call as text, which was not carried out: that needs the plugin textcalls."
 REPEATED = "over and over: its reply was cut"
 MAX_REPEATED = 8_192
 """Characters of a short unit over and over after which a reply is cut."""
@@ -43,15 +45,12 @@ MAX_REPEATED_IN_BLOCK = 32_768
 MAX_UNIT = 200  # characters
 _UNIT_START = 64  # characters of a unit, or of several, that are looked for
 _CHECKED_EVERY = 1_024  # characters
-_SIGNS = re.compile(r"[<`{\[]")
-"""A character without which no call begins."""
-_LIKELY = re.compile(
-    r"[\"'](?:arguments|parameters|args|params|input|tool_input|action_input|kwargs|name|tool|function|action)[\"']\s*:"
-    r"|tool_?c|TOOL_?CALL|<\|?(?:function|invoke|tools|minimax|channel|start|python_tag|action|START_ACTION)|<｜"
-    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```py",
+_CALL = re.compile(
+    r"^\s*(?:```\w*\s*)?(?:<\|?(?:tool_call|function|invoke|tools|python_tag)|\[TOOL_CALLS\]"
+    r"|[\[{]\s*[\"'](?:name|function|tool)[\"']\s*:\s*[\"'][\w.:-]+[\"']\s*,\s*[\"'](?:arguments|parameters|args)[\"'])",
     re.MULTILINE,
 )
-"""A word without which no reply is searched for calls."""
+"""What many models begin a call with, to say so where no plugin reads it."""
 _LINE = 300  # characters of what was shown that are kept
 NOTHING = "the model ended its reply without saying or doing anything"
 AFTER_RESULT = (
@@ -136,10 +135,8 @@ def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
 def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
     """Return why a call that is not whole is not made, and what to do."""
     name, why = call.name or "This call", _WHY.get(stop, "the reply ended")
-    own = call.private
-    marks = (
-        as_object(own.data) if own is not None and own.family == "textcalls" else EMPTY
-    )  # textcalls.blocks wrote them
+    own = call.private  # the plugin textcalls wrote it
+    marks = as_object(own.data) if own is not None and own.family == "textcalls" else EMPTY
     if "quoted" in marks:
         return f"{name} was not run: {_QUOTED}"
     if "undecided" in marks:
@@ -161,14 +158,56 @@ def end_of_cut(reply: Message, cut_replies: int) -> str | None:
     return reply.stop if reply.stop in _LIMITS else "error"
 
 
-async def valid_stream(model: Model, request: Request, *, acts: bool = False) -> AsyncGenerator[Delta | Reply]:
+class WrittenCalls(NamedTuple):
+    """The calls that the text of a reply has, and the text without them."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+
+
+class CallReader(Protocol):
+    """A reader of one reply for a form of calls in text."""
+
+    def feed(self, text: str) -> str:
+        """Take some text as it comes, and return what can be shown of all that has come."""
+        ...
+
+    def rest(self) -> str:
+        """Return the text that was held back to the end."""
+        ...
+
+    def calls_in(self, text: str, reply: Message) -> WrittenCalls | None:
+        """Return the calls in the whole text of a reply; None if it is an answer."""
+        ...
+
+
+@runtime_checkable
+class LearnsProtocol(Protocol):
+    """A Model that chooses how its calls are written, and wants to know how it wrote the last one."""
+
+    def wrote_call_as_text(self) -> None:
+        """Take note of a reply whose calls came as text although tools were offered."""
+        ...
+
+
+Forms: TypeAlias = Callable[[], Sequence[CallForm]]
+"""The forms of calls that a program reads."""
+
+
+@cache
+def own_forms() -> Sequence[CallForm]:
+    """Return the forms of calls that sagent's own plugins read, for programs that have no settings."""
+    return [form for _, form in of_ours(CallForm)]
+
+
+async def valid_stream(model: Model, request: Request, forms: Forms | None = None) -> AsyncGenerator[Delta | Reply]:
     """Make the call. Half of a surrogate pair at the end of a delta waits for the next delta of its kind; lone halves
-    are replaced, in deltas and in the reply. With `acts`, calls that come as text are calls of the reply, and what may
-    become one is held back. Closing it closes the model's stream. Raises ModelError."""
+    are replaced, in deltas and in the reply. With `forms`, calls that come as text in one of these are calls of the
+    reply, and what may become one is held back. Closing it closes the model's stream. Raises ModelError."""
     halves: dict[type[TextPart | ThinkingPart], str] = {}
     said = {TextPart: Said(), ThinkingPart: Said()}
     charges: tuple[Charge, ...] = ()
-    watch = _Watch(model, request) if acts and request.tools else None
+    watch = _Watch(model, request, forms) if forms and request.tools else None
     async with closing(model.stream(request)) as items:
         async for item in items:
             if isinstance(item, TextPart | ThinkingPart):
@@ -258,30 +297,30 @@ def _repeated(text: str) -> str:
 class _Watch:
     """Looks out for calls in the text of a reply. What reads them is imported when there is a sign of one."""
 
-    def __init__(self, model: Model, request: Request) -> None:
+    def __init__(self, model: Model, request: Request, forms: Forms) -> None:
         self._model = model
         self._request = request
-        self._holder: Holder | None = None
+        self._forms = forms
+        self._readers: dict[str, CallReader] = {}
+        self._failed: dict[str, str] = {}  # forms that are left out, and what is said of them
         self._end = ""  # of what was shown
         self._shown: list[str] = []
         self._charges: tuple[Charge, ...] = ()
 
     def shown(self, part: TextPart | ThinkingPart) -> Delta:
         """Return what can be shown of a text, or the bytes that are held back."""
-        text = part.text
+        text = out = part.text
         if isinstance(part, ThinkingPart):
             return part
-        if self._holder is None and not _SIGNS.search(text):
-            self._shown.append(text)
-            self._end = (self._end + text)[-_LINE:]
-            return part
-        if self._holder is None:
-            from sagent.context.textcalls.holding import Holder
-
-            self._holder = Holder((tool.name for tool in self._request.tools), self._end)
-        out = self._holder.feed(text)
+        for form in self._forms():
+            if form.name in self._readers or any(sign in out for sign in form.begins):
+                fed = self._asked(form, lambda reader, given=out: reader.feed(given))
+                out = out if fed is None else fed
         self._shown.append(out)
-        return TextPart(out) if out or not text else Billed(self._charges, len(text.encode("utf-8", "replace")))
+        self._end = (self._end + out)[-_LINE:]
+        if out == text:
+            return part
+        return TextPart(out) if out else Billed(self._charges, len(text.encode("utf-8", "replace")))
 
     def passed(self, item: Billed | Reply) -> Iterator[Delta | Reply]:
         """Pass on what is no text. A reply comes with its calls, after the text that was held back and is none."""
@@ -289,25 +328,45 @@ class _Watch:
             self._charges = item.charges
             yield item
             return
-        reply, rest = self._with_calls(item), self._holder.rest() if self._holder else ""
-        if reply is not item:
+        reply, rest = self._with_calls(item), ""
+        if reply is item:
+            for reader in self._readers.values():
+                rest = (reader.feed(rest) if rest else "") + reader.rest()
+        else:
             shown, content = "".join(self._shown), reply.message.content
             rest = content[len(shown) :] if content.startswith(shown) else ""
         if rest:
             yield TextPart(rest)
         yield reply
 
-    def _with_calls(self, reply: Reply) -> Reply:
-        message = reply.message
-        texts = [at for at, part in enumerate(message.parts) if isinstance(part, Text)]
-        if message.calls or not texts or not _LIKELY.search(message.content):
-            return reply
-        from sagent.context.textcalls import LearnsProtocol
-        from sagent.context.textcalls.recognition import recognise
+    def _asked(self, form: CallForm, ask: Callable[[CallReader], Given]) -> Given | None:
+        """Return what the reader of a form says. One that fails is left out, which a note of the reply says."""
+        if form.name in self._failed:
+            return None
+        try:
+            if form.name not in self._readers:
+                make = cast("Callable[[Request, str], CallReader]", resolve(form.read))
+                self._readers[form.name] = make(self._request, self._end)
+            return ask(self._readers[form.name])
+        except Exception as error:  # what others wrote may raise anything
+            self._readers.pop(form.name, None)
+            self._failed[form.name] = f"Calls in the form {form.name} are not read: {reason(error)}."
+            return None
 
-        found = recognise(message.content, self._request, message)
-        if found is None:
+    def _with_calls(self, reply: Reply) -> Reply:
+        message, found = reply.message, None
+        texts = [at for at, part in enumerate(message.parts) if isinstance(part, Text)]
+        if message.calls or not texts:
             return reply
+        forms = self._forms()
+        for form in forms:
+            if re.search(form.likely, message.content):
+                found = found or self._asked(form, lambda reader: reader.calls_in(message.content, message))
+        notes = [*reply.notes, *self._failed.values()]
+        if not forms and self._request.output_schema is None and _CALL.search(message.content):
+            notes.append(LACKING.format(model=full_name(self._model)))
+        if found is None:
+            return replace(reply, notes=tuple(notes)) if len(notes) > len(reply.notes) else reply
         if isinstance(self._model, LearnsProtocol):
             self._model.wrote_call_as_text()
         left = (Text(found.text),) if found.text.strip() else ()
@@ -323,7 +382,7 @@ class _Watch:
         unknown = next((call.name for call in found.calls if call.name and call.name not in known), "")
         form = UNREADABLE if not read else UNKNOWN if unknown else WRITTEN
         note = form.format(model=full_name(self._model), tool=one_line(unknown, 60))
-        return replace(reply, message=replace(message, parts=parts, stop=stop), notes=(*reply.notes, note))
+        return replace(reply, message=replace(message, parts=parts, stop=stop), notes=(*notes, note))
 
 
 def _valid(reply: Reply) -> Reply:

@@ -48,7 +48,7 @@ async def call_model(state: AgentState) -> Message:
     await keep_room(state)
     failed: list[ModelErrorKind] = []
     while True:
-        partial = Partial()
+        partial = Partial(forms=state.call_forms)
         try:
             return await _recover(state, partial)
         except ModelError as error:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias, assert_never
 
-from sagent.context.calls import valid_stream
+from sagent.context.calls import Forms, valid_stream
 from sagent.cost.budget import InputBound, Meter, is_stated
 from sagent.cost.ledger import Reservation
 from sagent.engine.context import RunLimits
@@ -51,6 +51,7 @@ class Attempt:
     thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
     charges: tuple[Charge, ...] = ()
     asked: int | None = None  # tokens of output that were asked for
+    forms: Forms | None = None  # in which calls in its text are made; none are where it is None
 
     @property
     def heard(self) -> bool:
@@ -78,7 +79,7 @@ class Attempt:
 
     async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
-        async with aclosing(valid_stream(model, request, acts=type(self) is not Attempt)) as deltas:
+        async with aclosing(valid_stream(model, request, self.forms)) as deltas:
             async for delta in deltas:
                 reservation.hear()
                 match delta:

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
+from sagent.context.calls import Forms, own_forms
 from sagent.cost.ledger import Ledger
 from sagent.engine.context import Context, Prompts, RunLimits, is_reached
 from sagent.engine.neighbours import Neighbours
@@ -326,6 +327,7 @@ class AgentState:
     role: str = EXECUTOR  # who its calls are billed as
     fallbacks: list[Model] = field(default_factory=list[Model])  # take over, one after the other
     compactor: Model | None = None  # who sums up a conversation that is cut; None is the model itself
+    call_forms: Forms = own_forms  # in which calls in the text of replies are made
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
     run: Run = field(default_factory=Run)

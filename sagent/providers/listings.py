@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -24,6 +25,8 @@ _WINDOWS = (
     "n_ctx",  # llama.cpp, in `meta`
     "n_ctx_train",  # llama.cpp before it gave the one in use: what the model was trained for
 )
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,6}(?:\.\d{1,6})?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_MIN_MILLIONS = 50  # a name that ends with -1m tells the size of a window
 _Places: TypeAlias = Mapping[str, Mapping[str, object]]
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens")
 # The billed buckets by a listing's names for the price of a token, and of a million (Together; Vercel writes text, and
@@ -52,6 +55,16 @@ def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
         if bucket and price is not None:
             found[bucket] = price.scaleb(6, EXACT) if name in _PER_TOKEN or isinstance(value, str) else price
     return {} if any(price < 0 for price in found.values()) else found
+
+
+def weights_in_name(model_id: str) -> int | None:
+    """Return the number of parameters that a name tells ("qwen2.5-coder:1.5b"); None if it tells none."""
+    sizes = [
+        int(float(number) * (1e9 if unit in "bB" else 1e6))
+        for number, unit in _SIZE.findall(model_id)
+        if unit in "bB" or float(number) >= _MIN_MILLIONS
+    ]
+    return max(sizes, default=None)
 
 
 class Listings:

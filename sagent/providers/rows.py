@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
 from sagent.model import EFFORTS, Effort
-from sagent.plugin import OURS, Plugin, ProviderRow, placed, resolve
+from sagent.plugin import ProviderRow, of_ours
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
@@ -201,12 +201,9 @@ def _core_row(name: str) -> Row | None:
 def _our_rows() -> Mapping[str, Row]:
     """Return the rows of sagent's own plugins, for programs that have no settings, which know those of all."""
     rows: dict[str, Row] = {}
-    for file in sorted(OURS.glob("*/providers.toml")):
-        module = f"sagent.plugins.{file.parent.name}"
+    for plugin, row in of_ours(ProviderRow):
         with suppress(Exception):  # which the index of plugins reports
-            plugin = cast("Plugin", resolve(f"{module}:plugin"))
-            for row in plugin.providers:
-                rows[row.name] = declared_row(ProviderRow(*(str(placed(each, module)) for each in row)), plugin.name)
+            rows[row.name] = declared_row(row, plugin.name)
     return rows
 
 

@@ -15,9 +15,7 @@ from sagent.advisor.advisor import Advisor
 from sagent.advisor.advisory import FAIR, LONG_TASK, Setup
 from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
-from sagent.advisor.tool import prompt_text
 from sagent.agent import Agent, Resources, RunLimits, Tree
-from sagent.context.textcalls.model import TextModel
 from sagent.errors import ModelError, UsageError
 from sagent.events import Advised
 from sagent.messages import Message, ToolCall, assistant
@@ -643,21 +641,3 @@ async def test_python_asks_without_changing_the_conversation() -> None:
     bare = Agent(worker("x"), resources=Resources())
     with pytest.raises(UsageError, match="has no advisor"):
         await bare.consult()
-
-
-async def test_only_for_a_text_executor_is_the_advisor_told_to_write_blocks() -> None:
-    model, other = oracle("VERDICT: adjust"), oracle("VERDICT: adjust")
-    rules = Rules(triggers=("no_calls",))
-    rig = Rig(TextModel(worker("It is 4.", "It is 5.")), model, rules=rules)
-    await rig.run()
-    (advice,) = [m.content for m in rig.agent.messages if m.sender.startswith("advisor:")]
-    assert advice.endswith(f"VERDICT: adjust\n\n{prompt_text('advised')}")
-    assert (advisory := rig.agent.advisory) is not None
-    assert all(prompt_text("advised") not in m.content for m in advisory.in_force()), "it was given earlier"
-    await Rig(worker("It is 4.", "It is 5."), other, rules=rules).run()
-    assert prompt_text("blocks") in seen(model.requests[0])
-    assert prompt_text("blocks") not in seen(other.requests[0])
-    assert "```" not in seen(other.requests[0])
-    assert "You work on the files of a person's project" in seen(model.requests[0])
-    assert "- Act: Acts." not in seen(model.requests[0]), "tools that it is not offered"
-    assert "- Act: Acts." in seen(other.requests[0])

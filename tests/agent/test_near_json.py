@@ -7,10 +7,9 @@ import pytest
 from sagent import Agent
 from sagent.agent.output import output_of
 from sagent.cli.headless import EXIT_FAILED, exit_code
-from sagent.context.textcalls.forms import calls_in
 from sagent.errors import ModelError
 from sagent.events import Event, Notice
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.json import json_freeze_object
 from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, ToolCall
 from sagent.providers.deferral import Deferral
@@ -85,26 +84,6 @@ def test_tool_called_by_name_takes_nearly_json() -> None:
     call = ToolCall("c", "call_tool", json_freeze_object(given))
     meant = Deferral(frozenset({"wipe"})).meant(Message("assistant", (call,)))
     assert (meant.calls[0].name, dict(meant.calls[0].arguments)) == ("wipe", {"path": PATH})
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_local_call_with_line_break_is_read(whole: bool) -> None:
-    body = '{"name": "wipe", "arguments": {"path": "/tmp/a\nb"}}'
-    assert list(calls_in("<tool_call>", body, {}, whole=whole)) == [("wipe", JsonObject({"path": PATH}), None)]
-
-
-@pytest.mark.parametrize(
-    ("mark", "body"),
-    [
-        ("<tool_call>", '{"name": "wipe", "arguments": '),
-        ("<tool_call>", '{"name": "wipe", "arguments": {"path": "/home/al'),
-        ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>wipe\n```json\n"),
-        ("<function=", "wipe>\n<parameter=path>\n/home/al"),
-    ],
-)
-def test_local_call_that_ends_early_has_no_arguments(mark: str, body: str) -> None:
-    (call,) = calls_in(mark, body, {}, whole=False)
-    assert call[2] is not None
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

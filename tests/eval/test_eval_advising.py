@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sagent.context.textcalls.blocks import read
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.blocks import read
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.eval import harnesses
 from tests.eval.advice import HINTS

@@ -2,30 +2,32 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.config import Settings
+from sagent.config.plugins import named_errors
 from sagent.cost.prices import PriceBook
 from sagent.cost.tariff import edition
 from sagent.errors import ModelError, UsageError
 from sagent.lib.text import Table
 from sagent.model import ModelInfo
+from sagent.plugin import resolve
 from sagent.providers.abilities import converses, reasons, sees
 from sagent.providers.limits import known_models, limits_of
+from sagent.providers.listings import weights_in_name
 from sagent.providers.registry import row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.usage import Usage
 
 if TYPE_CHECKING:
     from sagent.app.models import Choice
-    from sagent.app.protocols import LearnedProtocols
 
 TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
 _PAID = ("input", "output")
@@ -44,13 +46,12 @@ def run_models(argv: Sequence[str]) -> int:
     check = "compare with the providers' own lists; exits with 1 if something differs"
     parser.add_argument("--check", action="store_true", help=check)
     parser.add_argument("--base-url", metavar="URL", help="list or check what the server at this URL has")
-    forget = "forget that this model was seen to write its calls as text"
-    parser.add_argument("--forget", metavar="MODEL", help=forget)
+    parser.add_flags_of("models")
     parser.add_config()
     given = parser.parse_args(argv)
     settings = load_settings({"config": given.config, "base_url": given.base_url})
-    if given.forget is not None:
-        return _forget(settings, given.forget)
+    for code in _added(settings, "models", vars(given)):
+        return cast("int", code)
     rows = settings.rows
     # a server of one's own: the protocol nearly every one speaks
     wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
@@ -76,10 +77,10 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
             usd = (price.input, price.output) if price else (_rate(prices, provider, model, kind) for kind in _PAID)
             sizes = str(window or "-"), str(limits.max_output or "-")
             listed.append((f"{provider}/{model}", *sizes, *map(_price, usd), _abilities(row, model)))
-    short, seen = (_short_names(settings), _seen(settings)) if which == "usual" else ((), ())
     tables = [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))]
-    tables += [Table(short, ("short", "is"))] if short else []
-    tables += [Table(seen, ("seen to write its calls as", "model", "at"))] if seen else []
+    if which == "usual":
+        tables += [Table(short, ("short", "is"))] if (short := _short_names(settings)) else []
+        tables += cast("Iterator[Table]", _added(settings, "models list"))
     write(sys.stdout, tables)
     if listed and sys.stderr.isatty():
         if which == "usual":
@@ -90,6 +91,16 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
         name = names[0]
         report(f"no models of {name} are known here: sagent models {name} --check asks the provider")
     return 0
+
+
+def _added(settings: Settings, place: str, *given: object) -> Iterator[object]:
+    """Yield what functions of plugins return for this command, but for None: with its flags ("models") an exit code,
+    for what is not to be listed; below the list ("models list") a table."""
+    for plugin, extra in settings.plugins.extras(place):
+        with named_errors("What is added to sagent models", plugin.name):
+            found = cast("Callable[..., object]", resolve(extra.add))(settings, *given)
+        if found is not None:
+            yield found
 
 
 def _is_local(row: Row) -> bool:
@@ -133,7 +144,7 @@ async def _served(choice: "Choice", name: str) -> int:
             f"{provider.name}/{info.id}",
             str(info.limits.window or "-"),
             _parameters(info),
-            choice.protocol(provider.model(info.id)),
+            str(getattr(choice.wrapped(provider.model(info.id)), "protocol", "native")),
         )
         for info in listed
     )
@@ -145,37 +156,10 @@ async def _served(choice: "Choice", name: str) -> int:
 
 def _parameters(info: ModelInfo) -> str:
     """Return the size of a model, by what its server says or its name; "-" if neither does."""
-    from sagent.app.protocols import weights_in_name
-
     weights = info.weights or weights_in_name(info.id)
     if not weights:
         return "-"
     return f"{weights / 1e9:.1f} B" if weights >= 1e9 else f"{weights / 1e6:.0f} M"
-
-
-def _learned(settings: Settings) -> "LearnedProtocols":
-    from sagent.app.protocols import LearnedProtocols
-
-    return LearnedProtocols(settings.state_dir / "protocols.json")
-
-
-def _seen(settings: Settings) -> tuple[tuple[str, ...], ...]:
-    """Return the models whose protocol was learned: the protocol, the model with its provider, the address."""
-    from sagent.app.protocols import split_place
-
-    rows: list[tuple[str, ...]] = []
-    for name, protocol in sorted(_learned(settings).every().items()):
-        provider, (address, model) = name.partition(" ")[0], split_place(name)
-        rows.append((protocol, f"{provider}/{model}", address))
-    return tuple(rows)
-
-
-def _forget(settings: Settings, name: str) -> int:
-    """Forget what was seen of a model, given by its id or as provider/id. Exits with 1 if nothing was known."""
-    learned = _learned(settings)
-    count = learned.forget(name) or (learned.forget(name.partition("/")[2]) if "/" in name else 0)
-    report(f"{name}: forgotten" if count else f"{name}: nothing was known of how it writes its calls")
-    return 0 if count else 1
 
 
 def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,6 @@ from sagent import tools
 from sagent.agent.options import INNER, SAMPLING, output_limit
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
-from sagent.context.textcalls.model import TextModel, text_model
 from sagent.cost.prices import CACHES, MAX_CALLS
 from sagent.engine.context import specs_of
 from sagent.errors import SagentError
@@ -32,6 +31,7 @@ from sagent.lib.json import (
 from sagent.messages import Message, assistant, user
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
 from sagent.plugins.lab.recording import Prompt, read_prompt
+from sagent.plugins.textcalls.model import TextModel, text_model
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.registry import provider_named, row_named
 from sagent.providers.rows import Row

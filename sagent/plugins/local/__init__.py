@@ -20,6 +20,7 @@ plugin = Plugin(
         ProviderRow("llamacpp", "./providers.toml", "sagent.plugins.local.llamacpp:LlamaCpp"),
         ProviderRow("selfhosted", "./providers.toml", "sagent.plugins.local.selfhosted:SelfHosted"),
     ),
+    needs=("textcalls",),
     flags=(
         Flag(
             "local",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
-from sagent.context.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object
@@ -17,6 +16,7 @@ from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.plugins.local.template import Chat, dress, learn_habits
 from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
 from sagent.plugins.local.weights import Loaded, StoppedError, limits_in
+from sagent.plugins.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 

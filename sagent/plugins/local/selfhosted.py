@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from sagent.context.textcalls.reader import FAMILY
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_freeze, sha256_hex, wire_bytes
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
@@ -18,6 +17,7 @@ from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestD
 from sagent.plugins.local.answer import Answer, Job
 from sagent.plugins.local.runner import Runner
 from sagent.plugins.local.weights import Source, Weights, limits_in
+from sagent.plugins.textcalls.reader import FAMILY
 from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn

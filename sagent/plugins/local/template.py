@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.context.textcalls.reader import CALLS, MarkReader
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.reader import CALLS, MarkReader
 
 Chat: TypeAlias = Mapping[str, object]
 """A message as a chat template takes it: role, content, tool_calls, tool_call_id, name, reasoning_content."""

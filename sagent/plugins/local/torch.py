@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Protocol, cast
 
-from sagent.context.textcalls.reader import Regions
 from sagent.plugins.local.template import Chat
+from sagent.plugins.textcalls.reader import Regions
 
 
 class Tensor(Protocol):

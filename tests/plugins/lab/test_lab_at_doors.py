@@ -9,11 +9,11 @@ from sagent.cli.main import run
 from sagent.testing.script import Turn
 from sagent.testing.server import Call
 from tests.cli.program import Shell
-from tests.cli.test_enclosed_files import DONE, Run
-from tests.cli.test_enclosed_files import run as small
 from tests.cli.test_json_errors import check_error
 from tests.cli.test_sandbox_cli import MAKES
-from tests.cli.test_text_protocol_doors import _bodies
+from tests.plugins.textcalls.test_enclosed_files import DONE, Run
+from tests.plugins.textcalls.test_enclosed_files import run as small
+from tests.plugins.textcalls.test_text_protocol_doors import _bodies
 from tests.session.test_odd_bodies import BODIES, RECORDED, check_told
 
 __all__ = ["small"]  # a fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from recorded_story import FAMILIES, Stage, agent_for, staged
 
-from sagent.context.textcalls.model import TextModel
 from sagent.model import Model
 from sagent.peer import Switch
 from sagent.plugins.lab.replay import replay
+from sagent.plugins.textcalls.model import TextModel
 from sagent.session.contents import Opened
 from sagent.session.store import Session
 from sagent.testing.script import Call, Turn

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from sagent.app.models import choose_model, split_model
-from sagent.app.protocols import AdaptiveModel
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.model import Reply, Request, is_same_model
 from sagent.plugins.local.selfhosted import SelfHosted, SelfHostedModel
+from sagent.plugins.textcalls.protocols import AdaptiveModel
 from sagent.providers import built_in, provider_named
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.testing.server import FakeProviderServer, Listed, Turn
-from tests.app.test_protocols import SMALL, _settings
+from tests.plugins.textcalls.test_protocols import SMALL, _settings
 
 
 @pytest.mark.parametrize("ephemeral", [False, True])

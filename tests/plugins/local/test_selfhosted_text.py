@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.context.textcalls import reader as text
-from sagent.context.textcalls.reader import CALLS, MARKS, THOUGHTS, MarkReader
 from sagent.lib.json import EMPTY, json_freeze_object, valid_text
 from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
+from sagent.plugins.textcalls import reader as text
+from sagent.plugins.textcalls.reader import CALLS, MARKS, THOUGHTS, MarkReader
 
 READ = ToolSpec(
     "Read",

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sagent.context.textcalls.forms import broken_call, call_of, calls_in, json_values
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Part, Private, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
+from sagent.plugins.textcalls.forms import broken_call, call_of, calls_in, json_values
 
 FAMILY = "selfhosted"
 """The label of our private data: thinking goes back to local models only."""

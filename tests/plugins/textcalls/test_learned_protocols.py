@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sagent.app.models import choose_model
-from sagent.app.protocols import LearnedProtocols, split_place, weights_in_name
 from sagent.config import load
 from sagent.errors import UsageError
+from sagent.plugins.textcalls.protocols import LearnedProtocols, split_place
+from sagent.providers.listings import weights_in_name
 from sagent.testing.script import Listed
 from sagent.testing.server import FakeProviderServer
 
@@ -18,7 +19,7 @@ PROCESSES, EACH = 4, 40
 KEEPS = f"""
 import sys
 from pathlib import Path
-from sagent.app.protocols import LearnedProtocols
+from sagent.plugins.textcalls.protocols import LearnedProtocols
 learned = LearnedProtocols(Path(sys.argv[1]))
 for number in range({EACH}):
     learned.keep("llamacpp host/v1", f"{{sys.argv[2]}}-{{number}}", "text")

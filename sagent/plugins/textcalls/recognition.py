@@ -9,21 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote_plus
 
-from sagent.context.textcalls.forms import (
-    ARGUMENTS,
-    INVOKING,
-    NAMES,
-    Call,
-    broken_call,
-    call_of,
-    calls_in,
-    json_values,
-    python_calls,
-)
-from sagent.context.textcalls.pythonic import read_literal
-from sagent.context.textcalls.quoting import PLACES
-from sagent.context.textcalls.reader import CALLS, THOUGHTS
-from sagent.context.textcalls.writing import ADVISOR, is_advice
+from sagent.context.calls import WrittenCalls
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import (
     JsonObject,
@@ -38,6 +24,21 @@ from sagent.lib.json import (
 )
 from sagent.messages import Document, Image, Message, Opaque, Text, ToolCall, ToolResult
 from sagent.model import Request
+from sagent.plugins.textcalls.forms import (
+    ARGUMENTS,
+    INVOKING,
+    NAMES,
+    Call,
+    broken_call,
+    call_of,
+    calls_in,
+    json_values,
+    python_calls,
+)
+from sagent.plugins.textcalls.pythonic import read_literal
+from sagent.plugins.textcalls.quoting import PLACES
+from sagent.plugins.textcalls.reader import CALLS, THOUGHTS
+from sagent.plugins.textcalls.writing import ADVISOR, is_advice
 
 MAX_AROUND = 300  # characters beside a call of a tool that does not exist
 MAX_AFTER = 600  # characters that may follow a call
@@ -102,15 +103,7 @@ class Span:
     marked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Recognised:
-    """A reply whose text was its calls: the text without them, and the calls."""
-
-    text: str
-    calls: tuple[ToolCall, ...]
-
-
-def recognise(text: str, request: Request, reply: Message) -> Recognised | None:
+def recognise(text: str, request: Request, reply: Message) -> WrittenCalls | None:
     """Return the calls that the text of a reply is, None if it is an answer.
 
     Where JSON was asked for, only marks make a call."""
@@ -128,7 +121,7 @@ def recognise(text: str, request: Request, reply: Message) -> Recognised | None:
         return None
     stem = f"text{sha256_hex(f'{len(request.messages)} {text}'.encode())[:12]}"  # not twice in a history that shrinks
     calls = [call for span in spans for call in span.calls][:MAX_CALLS]
-    return Recognised(around, tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
+    return WrittenCalls(around, tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
 
 
 class _Reader:

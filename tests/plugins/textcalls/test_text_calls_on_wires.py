@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from sagent.context.calls import valid_stream
-from sagent.context.textcalls.model import TextModel
+from sagent.context.calls import own_forms, valid_stream
 from sagent.messages import user
 from sagent.model import Model, Reply, Request, TextPart
+from sagent.plugins.textcalls.model import TextModel
 from sagent.providers import Anthropic, Google, OpenAI
 from sagent.providers.registry import provider_named
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
-from tests.context.test_text_calls import FORMS, GIVEN, TOOLS, called
+from tests.plugins.textcalls.test_text_calls import FORMS, GIVEN, TOOLS, called
 
 FAMILIES: dict[str, Callable[[str], Model]] = {
     "messages": lambda url: Anthropic.from_key("k", base_url=url).model("claude-sonnet-4-6"),
@@ -30,7 +30,7 @@ async def test_call_in_every_form_is_read_from_any_pieces(family: str, size: int
         model = FAMILIES[family](server.url)
         for form in FORMS:
             request = Request("c", (user("go"),), tools=TOOLS, max_output=1_000)
-            items = [item async for item in valid_stream(model, request, acts=True)]
+            items = [item async for item in valid_stream(model, request, own_forms)]
             (reply,) = (item for item in items if isinstance(item, Reply))
             assert called(reply.message) == [("Read", GIVEN)], form
             shown = "".join(item.text for item in items if isinstance(item, TextPart))
@@ -45,7 +45,7 @@ async def test_block_is_read_from_any_pieces(family: str) -> None:
         model = TextModel(FAMILIES[family](server.url))
         for _ in sizes:
             request = Request("c", (user("go"),), tools=TOOLS, max_output=1_000)
-            items = [item async for item in valid_stream(model, request, acts=True)]
+            items = [item async for item in valid_stream(model, request, own_forms)]
             (reply,) = (item for item in items if isinstance(item, Reply))
             assert called(reply.message) == [("Bash", {"command": "ls größe 🌍"})]
             assert reply.message.content == "I look."

@@ -2,40 +2,59 @@
 
 import contextlib
 import json
-import re
 import time
-from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
+from sagent.app.models import Choice
+from sagent.engine.state import AgentState
+from sagent.events import Failure
 from sagent.lib.json import as_object, as_str
+from sagent.messages import Message
 from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, closing
+from sagent.plugins.textcalls import TOOL_CALLS
+from sagent.providers.listings import weights_in_name
+from sagent.providers.registry import row_called
 
 if TYPE_CHECKING:
-    from sagent.context.textcalls.model import TextModel
+    from sagent.plugins.textcalls.model import TextModel
 
 Protocol: TypeAlias = Literal["native", "text"]
 
+FILE = "protocols.json"
+"""What was learned, in the state directory."""
 MAX_SMALL_WEIGHTS = 4_000_000_000
 """Parameters up to which a model is spoken to in text before anything was seen of it: docs/local-models.md."""
-_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,6}(?:\.\d{1,6})?)(b|m)(?![a-z0-9])", re.IGNORECASE)
-_MIN_MILLIONS = 50  # a name that ends with -1m tells the size of a window
-
-
-def weights_in_name(model_id: str) -> int | None:
-    """Return the number of parameters that a name tells ("qwen2.5-coder:1.5b"); None if it tells none."""
-    sizes = [
-        int(float(number) * (1e9 if unit in "bB" else 1e6))
-        for number, unit in _SIZE.findall(model_id)
-        if unit in "bB" or float(number) >= _MIN_MILLIONS
-    ]
-    return max(sizes, default=None)
 
 
 def is_small(model_id: str, weights: int | None) -> bool:
     """Return True for a model that is known to be too small to write calls as its provider's API wants them."""
     known = weights or weights_in_name(model_id)
     return known is not None and known <= MAX_SMALL_WEIGHTS
+
+
+def layer(choice: Choice) -> Callable[[Model], Model]:
+    """Return a function that gives a model as it is spoken to in the protocol that it is known to speak.
+
+    What a server serves may not know its own calls. A maker's own models know them.
+    """
+    wish = choice.settings.of(TOOL_CALLS)
+    learned = LearnedProtocols(None if choice.settings.ephemeral else choice.settings.state_dir / FILE)
+
+    def adaptive(model: Model) -> Model:
+        row = row_called(model.provider, choice.rows)
+        if wish == "native" or (wish == "auto" and (row is None or row.family != "chat")):
+            return model
+        place = choice.place_of(model)
+        small = is_small(model.id, choice.listings.weights(place, model.id))
+        protocol: Protocol = (
+            "text" if wish == "text" else learned.of(place, model.id) or ("text" if small else "native")
+        )
+        asked = (*(choice.settings.tools or ()), *(() if small else ("Edit", "advisor")))  # of no use to the small
+        return AdaptiveModel(model, protocol, lambda: learned.keep(place, model.id, "text"), asked)
+
+    return adaptive
 
 
 class LearnedProtocols:
@@ -138,7 +157,7 @@ class AdaptiveModel:
         if protocol == "native":
             return self._model
         if self._text is None:
-            from sagent.context.textcalls.model import TextModel
+            from sagent.plugins.textcalls.model import TextModel
 
             self._text = TextModel(self._model, self._asked)
         return self._text
@@ -153,6 +172,14 @@ class AdaptiveModel:
         if self.protocol == "native":
             self.protocol = "text"
             self._learned()
+
+    async def admit(
+        self, state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
+    ) -> Sequence[Message] | Failure:
+        """Return what an agent reads with the files that its prompt names."""
+        from sagent.plugins.textcalls import enclosing
+
+        return await enclosing.admit(state, prompt, read)
 
     def max_input_tokens(self, request: Request) -> int:
         return self._in(self.protocol_of(request)).max_input_tokens(request)

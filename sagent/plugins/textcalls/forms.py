@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from sagent.context.textcalls.pythonic import read_calls
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.lib.nearjson import read_at
 from sagent.lib.schema import parse_arguments
+from sagent.plugins.textcalls.pythonic import read_calls
 
 INVOKING: Mapping[str, str] = {
     "<function_calls>": "</function_calls>",

@@ -6,11 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sagent.context.textcalls.blocks import UNDECIDED, BlockReader, Meant, doubted, own_text, read, thinks_first
-from sagent.context.textcalls.offer import offer
-from sagent.context.textcalls.quoting import held_back
-from sagent.context.textcalls.reader import THOUGHTS
-from sagent.context.textcalls.writing import Reminders, WrittenConversation, meant_by
 from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_str, sha256_hex
 from sagent.messages import CUT, WITHDRAWN, Message, Part, Text, Thinking, ToolCall
@@ -28,6 +23,11 @@ from sagent.model import (
     ToolSpec,
     closing,
 )
+from sagent.plugins.textcalls.blocks import UNDECIDED, BlockReader, Meant, doubted, own_text, read, thinks_first
+from sagent.plugins.textcalls.offer import offer
+from sagent.plugins.textcalls.quoting import held_back
+from sagent.plugins.textcalls.reader import THOUGHTS
+from sagent.plugins.textcalls.writing import Reminders, WrittenConversation, meant_by
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

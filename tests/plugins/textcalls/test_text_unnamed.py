@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources
-from sagent.context.textcalls.model import TextModel
-from sagent.context.textcalls.writing import enclose
 from sagent.engine.context import specs_of
 from sagent.messages import Message, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
+from sagent.plugins.textcalls.model import TextModel
+from sagent.plugins.textcalls.writing import enclose
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
 from sagent.tools import coding_tools

@@ -1,10 +1,12 @@
 """Text that may become a call while it is streamed: held back as long as that is open, and no longer."""
 
 import re
-from collections.abc import Iterable
 
-from sagent.context.textcalls.forms import ARGUMENTS, NAMES
-from sagent.context.textcalls.recognition import CALL_FENCES, MARKS, is_tool, plain_name
+from sagent.context.calls import WrittenCalls
+from sagent.messages import Message
+from sagent.model import Request
+from sagent.plugins.textcalls.forms import ARGUMENTS, NAMES
+from sagent.plugins.textcalls.recognition import CALL_FENCES, MARKS, is_tool, plain_name, recognise
 
 _QUOTED = r"[\"']"
 _NAME_KEYS = "|".join(NAMES)
@@ -44,9 +46,10 @@ _KEYS = frozenset((*ARGUMENTS, "type", "id"))
 class Holder:
     """Shows a text as it comes, but for what may be a call: that is kept until the reply ends."""
 
-    def __init__(self, tools: Iterable[str], before: str) -> None:
-        """`before` is the end of what was shown already."""
-        self._names = {plain_name(name) for name in tools}
+    def __init__(self, request: Request, before: str) -> None:
+        """`before` is the end of what was shown already of the reply to the request."""
+        self._request = request
+        self._names = {plain_name(tool.name) for tool in request.tools}
         self._line = before.rpartition("\n")[2]  # what was shown of the line
         self._waiting = ""
         self._held: list[str] = []
@@ -81,6 +84,10 @@ class Holder:
     def rest(self) -> str:
         """Return what was kept back."""
         return "".join((*self._held, self._waiting))
+
+    def calls_in(self, text: str, reply: Message) -> WrittenCalls | None:
+        """Return the calls that the text of the reply is, None if it is an answer."""
+        return recognise(text, self._request, reply)
 
     def _shown(self, text: str) -> str:
         before, newline, after = text.rpartition("\n")

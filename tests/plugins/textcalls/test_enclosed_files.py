@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.app.parts.enclosing import MAX_WORDS, named_files, names_in
+from sagent.plugins.textcalls.enclosing import MAX_WORDS, named_files, names_in
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Workspace

@@ -15,7 +15,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from sagent.context.prompt import SHOWN
-from sagent.context.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.engine.state import AgentState, Arrived, Inbox
 from sagent.errors import ToolError
 from sagent.events import Failure
@@ -25,6 +24,7 @@ from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Moment
+from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read

@@ -5,10 +5,10 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from sagent.context.prompt import FURTHER, PROMPT_FILE, split_place
-from sagent.context.textcalls.blocks import text_argument
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import one_line
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.blocks import text_argument
 
 PROTOCOL_FILE = Path(__file__).with_name("prompt.md")
 EDIT_FILE = Path(__file__).with_name("edit.md")

@@ -11,15 +11,15 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from sagent.context.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
-from sagent.context.textcalls.likeness import resembled
-from sagent.context.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
-from sagent.context.textcalls.reader import THOUGHTS
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_freeze, valid_text
 from sagent.lib.nearjson import read_near
 from sagent.messages import CUT, Private, StopReason, Text, ToolCall
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
+from sagent.plugins.textcalls.likeness import resembled
+from sagent.plugins.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
+from sagent.plugins.textcalls.reader import THOUGHTS
 
 FAMILY = "textcalls"
 """The label of a call's own text, by which it goes back as it was written."""

@@ -6,14 +6,14 @@ from dataclasses import replace
 from operator import is_
 
 from sagent.context.prompt import SHOWN
-from sagent.context.textcalls.blocks import Meant, is_doubted, own_text, read
-from sagent.context.textcalls.edits import lines_of, text_of, write_search
-from sagent.context.textcalls.paths import path_in, path_line
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
 from sagent.lib.text import fenced, one_line
 from sagent.messages import Message, Part, Text, ToolCall, ToolResult
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.blocks import Meant, is_doubted, own_text, read
+from sagent.plugins.textcalls.edits import lines_of, text_of, write_search
+from sagent.plugins.textcalls.paths import path_in, path_line
 from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from sagent.context.textcalls.blocks import QUOTED, doubted, own_text
-from sagent.context.textcalls.writing import ADVISOR, is_advice, is_enclosure
 from sagent.lib.json import as_str
 from sagent.messages import Message, Part, Text, ToolCall
+from sagent.plugins.textcalls.blocks import QUOTED, doubted, own_text
+from sagent.plugins.textcalls.writing import ADVISOR, is_advice, is_enclosure
 
 _ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
 PLACES = re.compile(  # that Read, grep and cat -n put before lines

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sagent.context.textcalls.blocks import BlockReader, read
-from sagent.context.textcalls.paths import path_in
 from sagent.lib.json import as_str, json_freeze_object, json_thaw
 from sagent.messages import StopReason, Text, ToolCall
 from sagent.model import ToolSpec
+from sagent.plugins.textcalls.blocks import BlockReader, read
+from sagent.plugins.textcalls.paths import path_in
 from sagent.tools.replacement import read_replacements, replace_all
 from tests.depth import deep
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sagent.context.calls import valid_stream
-from sagent.context.textcalls import LearnsProtocol
-from sagent.context.textcalls.holding import Holder
-from sagent.context.textcalls.recognition import MARKS, recognise
-from sagent.lib.json import json_freeze_object
+from sagent.context.calls import Forms, LearnsProtocol, own_forms, valid_stream
+from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Document, Image, Message, StopReason, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, TextPart, ThinkingPart, ToolSpec
+from sagent.plugins.textcalls.forms import calls_in
+from sagent.plugins.textcalls.holding import Holder
+from sagent.plugins.textcalls.recognition import MARKS, recognise
 from sagent.testing import ScriptedModel
 
 READ = ToolSpec(
@@ -134,13 +134,13 @@ async def streamed(
     history: Sequence[Message] = (),
     tools: Sequence[ToolSpec] = TOOLS,
     stop: StopReason = "end",
-    acts: bool = True,
+    forms: Forms | None = own_forms,
 ) -> tuple[Message, str, tuple[str, ...]]:
     """Stream a reply in pieces; returns it, what was shown of it, and the notes."""
     line = (*pieces, Message("assistant", stop=stop))
     shown, replies = list[str](), list[Reply]()
     request = Request("c", (user("go"), *history), tools=tuple(tools))
-    async for item in valid_stream(ScriptedModel(line), request, acts=acts):
+    async for item in valid_stream(ScriptedModel(line), request, forms):
         if isinstance(item, TextPart):
             shown.append(item.text)
         elif isinstance(item, Reply):
@@ -178,8 +178,8 @@ async def test_text_that_only_shows_a_call_stays(text: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_without_tools_or_where_nobody_acts_it_is_text(form: str) -> None:
-    for tools, acts in (((), True), (TOOLS, False)):
-        message, shown, _ = await streamed(list(FORMS[form]), tools=tools, acts=acts)
+    for tools, forms in (((), own_forms), (TOOLS, None)):
+        message, shown, _ = await streamed(list(FORMS[form]), tools=tools, forms=forms)
         assert (message.calls, message.content, shown) == ((), FORMS[form], FORMS[form])
 
 
@@ -223,7 +223,7 @@ async def test_where_json_was_asked_for_it_is_the_answer() -> None:
     schema = json_freeze_object({"type": "object"})
     for text, expected in ((CALL, 0), (f"<tool_call>{CALL}</tool_call>", 1)):
         request = Request("c", (user("go"),), tools=TOOLS, output_schema=schema)
-        items = [item async for item in valid_stream(ScriptedModel(text), request, acts=True)]
+        items = [item async for item in valid_stream(ScriptedModel(text), request, own_forms)]
         assert isinstance(items[-1], Reply) and len(items[-1].message.calls) == expected
 
 
@@ -255,7 +255,7 @@ async def test_call_that_advice_gives_is_made() -> None:
 
 async def test_native_call_leaves_text_alone() -> None:
     model = ScriptedModel((CALL, ToolCall("n", "Bash", json_freeze_object({"command": "ls"}))))
-    items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), acts=True)]
+    items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), own_forms)]
     reply = items[-1]
     assert isinstance(reply, Reply)
     assert [call.name for call in reply.message.calls] == ["Bash"]
@@ -264,7 +264,7 @@ async def test_native_call_leaves_text_alone() -> None:
 
 async def test_thinking_is_never_a_call() -> None:
     model = ScriptedModel((Thinking(f"<tool_call>{CALL}</tool_call>"), "Done."))
-    items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), acts=True)]
+    items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), own_forms)]
     assert isinstance(items[0], ThinkingPart) and "tool_call" in items[0].text
     assert isinstance(items[-1], Reply) and items[-1].message.calls == ()
 
@@ -304,7 +304,7 @@ async def test_model_that_learns_is_told() -> None:
     model = Learning(CALL, "It is done.")
     assert isinstance(model, LearnsProtocol)
     for expected in (1, 1):
-        async for _ in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), acts=True):
+        async for _ in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), own_forms):
             pass
         assert model.told == expected
 
@@ -430,7 +430,7 @@ async def test_call_is_made_again_in_every_form(form: str) -> None:
 
 async def test_call_in_the_instructions_is_not_made() -> None:
     request = Request("c", (user("go"),), system=f"An example: {EVIL}", tools=TOOLS)
-    items = [item async for item in valid_stream(ScriptedModel(EVIL), request, acts=True)]
+    items = [item async for item in valid_stream(ScriptedModel(EVIL), request, own_forms)]
     assert isinstance(items[-1], Reply) and items[-1].message.calls == ()
 
 
@@ -519,7 +519,7 @@ async def test_any_text_without_a_call_is_left_as_it_is(text: str) -> None:
     ],
 )
 async def test_ordinary_text_is_shown_as_it_comes(text: str) -> None:
-    holder, shown = Holder(("Read", "Bash"), ""), ""
+    holder, shown = Holder(Request("c", (), tools=TOOLS), ""), ""
     for at, one in enumerate(text):
         shown += holder.feed(one)
         assert not holder.holds
@@ -535,6 +535,26 @@ def test_hostile_text_is_read(unit: str) -> None:
     """A reply of 200 kB that is nothing but beginnings of calls is searched to its end, and shown whole."""
     text = unit * (200_000 // len(unit))
     recognise(text, Request("c", (user("go"),), tools=TOOLS), assistant(text))
-    holder = Holder(("Read", "Bash"), "")
+    holder = Holder(Request("c", (), tools=TOOLS), "")
     shown = "".join(holder.feed(text[at : at + 100]) for at in range(0, len(text), 100))
     assert shown + holder.rest() == text
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_call_with_line_break_is_read(whole: bool) -> None:
+    body = '{"name": "wipe", "arguments": {"path": "/tmp/a\nb"}}'
+    assert list(calls_in("<tool_call>", body, {}, whole=whole)) == [("wipe", JsonObject({"path": "/tmp/a\nb"}), None)]
+
+
+@pytest.mark.parametrize(
+    ("mark", "body"),
+    [
+        ("<tool_call>", '{"name": "wipe", "arguments": '),
+        ("<tool_call>", '{"name": "wipe", "arguments": {"path": "/home/al'),
+        ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>wipe\n```json\n"),
+        ("<function=", "wipe>\n<parameter=path>\n/home/al"),
+    ],
+)
+def test_call_that_ends_early_has_no_arguments(mark: str, body: str) -> None:
+    (call,) = calls_in(mark, body, {}, whole=False)
+    assert call[2] is not None

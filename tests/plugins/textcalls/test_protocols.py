@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.app.models import choose_model
-from sagent.app.protocols import MAX_SMALL_WEIGHTS, AdaptiveModel, LearnedProtocols, is_small, weights_in_name
 from sagent.config import Settings, load
 from sagent.cost.budget import Meter
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, assistant, user
 from sagent.model import ModelLimits, Reply, Request, RequestDigest, ToolSpec
+from sagent.plugins.textcalls.protocols import (
+    MAX_SMALL_WEIGHTS,
+    AdaptiveModel,
+    LearnedProtocols,
+    is_small,
+)
+from sagent.providers.listings import weights_in_name
 from sagent.testing.script import Listed
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -88,8 +94,9 @@ async def test_what_a_model_was_seen_to_write_is_remembered_and_forgotten(tmp_pa
         await choice.aclose()
         later = await choose_model(_settings(tmp_path, server.url))
         assert isinstance(later.model, AdaptiveModel) and later.model.protocol == "text"
-        assert list(later.learned.every().values()) == ["text"]
-        assert (later.learned.forget("other"), later.learned.forget("m"), later.learned.forget("m")) == (0, 1, 0)
+        learned = LearnedProtocols(tmp_path / "state/protocols.json")
+        assert list(learned.every().values()) == ["text"]
+        assert (learned.forget("other"), learned.forget("m"), learned.forget("m")) == (0, 1, 0)
         await later.aclose()
         last = await choose_model(_settings(tmp_path, server.url))
         assert isinstance(last.model, AdaptiveModel) and last.model.protocol == "native"

@@ -18,15 +18,15 @@ from sagent.agent import Agent, Resources
 from sagent.codec import decode_message, encode_message
 from sagent.context.calls import explain_cut
 from sagent.context.prompt import PROMPT_FILE
-from sagent.context.textcalls.blocks import FAMILY, read
-from sagent.context.textcalls.model import TextModel
-from sagent.context.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.context import specs_of
 from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
 from sagent.messages import Image, Message, Part, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model
+from sagent.plugins.textcalls.blocks import FAMILY, read
+from sagent.plugins.textcalls.model import TextModel
+from sagent.plugins.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.providers import Anthropic, Moonshot, OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace

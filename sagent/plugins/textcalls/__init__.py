@@ -1,0 +1,35 @@
+"""Calls as text: recognised in what models say, in the form of every family, and a protocol of blocks of text."""
+
+from sagent.config.declared import MODEL
+from sagent.plugin import CallForm, Extra, Flag, ModelLayer, Plugin, Setting, choice
+
+LIKELY = (
+    r"(?m)[\"'](?:arguments|parameters|args|params|input|tool_input|action_input|kwargs|name|tool|function|action)[\"']\s*:"
+    r"|tool_?c|TOOL_?CALL|<\|?(?:function|invoke|tools|minimax|channel|start|python_tag|action|START_ACTION)|<｜"
+    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```py"
+)
+"""A word without which no reply has calls."""
+TOOL_CALLS = Setting(
+    "tool_calls",
+    choice("auto", "native", "text"),
+    "auto",
+    'Literal["auto", "native", "text"]',
+    group=MODEL,
+    metavar="HOW",
+    uses=("remote", "shared", "asked_again"),
+    help="how models write their calls: auto (default), native (by the provider's API) or text",
+)
+plugin = Plugin(
+    "textcalls",
+    "calls that models write as text",
+    settings=(TOOL_CALLS,),
+    call_forms=(
+        CallForm("text", "the forms of all families", "sagent.plugins.textcalls.holding:Holder", "<`{[", LIKELY),
+    ),
+    model_layers=(ModelLayer("sagent.plugins.textcalls.protocols:layer", ("tool_calls=text", "family chat")),),
+    flags=(Flag("forget", "forget that this model was seen to write its calls as text", "MODEL", of="models"),),
+    extras=(
+        Extra("models", "sagent.plugins.textcalls.seen:forget"),
+        Extra("models list", "sagent.plugins.textcalls.seen:seen"),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Forms of calls and layers around models that plugins add, and replies with calls where none reads them."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.testing.server import Turn
+from tests.cli.program import CHECKOUT, Shell
+
+SOURCE = """
+from sagent.context.calls import WrittenCalls
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall
+from sagent.plugin import CallForm, ModelLayer, Plugin
+
+class Reader:
+    def __init__(self, request, before):
+        self.held = ""
+
+    def feed(self, text):
+        if not self.held and "@" not in text:
+            return text
+        shown, sign, rest = ("", "", text) if self.held else text.partition("@")
+        self.held += sign + rest
+        return shown
+
+    def rest(self):
+        return self.held
+
+    def calls_in(self, text, reply):
+        before, sign, path = text.partition("@list ")
+        if not sign:
+            return None
+        return WrittenCalls(before, (ToolCall("at_1", "List", JsonObject({"path": path.strip()})),))
+
+def layer(choice):
+    return Loud
+
+class Loud:
+    def __init__(self, model):
+        self.model = model
+
+    async def stream(self, request):
+        from dataclasses import replace
+        async for item in self.model.stream(replace(request, system="LOUD")):
+            yield item
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+plugin = Plugin(
+    "at",
+    call_forms=(CallForm("at", "@list PATH", ":Reader", "@", "@list "),),
+    model_layers=(ModelLayer(":layer", ("effort=low",)),),
+)
+"""
+LOOKS = '<tool_call>\n{"name": "List", "arguments": {"path": "."}}\n</tool_call>'
+
+
+@pytest.fixture
+def file(shell: Shell) -> Path:
+    """A plugin of the person's own with a form of calls and a layer."""
+    file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/at.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOURCE)
+    return file
+
+
+@pytest.mark.usefixtures("file")
+def test_call_in_a_form_of_a_plugin_is_made(shell: Shell) -> None:
+    (shell.cwd / "seen.txt").touch()
+    server = shell.serve(
+        [Turn(text="I look. @list ."), Turn(text="Mail me@home."), Turn(text=LOOKS), Turn(text="Fine.")]
+    )
+    done = shell.run("look")
+    assert (done.code, done.out) == (0, "Mail me@home.\n")
+    assert "wrote its call as text" in done.err
+    assert "seen.txt" in str(server.requests[1].json["messages"])
+    assert shell.run("look").out == "Fine.\n", "other forms are read beside it"
+
+
+@pytest.mark.usefixtures("file")
+def test_layer_is_around_models_where_it_says(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    shell.run("--effort", "low", "hello")
+    shell.run("hello")
+    assert ["LOUD" in str(each.json["system"]) for each in server.requests] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "where", ["feed(self, text):", "calls_in(self, text, reply):", "__init__(self, request, before):"]
+)
+def test_form_that_fails_is_named_and_no_text_is_lost(shell: Shell, file: Path, where: str) -> None:
+    file.write_text(SOURCE.replace(where, f"{where}\n        raise ValueError('no')"))
+    shell.serve([Turn(text="I look. @list .")])
+    done = shell.run("--output-format", "text", "look")
+    assert (done.code, done.out) == (0, "I look. @list .\n")
+    assert "form at are not read: ValueError: no" in done.err
+    assert str(file) in done.err
+
+
+def test_layer_that_fails_is_named(shell: Shell, file: Path) -> None:
+    file.write_text(SOURCE.replace("return Loud", "return 1 / 0"))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("--effort", "low", "hello")
+    assert done.code == 2
+    assert "plugin at failed: ZeroDivisionError" in done.err
+
+
+def test_expression_that_is_none_leaves_its_plugin_out(shell: Shell, file: Path) -> None:
+    file.write_text(SOURCE.replace('"@list "),', '"("),'))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "The plugin at" in done.err
+
+
+def test_without_a_form_a_reply_that_looks_like_a_call_is_told(shell: Shell, tmp_path: Path) -> None:
+    """And native calls are made; a session with calls in text goes on."""
+    shell.serve([Turn(text=LOOKS), Turn(text="Fine."), Turn(text=LOOKS), Turn(text="{}")])
+    assert shell.run("look").out == "Fine.\n"
+    copy = tmp_path / "copy"
+    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(copy / "sagent/plugins/textcalls")
+    code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
+    environment = {**shell.environment, "PYTHONPATH": str(copy)}
+    words = ["--model", "anthropic/claude-sonnet-4-6", "--continue", "again"]
+    for said in (True, False):
+        run = [sys.executable, "-c", code, *words]
+        done = subprocess.run(run, cwd=shell.cwd, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert ("that needs the plugin textcalls" in done.stderr) == said
