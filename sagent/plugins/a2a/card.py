@@ -26,7 +26,7 @@ _BEARER = "bearer"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the card says that whoever runs the server may choose."""
+    """The members of the card that whoever runs the server may choose."""
 
     name: str = "sagent"
     description: str = "A coding agent: it reads, changes and runs code in one directory, and answers questions on it."

@@ -52,7 +52,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What the flags say of the server."""
+    """The flags of the server."""
 
     listener: Listener
     url: str  # by which others reach it, "" where that is where it listens
@@ -147,7 +147,8 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
 
 
 def _worker(served: _Served, settings: "Settings") -> "tuple[Callable[[Settings], Settings], Answer, Described]":
-    """Who answers, one agent or another worker: how its sessions are opened, how it is asked, what the card says."""
+    """Return how the worker's sessions are opened, how it is asked, and its description: one agent, or another
+    worker."""
     from sagent.plugins.a2a.card import Described
     from sagent.plugins.a2a.contexts import answer_alone
 

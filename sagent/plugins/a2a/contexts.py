@@ -1,4 +1,4 @@
-"""What one caller has: contexts, each a session, and the tasks in them. Nothing of another caller's is found here."""
+"""The contexts of one caller, each a session, and the tasks in them. Nothing of another caller's is found here."""
 
 import asyncio
 import secrets
@@ -37,7 +37,7 @@ Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
 
 
 async def answer_alone(live: LiveSession, opened: Opened, prompt: Prompt) -> Result:
-    """One agent answers."""
+    """Answer with one agent."""
     return await live.answer(opened.agent, prompt)
 
 
@@ -168,7 +168,7 @@ class Contexts:
         return task.snapshot()
 
     async def statuses(self, context: str = "") -> Mapping[str, TaskStatus]:
-        """How every task stands, or those of a context: logs are read only of those that nothing is known of."""
+        """Return the status of every task, or of a context's: logs are read only of tasks that nothing is known of."""
         found: dict[str, TaskStatus] = {}
         lost: list[str] = []
         for name, each in self._contexts.items():
@@ -316,7 +316,7 @@ class Contexts:
 
 
 def _outcome(run: "asyncio.Future[Result]", *, canceled: bool) -> tuple[State, str]:
-    """How a task ended, and why so; whether that was the client's wish."""
+    """Return how a task ended, and why; the client may have wished it."""
     if not run.cancelled() and (error := run.exception()) is not None:
         return TaskState.TASK_STATE_FAILED, failure_of(error)
     if run.cancelled() or run.result().stop_reason == "interrupted":
@@ -333,7 +333,7 @@ def _outcome(run: "asyncio.Future[Result]", *, canceled: bool) -> tuple[State, s
 
 
 def _usage(result: Result) -> dict[str, object]:
-    """What it took, for the task's metadata."""
+    """Return the usage and cost, for the task's metadata."""
     usage = result.usage
     cost: dict[str, object] = {"usd": float(result.run_usd)}
     if result.cost.unpriced:

@@ -74,7 +74,7 @@ class CallerBuilder(DefaultServerCallContextBuilder):
 
 
 def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
-    """Who asks. Raises InvalidParamsError where a required field is missing."""
+    """Return the caller. Raises InvalidParamsError if a required field is missing."""
     validate_proto_required_fields(params)
     found = context.state[_CALLER]
     assert isinstance(found, Caller)  # nobody comes in without a token
@@ -82,14 +82,14 @@ def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
 
 
 def _receivers(context: ServerCallContext, params: ProtoMessage, task: str) -> Receivers:
-    """Those of the caller, whose the task has to be. Raises A2AError."""
+    """Return the receivers of the caller, whose the task has to be. Raises A2AError."""
     caller = _caller(context, params)
     caller.contexts.session(task)
     return caller.receivers
 
 
 def _is_old(context: ServerCallContext) -> bool:
-    """Whether a request is of version 0.3: over REST its streams cannot answer with an error."""
+    """Return True if a request is of version 0.3: over REST its streams cannot answer with an error."""
     headers = as_object(context.state.get("headers"))
     return not as_str(headers.get("a2a-version")).startswith("1")
 
@@ -215,7 +215,7 @@ class Handler(RequestHandler):
 
 
 def _wanted(statuses: Mapping[str, TaskStatus], params: ListTasksRequest) -> list[tuple[bool, int, str]]:
-    """Those that are asked for, as the cursor's keys: by time, then by id."""
+    """Return the tasks that are asked for, as the cursor's keys: by time, then by id."""
     since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else 0
     return [
         (True, status.timestamp.ToNanoseconds(), name)

@@ -18,8 +18,8 @@ _KEPT = 64 << 10  # bytes of files that a task's history repeats
 
 
 def read_message(message: Message) -> messages.Message:
-    """What a model reads. Raises InvalidParamsError for nothing, ContentTypeNotSupportedError for what it cannot be
-    shown."""
+    """Return the message that a model reads. Raises InvalidParamsError for an empty one,
+    ContentTypeNotSupportedError for a type that it cannot be shown."""
     parts = [_read(part, number) for number, part in enumerate(message.parts)]
     if not any(not isinstance(part, messages.Text) or part.text.strip() for part in parts):
         raise InvalidParamsError("The message is empty: give it a part with text.")
@@ -70,7 +70,7 @@ def _read_file(part: Part, number: int) -> messages.Text | messages.Image | mess
 
 
 def digest_of(message: Message) -> str:
-    """The same for what says the same: ids that the server adds are left out."""
+    """Return a digest of a message without the ids that the server adds."""
     copy = Message()
     copy.CopyFrom(message)
     copy.ClearField("context_id")
@@ -79,7 +79,7 @@ def digest_of(message: Message) -> str:
 
 
 def kept_message(message: Message, task: str, context: str) -> Message:
-    """As a task's history has it: large files are only named."""
+    """Return a message for a task's history: large files are only named."""
     copy = Message()
     copy.CopyFrom(message)
     copy.task_id, copy.context_id = task, context
@@ -92,7 +92,7 @@ def kept_message(message: Message, task: str, context: str) -> Message:
 
 
 def agent_message(text: str, name: str, task: str, context: str) -> Message:
-    """What the agent says; `name` is the message's id."""
+    """Return a message of the agent; `name` is the message's id."""
     return Message(
         message_id=name, task_id=task, context_id=context, role=Role.ROLE_AGENT, parts=[Part(text=valid_text(text))]
     )

@@ -22,7 +22,7 @@ _ELSEWHERE = "Another process has this session open."
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the entries of a task say."""
+    """The entries of a task, in short."""
 
     texts: Sequence[str]  # of replies that asked for calls
     answer: str | None

@@ -36,8 +36,8 @@ class Show(Protocol):
 
 
 class Receiver:
-    """One address, which is sent what it is to know in order. A receiver may be sent something twice. `done` is called
-    when it was sent how its task ended."""
+    """An address that is notified in order. It may be sent something twice. `done` is called when it was sent how
+    its task ended."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Receiver:
 
 
 class Receivers:
-    """Those of every task of one caller, also over restarts of the server."""
+    """The receivers of every task of one caller, also over restarts of the server."""
 
     def __init__(self, files: ReceiverFiles, allowed: Sequence[str]) -> None:
         self._files, self._entries = files, tuple(map(Entry.parse, allowed))
@@ -146,7 +146,7 @@ class Receivers:
         self._known.setdefault(task, {})[name] = Receiver(config, self._post, done)
 
     async def _post(self, config: TaskPushNotificationConfig, task: Task) -> bool:
-        """Whether it arrived, or never will. The address is judged anew each time."""
+        """Return True if it arrived, or never will. The address is judged anew each time."""
         headers = {"content-type": "application/a2a+json", "a2a-version": "1.0"}
         if config.token:
             headers["x-a2a-notification-token"] = config.token

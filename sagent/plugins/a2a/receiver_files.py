@@ -1,4 +1,5 @@
-"""Who is notified of tasks, over restarts: `a2a/SESSION.push.json` in the directory of the state, for its owner alone.
+"""Files of the receivers of notifications, over restarts: `a2a/SESSION.push.json` in the state directory, for its owner
+alone.
 
 They have the tokens that clients gave, so they are not part of a session's log.
 """
@@ -29,13 +30,13 @@ class KeptReceiver:
 
 
 class ReceiverFiles:
-    """One file for each session that has any."""
+    """The files of receivers, one for each session that has any."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def read(self, session: str) -> Sequence[KeptReceiver]:
-        """What is kept for a session; what cannot be read is not there any more."""
+        """Read the receivers of a session, without those that cannot be read."""
         found: list[KeptReceiver] = []
         for row in self._rows(session):
             with suppress(ValueError, TypeError, ParseError):

@@ -1,4 +1,4 @@
-"""Which tasks a session had: a file of lines for each session, `a2a/SESSION.jsonl` in the directory of the state.
+"""Records of a session's tasks: a file of lines for each session, `a2a/SESSION.jsonl` in the state directory.
 
 A line is written before what it says counts, and is on the disk then. The work itself is in the session's log: a
 record has between which of its entries.
@@ -56,7 +56,7 @@ class RecordFile:
 
     @classmethod
     def read(cls, file: Path) -> "RecordFile":
-        """What a file has; half a line at its end never counted. Raises OSError."""
+        """Read a file; half a line at its end never counted. Raises OSError."""
         found = cls(file.parent, file.stem)
         data = file.read_bytes()
         found._ragged = not data.endswith(b"\n")
@@ -79,7 +79,7 @@ class RecordFile:
         self._write(task, ended=TaskState.Name(state), text=text, head=head, usage=usage)
 
     def settle(self, task: str, state: State, text: str, head: str) -> None:
-        """How a task ended whose server did not say so any more: by what is known, nothing happened since."""
+        """Record the end of a task whose server did not do so: nothing is known to have happened since."""
         at = self.tasks[task].at.isoformat(timespec="milliseconds")
         self._write(task, at=at, ended=TaskState.Name(state), text=text, head=head)
 

@@ -50,7 +50,7 @@ _PAUSED = PAUSED | {TaskState.TASK_STATE_AUTH_REQUIRED}
 
 @asynccontextmanager
 async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerator[tuple[RemoteAgent, ...]]":
-    """Those that are reached, of some "name=URL"; of the others it is said in `notices` why not."""
+    """Find the agents that are reached, of some "name=URL"; `notices` says why others are not."""
     tls = await asyncio.to_thread(system_context)
     async with AsyncExitStack() as stack:
 
@@ -123,7 +123,7 @@ class RemoteAgent:
         return self._output(answer)
 
     async def _answer(self, message: Message, run: RunContext) -> Task | Message:
-        """What comes of a message. Raises ToolError."""
+        """Return the answer to a message. Raises ToolError."""
         name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         reading = asyncio.create_task(self._read(message, run, name))
         try:

@@ -65,7 +65,7 @@ class RunningTask:
         return self._task.status
 
     def snapshot(self) -> Task:
-        """As it stands now."""
+        """Return a copy of the task as it is now."""
         copy = Task()
         copy.CopyFrom(self._task)
         if self._answer:
@@ -73,8 +73,8 @@ class RunningTask:
         return copy
 
     async def follow(self) -> AsyncGenerator[Update]:
-        """As it stands, and what happens until it ends or asks something. A follower that is too slow for all of it is
-        sent how the task stands then."""
+        """Yield the task, and updates until it ends or asks something. A follower that is too slow for all of them
+        is sent the task as it is then."""
         queue: asyncio.Queue[Update] = asyncio.Queue(_MOST)
         self._followers.add(queue)
         try:
@@ -90,7 +90,7 @@ class RunningTask:
     # -- what happens
 
     def put(self, state: State, message: Message | None = None, metadata: Mapping[str, object] | None = None) -> None:
-        """Another state, or news within it."""
+        """Publish a status update."""
         before = self._task.status.state
         status = TaskStatus(state=state, message=message)
         status.timestamp.FromDatetime(datetime.now(UTC))
@@ -145,7 +145,7 @@ class RunningTask:
         self.ended.set()
 
     def ask(self, question: Question | None) -> None:
-        """What the client is asked now; with None work goes on."""
+        """Ask the client a question; with None work goes on."""
         if question is self.question:
             return
         self.question = question
@@ -160,7 +160,7 @@ class RunningTask:
         return agent_message(text, f"{self.record.id}-{name}", self.record.id, self.record.context)
 
     def _withdraw(self) -> None:
-        """What was streamed is not the answer."""
+        """Withdraw what was streamed: it is not the answer."""
         if self._answer:
             self._publish_artifact(answer_artifact(""), append=False)
             self._answer = []
@@ -187,7 +187,7 @@ class RunningTask:
 
 
 def decision(text: str, data: Mapping[str, object]) -> str | None:
-    """What an answer says to an approval: None allows, a text denies and says why. Only the very word allows."""
+    """Read an answer to an approval: None allows, a text denies and says why. Only the very word allows."""
     if data.get("decision") == "allow" or (not data and text.strip().rstrip(".!").lower() in _ALLOWS):
         return None
     return valid_text(str(data.get("reason") or text).strip()) or "the client said no"

@@ -45,7 +45,7 @@ def _parts(block: Mapping[str, object], number: int) -> Iterator[Part]:
 
 
 def _resource(resource: Mapping[str, object], where: str) -> Iterator[Part]:
-    """What a client has put in of a file or a selection: its text, or an image or PDF."""
+    """Yield the parts of a file or a selection that a client has put in: its text, or an image or PDF."""
     uri = _shown(_needed(resource, "uri", f"{where}.resource"))
     if isinstance(text := resource.get("text"), str):
         yield Text(f'\n<context uri="{uri}">\n{valid_text(text)}\n</context>\n')

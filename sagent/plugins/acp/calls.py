@@ -38,7 +38,7 @@ _PLACE = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
 
 
 def kind_of(call: ToolCall) -> str:
-    """One of the protocol's kinds."""
+    """Return the protocol's kind of a call."""
     return _KINDS.get(call.name, "other")
 
 
@@ -68,7 +68,7 @@ def line_of(call: ToolCall, diff: str) -> int | None:
 
 
 def made(change: Proposal) -> Proposal:
-    """The same with the text that the file has now: an editor may have formatted it."""
+    """Return the proposal with the text that the file has now: an editor may have formatted it."""
     with suppress(OSError, ValueError):
         if (now := read_whole(Path(change.path), MOST_COMPARED)) is not None and now != change.old:
             return Proposal(change.path, change.old, now)
@@ -84,7 +84,7 @@ def shortened(text: str) -> str:
 
 
 def fresh(before: str, now: str) -> str:
-    """What an output has by now that it had not before: both may be no more than its end."""
+    """Return what an output has now that it had not before: both may be no more than its end."""
     if now.startswith(before):
         return now[len(before) :]
     tail = before[-_OVERLAP:]
@@ -120,7 +120,7 @@ class CallIds:
         return self._by_call.get((agent, call_id))
 
     def is_job(self, name: str) -> bool:
-        """Whether a call was answered, and goes on in the background."""
+        """Return True if a call was answered, and goes on in the background."""
         return name in self._jobs
 
     def end(self, name: str, *, job: bool) -> None:
@@ -128,7 +128,7 @@ class CallIds:
         (self._jobs.add if job else self._jobs.discard)(name)
 
     def take_open(self) -> list[str]:
-        """Those that have not ended; they have now."""
+        """Return the calls that have not ended, and mark them as ended."""
         found = list(self._open)
         self._open.clear()
         return found

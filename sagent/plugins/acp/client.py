@@ -18,7 +18,7 @@ class Client:
         self.version = 1
 
     def _offers(self, *names: str) -> bool:
-        """Whether a capability is there; an empty object is one, None and False are none."""
+        """Return True if a capability is there; an empty object is one, None and False are none."""
         found: object = self.capabilities
         for name in names:
             found = as_object(found).get(name)
@@ -42,7 +42,7 @@ class Client:
 
     @property
     def shows_terminals(self) -> bool:
-        """Whether it shows terminals that are the agent's own, as Zed does and others after it."""
+        """True if it shows terminals that are the agent's own, as Zed does and others after it."""
         return self.version > 1 or self._offers("_meta", "terminal_output")
 
     @property
@@ -82,7 +82,7 @@ class Client:
         await self._connection.request("fs/write_text_file", params)
 
     async def fill(self, session: str, message: str, schema: Mapping[str, object]) -> Mapping[str, object] | None:
-        """What the person has filled into a form; None where they have not."""
+        """Ask the person to fill in a form; None if they have not."""
         params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": schema}
         try:
             answer = await self._connection.request("elicitation/create", params)

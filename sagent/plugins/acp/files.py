@@ -72,7 +72,7 @@ class ReviewedTool:
         return plan_edit(path, real, replacements, workspace)
 
     async def _unsaved(self, real: Path) -> str | None:
-        """What an editor has of a file, where that is another text than the file's."""
+        """Return the editor's text of a file, if it differs from the file's."""
         data = _bytes(real)
         if not (self._client.reads_files and data):
             return None
@@ -88,7 +88,7 @@ class ReviewedTool:
 
 
 def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:
-    """What the call has come to: a client may format a file when it saves it, or not have saved it yet."""
+    """Return the result of the call: a client may format a file when it saves it, or not have saved it yet."""
     written, now = encode(change.after, change.encoding), _bytes(change.real)
     name = short(change.path, workspace)
     if now is None or (now == before and now != written):

@@ -1,4 +1,4 @@
-"""What a person may choose for a session in the editor: mode, model, effort, advisor."""
+"""The options of a session that a person may choose in the editor: mode, model, effort, advisor."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ class Options:
         self._chosen: dict[str, str] = {}  # while a turn runs: in force from its next model call on
 
     def settle(self) -> None:
-        """What was chosen is in force, or was not to be had."""
+        """Clear the choices: they are in force, or were not to be had."""
         self._chosen.clear()
 
     def modes(self) -> Mapping[str, object]:

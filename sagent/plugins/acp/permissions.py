@@ -1,4 +1,4 @@
-"""What a person is asked: may a call be made, is a plan to be carried out, what does an agent want to know."""
+"""Questions to a person: may a call be made, is a plan to be carried out, what does an agent want to know."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,7 +61,7 @@ class Person:
         return None if chosen == "allow_once" else _DECLINED
 
     async def answer(self, question: Question) -> str | None:
-        """What the person says to an agent's question, None for nothing."""
+        """Put an agent's question to the person; None for no answer."""
         if question.plan:
             settled = await self.settle(question.plan)
             return settled and settled.answer()

@@ -42,7 +42,7 @@ _CLOSING = 0.8  # seconds for the end of its sessions: commands and servers end 
 
 
 class Host(Protocol):
-    """What a server needs of the program that it is part of."""
+    """The program that a server is part of."""
 
     @property
     def latest(self) -> int:
@@ -57,7 +57,7 @@ class Host(Protocol):
         ...
 
     def sessions(self, cwd: str | None) -> "Sequence[Glance]":
-        """Those that are kept, last used first. Raises SagentError and OSError."""
+        """Return the sessions that are kept, last used first. Raises SagentError and OSError."""
         ...
 
     def delete(self, session: str) -> None:
@@ -70,7 +70,7 @@ class Host(Protocol):
 
 
 class Server:
-    """One client, and its sessions."""
+    """The server of one client, and its sessions."""
 
     def __init__(self, host: Host, send: Callable[[bytes], None]) -> None:
         self._host = host
@@ -135,7 +135,7 @@ class Server:
         return Answer(result, self._warm_up)
 
     def _greeting2(self, params: Params) -> Mapping[str, object]:
-        """The same in version 2, in which a login is another program's."""
+        """Return the greeting of version 2, in which a login is another program's."""
         self._client.capabilities = as_object(params.get("capabilities"))
         prompt = {"image": EMPTY, "embeddedContext": EMPTY}
         session = {"prompt": prompt, "mcp": {"stdio": EMPTY, "http": EMPTY}, "delete": EMPTY}
@@ -187,7 +187,7 @@ class Server:
         return await self._taken_up(params, replay=since is not None)
 
     def _state(self, session: "Session") -> Mapping[str, object]:
-        """What a client gets of a session that is set up."""
+        """Return the state of a session that is set up."""
         if self._client.version == 1:
             return {"modes": session.options.modes(), **self._options(session)}
         return self._options(session)

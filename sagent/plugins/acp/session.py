@@ -1,4 +1,4 @@
-"""One conversation of a client: opened, prompted, cancelled and closed, each prompt answered once."""
+"""A conversation of a client: opened, prompted, cancelled and closed, each prompt answered once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -44,8 +44,8 @@ _SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that say 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session works, as its client says it: a directory, further ones, servers of tools; and `session` where an
-    earlier one is gone on with."""
+    """The place of a session, as its client says it: a directory, further ones, servers of tools; and `session` if
+    an earlier one is continued."""
 
     cwd: str
     directories: tuple[str, ...]
@@ -60,7 +60,7 @@ class OpenedSession(Opened, Protocol):
     def commands(self) -> Sequence[tuple[str, str, str]]: ...
 
     def selected(self) -> str:
-        """What the person has selected in an editor that is linked otherwise; "" for nothing new."""
+        """Return what the person has selected in an editor that is linked otherwise; "" for nothing new."""
         ...
 
     async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
@@ -70,7 +70,7 @@ class OpenedSession(Opened, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the client contributes to a session: who hears of events, who is asked, and the tools as it takes them."""
+    """The client's part of a session: the listener of events, the one who is asked, and the tools as it takes them."""
 
     listener: Callable[[Event], None]
     ask: "Asker"
@@ -265,7 +265,7 @@ class Session:
         self._live.interrupt()
 
     async def aclose(self) -> None:
-        """The same, and wait until it is closed."""
+        """Cancel all turns, and wait until the session is closed."""
         self._cancelled.update(self._turns)
         await self._live.aclose()
 
@@ -337,7 +337,7 @@ class Session:
             agent.send(user(text, sender="plan mode"), "next")
 
     async def _accepted(self, agent: "Agent") -> str:
-        """What asks the model to carry out the plan in its answer, where the person wants that; "" where not."""
+        """Return the prompt to carry out the plan in the model's answer, if the person wants that; "" otherwise."""
         from sagent.context.plan import EXIT_PLAN, plan_in
 
         planning = self.policy.mode == "plan" and EXIT_PLAN not in agent.state.tools

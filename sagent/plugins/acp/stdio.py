@@ -1,4 +1,4 @@
-"""This process's standard output, written in a thread, so that no peer can hold the loop."""
+"""Writer of this process's standard output in a thread, so that no peer can hold the loop."""
 
 import asyncio
 import os

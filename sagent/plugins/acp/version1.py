@@ -69,8 +69,8 @@ def new_id() -> str:
 
 
 def usage(status: Status, cost: Cost) -> Update:
-    """What the context holds and the session has cost. Models without a known price are named, as the sum is a minimum
-    then; where the window is not known, its size is what is used of it."""
+    """Report what the context holds and the session has cost. Models without a known price are named, as the sum is
+    a minimum then; if the window is not known, its size is what is used of it."""
     more = {"_meta": {"sagent": {"unpriced": list(cost.unpriced)}}} if cost.unpriced else {}
     return {
         "sessionUpdate": "usage_update",
@@ -120,7 +120,7 @@ class Updates:
         self._advice: dict[tuple[str, str], str] = {}
 
     def of(self, event: Event) -> Iterator[Update]:
-        """What an event is to a client."""
+        """Yield the updates of an event."""
         match event:
             case TextDelta("root", text):
                 yield chunk("agent_message", self._message, text_block(text))
@@ -168,12 +168,12 @@ class Updates:
         return name, [self._announcement(name, agent, call)]
 
     def changes(self, name: str) -> list[Update]:
-        """What a call that is open would change, as a part of what it shows."""
+        """Return the changes that an open call would make, as a part of what it shows."""
         change = self._changes.get(name)
         return [] if change is None else [diff(change)]
 
     def place(self, call: ToolCall, changed: str = "") -> list[Update]:
-        """Where a call reads, or has changed something as a unified diff says."""
+        """Return the place that a call reads, or has changed as a unified diff says."""
         if (path := calls.place_of(call, self._workspace)) is None:
             return []
         line = calls.line_of(call, changed)

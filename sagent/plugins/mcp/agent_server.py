@@ -56,7 +56,7 @@ Open: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker | None], Abst
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked, and where the answer goes: None allows, a text denies and says why."""
+    """A question for a person, and the future of its answer: None allows, a text denies and says why."""
 
     name: str  # by which a client that was asked comes back to it: an answer counts for this question alone
     text: str
@@ -65,7 +65,7 @@ class Question:
 
 @dataclass(slots=True)
 class Run:
-    """One prompt at work, or what came of it."""
+    """A prompt at work, or its outcome."""
 
     name: str  # with which the names of its questions begin
     asks: bool  # whether there is somebody to ask
@@ -136,7 +136,7 @@ class Sessions:
         return self._runs.get((question or "").partition(".")[0])
 
     def status(self, session: str | None) -> list[dict[str, object]]:
-        """What each run does, or came to, the latest last."""
+        """Return the state or outcome of each run, the latest last."""
         return [
             {"session_id": run.session, "state": run.state, "doing": run.doing, "cost_usd": run.usd,
              "seconds": round((run.ended or time.monotonic()) - run.began, 1)}
@@ -245,7 +245,8 @@ async def _answer(
 
 
 def _can_ask(context: "Context") -> bool:
-    """Whether the client can put a form to its person. (Before there were modes, `elicitation` had no members.)"""
+    """Return True if the client can put a form to its person. (Before there were modes, `elicitation` had no
+    members.)"""
     capabilities = context.client_capabilities
     can = capabilities.elicitation if capabilities is not None else None
     return can is not None and (can.form is not None or can.url is None)

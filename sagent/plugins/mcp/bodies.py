@@ -1,4 +1,4 @@
-"""What is read of a server's answers over HTTP, in bounds: few compressed bytes may stand for very many."""
+"""Limits for a server's answers over HTTP: few compressed bytes may stand for very many."""
 
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,8 @@ def http_client(
     on_answer: Callable[[httpx2.Response], object] = lambda _: None,
     on_more: Callable[[], object] = lambda: None,
 ) -> httpx2.AsyncClient:
-    """What asks a server with a URL. `on_answer` is called with each answer, and `on_more` where one is too long."""
+    """Return a client for a server with a URL. `on_answer` is called with each answer, and `on_more` if one is too
+    long."""
 
     async def attend(response: httpx2.Response) -> None:
         _bound(response, on_more)

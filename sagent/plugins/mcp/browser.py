@@ -45,7 +45,7 @@ def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def configuration(browser: str, folder: Path, environ: Mapping[str, str]) -> Mapping[str, object]:
-    """What the server is told: no window, nothing kept, files below the folder, and the way out."""
+    """Return the server's configuration: no window, nothing kept, files below the folder, and the proxy."""
     proxy = urlsplit(environ.get("HTTP_PROXY", ""))
     launch: dict[str, object] = {"headless": True, "executablePath": browser, "chromiumSandbox": _has_namespaces()}
     if proxy.hostname:
@@ -69,7 +69,7 @@ def _may_listen() -> bool:
 
 
 def _has_namespaces() -> bool:
-    """Whether Chromium can have its own sandbox: not as root, and not within ours."""
+    """Return True if Chromium can have its own sandbox: not as root, and not within ours."""
     program = shutil.which("unshare")
     if os.geteuid() == 0 or program is None:
         return False

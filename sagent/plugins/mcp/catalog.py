@@ -1,4 +1,4 @@
-"""What MCP servers have for a person: prompts, which become commands, and resources, which are mentioned."""
+"""The catalog of MCP servers for a person: prompts, which become commands, and resources, which are mentioned."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Prompt:
 
     @property
     def shown(self) -> str:
-        """What a person reads of it: what it is about, and its arguments."""
+        """Describe the prompt to a person: its purpose, and its arguments."""
         return f"{self.about} ({printable(self.usage)})" if self.arguments else self.about
 
     @property
@@ -120,7 +120,7 @@ async def list_resources(link: Link) -> Sequence[str]:
 
 
 async def read_resource(link: Link, uri: str) -> Sequence[Media]:
-    """What a resource holds, as a model is shown it. Raises UsageError."""
+    """Read a resource, as a model is shown it. Raises UsageError."""
     try:
         got = await (await link.client()).read_resource(uri)
     except Exception as error:

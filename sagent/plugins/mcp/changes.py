@@ -1,6 +1,7 @@
-"""What one MCP server offers in a session, and what the model is sent when that changes.
+"""The offer of one MCP server in a session, and the messages to the model when it changes.
 
-What the model was given stays as it is, so that a provider's cache of it stays good; changes are reported in a message.
+What the model was given stays as it is, so that a provider's cache of it stays good; changes are reported in a
+message.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

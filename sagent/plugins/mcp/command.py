@@ -286,7 +286,8 @@ def _address(where: str) -> tuple[str, int]:
 
 
 def opener(flags: Mapping[str, object]) -> "Open":
-    """What opens agents as the flags say, within what a client may choose: never above the budget of the flags."""
+    """Return a function that opens agents as the flags say, within what a client may choose: never above the budget
+    of the flags."""
 
     def opened(
         wanted: "Wanted", listener: "Callable[[Event], None]", ask: "Asker | None"

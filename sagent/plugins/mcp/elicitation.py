@@ -1,4 +1,4 @@
-"""What an MCP server asks a person: a form, one question for each field, or a page to open in a browser.
+"""Questions of MCP servers to a person: a form, one question for each field, or a page to open in a browser.
 
 One question is open at a time, and each names its server. Without a person all are declined.
 https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
@@ -52,7 +52,7 @@ class Elicitor:
         self._asked[server] = 0
 
     async def ask(self, server: str, params: "ElicitRequestParams") -> "ElicitResult":
-        """What the person says to a server's question."""
+        """Put a server's question to the person."""
         from mcp.types import ElicitRequestURLParams, ElicitResult
 
         self._asked[server] = asked = self._asked.get(server, 0) + 1
@@ -124,7 +124,7 @@ class Elicitor:
 
 
 async def _begin(message: str, fields: tuple[Field, ...], ask: _Asking) -> str | None:
-    """How the person wants to answer a form of several fields, or of none."""
+    """Ask how the person wants to answer a form of several fields, or of none."""
     suggested = [f"{field.title} = {field.shown(field.default)}" for field in fields if field.default is not None]
     ready = bool(suggested) and all(field.default is not None for field in fields if field.required)
     text = f"{message}\n\n{_asked(fields)}" + (f"\n\nSuggested: {one_line(', '.join(suggested), 500)}" if ready else "")

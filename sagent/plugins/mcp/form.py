@@ -18,7 +18,8 @@ LEAVE_OUT = "(leave it out)"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `choices` are the values by the words that a person is shown; `default` is None without one."""
+    """A field of a form. `choices` are the values by the words that a person is shown; `default` is None without
+    one."""
 
     name: str
     title: str
@@ -30,7 +31,7 @@ class Field:
     default: object = None
 
     def text(self) -> str:
-        """What is asked, in Markdown."""
+        """Return the question, in Markdown."""
         about = f": {self.about}" if self.about else ""
         return f"**{self.title}**{about} [{', '.join(self._kind())}]"
 
@@ -42,7 +43,7 @@ class Field:
         return [printable(word) for word in (words, *limits, *form, "required" if self.required else "optional")]
 
     def options(self) -> tuple[str, ...]:
-        """What a person can choose from: the default first, where it is not among the choices."""
+        """Return the options: the default first, if it is not among the choices."""
         first = () if self.choices or self.default is None else (self.shown(self.default),)
         return (*first, *self.choices, *(() if self.required else (LEAVE_OUT,)))
 

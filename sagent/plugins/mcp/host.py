@@ -1,4 +1,4 @@
-"""What a session gives its MCP servers: a sandbox for programs, its directories, a person who is asked."""
+"""The host of MCP servers in a session: a sandbox for programs, its directories, a person who is asked."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ class Host:
 
 
 def client_info() -> "Implementation":
-    """What this program is called at servers."""
+    """Return the name and version that servers are told."""
     from mcp.types import Implementation
 
     from sagent.version import __version__

@@ -42,7 +42,8 @@ class NotYet(ConnectionError):
 
 
 class Link:
-    """One server. `on_changed` is called with a list that it has changed, `elicitor` puts its questions to a person."""
+    """The link to one server. `on_changed` is called with a list that it has changed, `elicitor` puts its questions
+    to a person."""
 
     def __init__(self, name: str, server: McpServer, processes: ProcessGroup, host: Host, elicitor: Elicitor) -> None:
         self.name, self.server = name, server
@@ -67,7 +68,7 @@ class Link:
 
     @property
     def state(self) -> str:
-        """How the connection stands, in words."""
+        """The state of the connection, in words."""
         if self._ready is not None and self._ready.done() and not self._stop.is_set():
             return "connected"
         return "failed" if self._failures else "not connected"
@@ -123,7 +124,7 @@ class Link:
             stop.set()
 
     def works(self) -> None:
-        """It has answered: the next failure is the first one."""
+        """Record that it has answered: the next failure is the first one."""
         self._failures = 0
 
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
@@ -221,7 +222,7 @@ class Link:
         return await self.elicitor.ask(self.name, params)
 
     async def _on_message(self, message: "IncomingMessage") -> None:
-        """What a server of the earlier protocol says by itself."""
+        """Handle a notification of a server of the earlier protocol."""
         from mcp import types
 
         match message:
@@ -282,7 +283,7 @@ class Link:
         return Login(self.name, self.server, file) if file.path.exists() else None
 
     async def reason(self, error: BaseException) -> str:
-        """What went wrong with the connection, which is lost."""
+        """Describe why the connection was lost."""
         if isinstance(error, NotYet):
             return str(error)
         if self._task is not None:
@@ -292,7 +293,7 @@ class Link:
         return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
 
     def login_wanted(self) -> str:
-        """That it wants a login; "" where it has taken what it was last sent."""
+        """Return why it wants a login; "" if it has taken what it was last sent."""
         if self._login is not None and self._login.lacks:
             return self._login.lacks
         if self._refuses and "issuer" in self.server.oauth:
@@ -300,7 +301,8 @@ class Link:
         return f"it needs a login: sagent mcp login {self.name}" if self._refuses else ""
 
     def hint(self, said: str | None = None) -> str:
-        """Which setting gives it more, where what it has said, or that it does not run, may come from its sandbox."""
+        """Name the setting that gives it more, if what it has said, or that it does not run, may come from its
+        sandbox."""
         from sagent.sandbox.signs import was_held_back, within
 
         if self._profile is None or not (said is None or was_held_back(said, failed=True)):
@@ -319,7 +321,7 @@ class Link:
 
 
 def is_closed(error: BaseException) -> bool:
-    """Whether a connection has ended below the protocol."""
+    """Return True if a connection has ended below the protocol."""
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
 
@@ -327,7 +329,7 @@ def is_closed(error: BaseException) -> bool:
 
 
 def failure(error: BaseException) -> str:
-    """What went wrong, of several things the first."""
+    """Describe an error; of several the first."""
     inner: object = error
     while isinstance(inner, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]

@@ -37,7 +37,7 @@ Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
 
 
 class Kept(BaseModel):
-    """What the file of a server holds. `expires` is a time as `time.time()` gives it; `wanted` are scopes that the
+    """The file of a server's login. `expires` is a time as `time.time()` gives it; `wanted` are scopes that the
     server has asked for since the login."""
 
     url: str
@@ -86,7 +86,7 @@ class LoginFile(LoginStore):
         self.path = directory / f"{sha256(url.encode()).hexdigest()[:32]}.json"
 
     def read(self) -> Kept:
-        """What is kept; nothing where the file is missing, damaged or another server's."""
+        """Read the file; return an empty login if it is missing, damaged or another server's."""
         try:
             kept = Kept.model_validate_json(self.path.read_bytes())
         except (OSError, ValueError):
@@ -190,7 +190,7 @@ class Login(OAuthClientProvider):
         return response.status_code == 401 and self.context.can_refresh_token()
 
     async def _refusal(self, response: httpx2.Response) -> OAuthFlowError:
-        """That a person has to log in; what for is kept."""
+        """Return an error that tells the person to log in; the scopes that were asked for are kept."""
         if response.status_code == 401:
             why = "its login is missing or no longer valid"
         else:
@@ -206,7 +206,7 @@ class Login(OAuthClientProvider):
 
 
 def _wants_login(response: httpx2.Response) -> bool:
-    """Whether a server does not take the login, or wants one with more rights."""
+    """Return True if a server does not take the login, or wants one with more rights."""
     lacking = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
     return response.status_code == 401 or lacking
 
@@ -281,7 +281,7 @@ class _Arrival:
         self._arrived = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> AuthorizationCodeResult:
-        """What the browser brought. Raises OAuthFlowError where the login was refused, and TimeoutError."""
+        """Wait for the browser's answer. Raises OAuthFlowError if the login was refused, and TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             return await self._arrived
 

@@ -1,4 +1,4 @@
-"""What a server's results and resources are to a model, within what memory and log can take."""
+"""The results and resources of a server as a model gets them, within what memory and log can take."""
 
 import base64
 import json

@@ -21,7 +21,7 @@ class PinPolicy(Policy):
         self._inner, self._tools, self._free = inner, tools, free
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """What the inner policy says, where the tool is what it was."""
+        """Apply the inner policy if the tool is as it was approved."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         tool = self._tools().get(call.name)
         if tool is None or self._free():

@@ -1,4 +1,4 @@
-"""What tools of MCP servers were when they were approved: a hash of each definition, kept for all sessions."""
+"""Pins of approved MCP tools: a hash of each definition, kept for all sessions."""
 
 import json
 from contextlib import suppress

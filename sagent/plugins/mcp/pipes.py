@@ -33,8 +33,7 @@ _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
 
 class Program:
-    """One run of a server's program. `fault` says why it came to an end, where it did; `on_end` is called when its
-    output ends."""
+    """A run of a server's program. `fault` says why it came to an end; `on_end` is called when its output ends."""
 
     def __init__(self, processes: ProcessGroup, on_end: Callable[[], None]) -> None:
         self._processes, self._on_end = processes, on_end
@@ -55,7 +54,7 @@ class Program:
     async def streams(
         self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None
     ) -> AsyncGenerator["TransportStreams"]:
-        """What the SDK's client reads from and writes to. Raises OSError and ValueError where it cannot be started."""
+        """Open the streams of the SDK's client. Raises OSError and ValueError if the program cannot be started."""
         import anyio
         from mcp.shared.message import SessionMessage
 

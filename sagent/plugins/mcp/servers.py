@@ -122,14 +122,15 @@ class Servers:
         return await self._listed(self._prompts, list_prompts)
 
     async def resources(self) -> Sequence[str]:
-        """What can be mentioned, as "server:address"."""
+        """Return the resources that can be mentioned, as "server:address"."""
         await self._listed(self._resources, list_resources)
         return [f"{name}:{uri}" for name, uris in self._resources.items() for uri in uris]
 
     async def _listed(
         self, known: dict[str, Sequence[T]], read: Callable[[Link], Awaitable[Sequence[T]]]
     ) -> Sequence[T]:
-        """What all servers list, those asked that were not or have changed; one that fails has nothing for now."""
+        """Return the lists of all servers, asking those that were not asked or have changed; one that fails has
+        nothing for now."""
 
         async def look(link: Link) -> None:
             with suppress(Exception):  # nobody waits for this one list
@@ -150,12 +151,12 @@ class Servers:
         return bool(colon and uri) and server in self.links
 
     async def read(self, mention: str) -> Sequence[Media]:
-        """What a mentioned resource holds. Raises UsageError."""
+        """Read a mentioned resource. Raises UsageError."""
         server, _, uri = mention.partition(":")
         return await read_resource(self.links[server], uri)
 
     async def _tools_of(self, link: Link, notices: list[str]) -> Sequence[McpTool]:
-        """What a server offers, in time and in bounds."""
+        """Return the tools of a server, in time and in bounds."""
         patience = link.server.start_timeout
         waited = asyncio.timeout(patience)
         try:
@@ -308,7 +309,7 @@ def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Seque
 
 
 def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
-    """Those that have room within so many characters of descriptions and schemas."""
+    """Return the tools that have room within so many characters of descriptions and schemas."""
     kept: list[McpTool] = []
     for tool in tools:
         size = len(tool.description) + len(json_dump(tool.parameters))

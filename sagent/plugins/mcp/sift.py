@@ -91,7 +91,7 @@ class _Sifted:
 
 
 def _depth(value: object) -> int:
-    """How many objects and arrays are within each other, at most."""
+    """Return the greatest depth of objects and arrays within each other."""
     deepest, level = 0, [value]
     while level := [inner for each in level for inner in (*as_object(each).values(), *as_array(each))]:
         deepest += 1
@@ -99,7 +99,7 @@ def _depth(value: object) -> int:
 
 
 def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, str]:
-    """What is not as the protocol has it, by the member of the item that it is in."""
+    """Return what does not follow the protocol, by the member of the item that it is in."""
     from mcp_types.methods import parse_server_result
     from pydantic import ValidationError
 

@@ -28,7 +28,7 @@ MOST_SHOWN = 8_000  # characters of a definition that a person is to approve
 
 
 class Definition:
-    """What a server says of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
+    """A server's definition of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
 
     def __init__(self, info: "McpToolInfo") -> None:
         self.description = printable(info.description or info.title or info.name)[:MOST_DESCRIPTION]
@@ -63,12 +63,12 @@ class McpTool:
 
     @property
     def lenient(self) -> bool:
-        """Whether arguments are for the server to judge: its schema is no longer the one that the model was given."""
+        """True if arguments are for the server to judge: its schema is no longer the one that the model was given."""
         return self.now is None or self.now.fingerprint != self._first
 
     @property
     def changed(self) -> bool:
-        """Whether it is defined otherwise than when it was last approved."""
+        """True if it is defined otherwise than when it was last approved."""
         pinned = self._pins.of(self._link.server, self.own)
         return self.now is not None and pinned is not None and pinned != self.now.fingerprint
 
@@ -148,7 +148,7 @@ class McpTool:
             raise await self._failed(error, _UNKNOWN) from error
 
     async def _reply(self, error: "MCPError") -> str:
-        """What the server did instead of the call, in words."""
+        """Describe what the server did instead of the call."""
         from mcp import types
 
         match error.code:
@@ -174,7 +174,7 @@ _UNKNOWN = "Whether it did what the call asked for is unknown: find out before y
 
 
 def _is_ended_session(error: "MCPError") -> bool:
-    """Whether a server of the earlier protocol knows no such session: what was sent in it was not read."""
+    """Return True if a server of the earlier protocol knows no such session: what was sent in it was not read."""
     return error.message == "Session terminated"
 
 

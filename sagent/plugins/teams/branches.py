@@ -84,12 +84,12 @@ class Parallel(Pattern):
         return replace(partial, stop_reason="error", error=failure)
 
     async def run(self, prompt: Prompt, *, deps: object = None) -> Gathered:
-        """As every pattern does; the result has those of the members."""
+        """Run as every pattern does; the result has those of the members."""
         result = await super().run(prompt, deps=deps)
         return result if isinstance(result, Gathered) else _gathered(result, {})
 
     async def _gather(self, prompt: Message, stage: Stage) -> tuple[Mapping[str, Result], Mapping[str, Exception]]:
-        """What the members said or raised, in their order, until it is enough or cannot be any more."""
+        """Return what the members said or raised, in their order, until it is enough or cannot be any more."""
         tasks = {
             name: asyncio.create_task(stage.attempt(member, prompt), name=name)
             for name, member in zip(self._names, self._branches, strict=True)
@@ -119,7 +119,7 @@ class Parallel(Pattern):
 
 
 def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
-    """What a member that has ended came to; one that cancelled itself was interrupted."""
+    """Return the outcome of a member that has ended; one that cancelled itself was interrupted."""
     if task.cancelled():
         return Result("", (), "interrupted", Failure("interrupted", "it was cancelled")), None
     return task.result()

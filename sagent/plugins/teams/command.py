@@ -173,7 +173,7 @@ async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: 
 async def _work(
     settings: "Settings", file: "TeamFile", task: str, output: "_Output", interrupter: Interrupter
 ) -> "TeamResult":
-    """What the team comes to; after an interruption, as far as it came."""
+    """Run the team and return its result; after an interruption, as far as it came."""
     from sagent.plugins.teams.opening import open_team
 
     async with open_team(settings, file, output.on_event, told=output.on_waiting) as team:
@@ -291,7 +291,7 @@ def progress(role: "RoleReport") -> str:
 
 
 def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
-    """What JSON has of a team in addition to what every result has."""
+    """Return the JSON members of a team's result, in addition to those of every result."""
     return {
         "team": file.name,
         "mode": file.mode,

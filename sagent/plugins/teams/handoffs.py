@@ -27,9 +27,9 @@ State: TypeAlias = Literal["not begun", "at work", "done", "failed", "kept"]
 
 @dataclass(frozen=True, slots=True)
 class HandoffBudget:
-    """How much of a role's hand-off the following prompts show: at most so many tokens, as the role's own provider
-    counted them, and so many bytes. A longer one is cut to its beginning and end, with the path of the full text. None
-    is no limit of that kind."""
+    """A limit on how much of a role's hand-off the following prompts show: at most so many tokens, as the role's own
+    provider counted them, and so many bytes. A longer one is cut to its beginning and end, with the path of the full
+    text. None is no limit of that kind."""
 
     tokens: int | None = None
     bytes: int | None = None
@@ -59,7 +59,7 @@ def digest(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RoleReport:
-    """What a role came to, in all its tries. `usd` is None where a price is not known; `text` is what it passed on.
+    """A report on a role, over all its tries. `usd` is None if a price is not known; `text` is what it passed on.
 
     `agent` and `model` are those of the last try; `turns` counts replies of models, `usage` includes that of agents
     below it and of advisors. `saving` is what it would have been sent more with all hand-offs before it, whole.
@@ -78,7 +78,7 @@ class RoleReport:
 
 
 def report_role(lead: Node, found: Round, name: str) -> RoleReport:
-    """What the logs say of a role in a round of the team below `lead`."""
+    """Report on a role in a round of the team below `lead`, by the logs."""
     state: State = "not begun"
     model, error, last = "", None, ""
     tries: dict[str, None] = {}
@@ -103,7 +103,7 @@ def report_role(lead: Node, found: Round, name: str) -> RoleReport:
 
 
 def answer_of(log: Log, agent: str) -> str:
-    """What an agent said last; "" where its log says nothing of it."""
+    """Return the last answer of an agent; "" if its log has none."""
     found = ""
     for each in branch_contents(read_agent(log, agent), MessageEntry):
         found = each.message.text if each.message.role == "assistant" else found

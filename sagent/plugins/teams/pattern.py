@@ -1,4 +1,4 @@
-"""What all patterns have in common: each is used as an agent is."""
+"""The base of all patterns: each is used as an agent is."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -142,7 +142,7 @@ def check_named(name: str, given: object) -> None:
 
 
 async def made_by(name: str, given: T | Awaitable[T], kinds: type[T] | tuple[type[T], ...], wanted: str) -> T:
-    """What a function of the program has made, awaited where that is needed. Raises UsageError for something else."""
+    """Return what a function of the program has made, awaited if needed. Raises UsageError for something else."""
     made = await cast("Awaitable[T]", given) if isinstance(given, Awaitable) else given
     if not isinstance(made, kinds):
         raise UsageError(f"the function for {name} returned {made!r:.60}: {wanted}")

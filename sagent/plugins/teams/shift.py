@@ -1,4 +1,4 @@
-"""One round of a team: its roles at work below an agent, and what they hand on to each other in its log."""
+"""A round of a team: its roles at work below an agent, and what they hand on to each other in its log."""
 
 import asyncio
 import contextlib
@@ -38,13 +38,13 @@ PART, TASK = "# Your part\n\n", "# The team's task\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One role of a team: a part of the work, and who does it. What is not set is the lead's: model, effort, tools,
+    """A role of a team: a part of the work, and who does it. What is not set is the lead's: model, effort, tools,
     limits, advisors.
 
     `model` is "provider/id", `options` are members of its requests ({"temperature": 0.2}), and `tools` are names.
-    `budget_usd` is set aside while the role works and is the most it can spend; `handoff` limits how much of its answer
-    the following prompts show. An advisor is "[name=]provider/id[,options]"; a role can have advisors of its own if the
-    lead has none.
+    `budget_usd` is set aside while the role works and is the most it can spend; `handoff` limits how much of its
+    answer the following prompts show. An advisor is "[name=]provider/id[,options]"; a role can have advisors of its
+    own if the lead has none.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a team works: see `Team`."""
+    """The setup of a team: see `Team`."""
 
     roles: tuple[Role, ...]
     name: str
@@ -75,7 +75,7 @@ class Setup:
 
 
 class Handed(NamedTuple):
-    """What a role has passed on, and the agent that said it."""
+    """A hand-off of a role, and the agent that said it."""
 
     name: str
     text: str
@@ -84,7 +84,7 @@ class Handed(NamedTuple):
 
 @dataclass(slots=True)
 class Shift:
-    """One round of a team below an agent. `past` is what an earlier try of it has left."""
+    """A round of a team below an agent. `past` is what an earlier try of it has left."""
 
     setup: Setup
     notify: Callable[[RoleReport], None]
@@ -145,14 +145,14 @@ class Shift:
         return replace(joined, stop_reason="error", error=self._failure()) if self.failures else joined
 
     async def _alone(self, work: "_Work") -> Result:
-        """One of those that work at once; what it has found is in the log as soon as it is known."""
+        """Run one of the roles that work at once; its findings are in the log as soon as they are known."""
         result, _ = await self.stage.attempt(work, work.prompt)
         if result.error is None and not work.kept:
             self.record(work.role.name, work.after, _digest_of(work.agent, result.content))
         return result
 
     def prompt(self, role: Role, seen: Sequence[tuple[str, str]], out: Sequence[str], after: str) -> str:
-        """What a role begins with: its part, the task, and what was handed on, by role."""
+        """Return a role's first prompt: its part, the task, and what was handed on, by role."""
         others = ", ".join(each.name for each in self.setup.roles)
         to = f"the role {after}, which continues from it" if after else "the caller of the team, as its answer"
         who = f"You are {role.name}, one role of the team {self.setup.name} ({others})."

@@ -41,7 +41,7 @@ class TeamResult(Result):
 
     @property
     def handoffs_saved(self) -> Saving:
-        """What the roles would have been sent in addition if each had seen all earlier hand-offs in full."""
+        """The tokens that the roles would have been sent in addition if each had seen all earlier hand-offs in full."""
         return sum((role.saving for role in self.roles), Saving())
 
 

@@ -1,4 +1,4 @@
-"""One at a time: in order, by choice, by handing on, and again until it is good."""
+"""Patterns with one member at a time: in order, by choice, by handing on, and again until it is good."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ def sequential(*steps: Runnable) -> Pattern:
 
 
 def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
-    """What a step came to that failed, with what those before it had answered: that was paid for."""
+    """Return the result of a step that failed, with what those before it had answered: that was paid for."""
     if not answers:
         return failed
     said = [*answers, failed.content] if failed.content else answers
@@ -90,7 +90,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     check_whole(f"rounds={rounds!r:.60}", rounds, 1)
 
     async def judge(prompt: Message, result: Result, stage: Stage) -> Opinion | Result:
-        """What the function or the judge says; a judge's own failure as it is."""
+        """Return the opinion of the function or the judge; a judge's own failure as it is."""
         if not isinstance(done, Runnable):
             return await made_by("done", done(result), (bool, str), "True approves, and a string says what is wrong")
         asked = (

@@ -1,4 +1,4 @@
-"""What agents read of errors that their changes bring: with a call's result, or later, once servers know them."""
+"""Reports of the errors that an agent's changes bring: with a call's result, or later, once servers know them."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ class Checks:
         self._commands = 0
 
     async def changed(self, path: Path, before: str, agent: str, workspace: Workspace) -> str:
-        """What is new after a change of a file, within the budget; the rest comes later, by `news`."""
+        """Return the new errors after a change of a file, within the budget; the rest comes later, by `news`."""
         after = await asyncio.to_thread(read_text, path)
         if after is None or after == before:
             return ""
@@ -66,7 +66,8 @@ class Checks:
             self._missed.update({kinds[task] for task in late})
 
     async def news(self, agent: str) -> str:
-        """What is new for an agent since it last heard, of files that are as they were checked; "" for nothing."""
+        """Return the new errors for an agent since its last report, of files that are as they were checked; "" for
+        none."""
         found: list[tuple[str, Sequence[Diagnostic]]] = []
         for path, (reader, workspace) in reversed(list(self._readers.items())):
             given = list(self._documents(path))
@@ -80,7 +81,7 @@ class Checks:
         return report(shown[:MOST_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")
 
     def _unreported(self, path: Path, text: str | None, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """Those at places where no other server has found one: two find the same name missing."""
+        """Return the errors at places where no other server has found one: two find the same name missing."""
         before, places = self._reported.get(path, (text, dict[tuple[int, int], str]()))
         if before != text:
             places = dict[tuple[int, int], str]()

@@ -30,7 +30,7 @@ class ServerError(Exception):
 
 
 class Connection:
-    """One run of a server. `answer` answers its requests, or raises ServerError; `hear` gets its notifications."""
+    """A run of a server. `answer` answers its requests, or raises ServerError; `hear` gets its notifications."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Connection:
             return {"error": {"code": error.code, "message": str(error)}}
 
     def _break(self, why: str) -> None:
-        """Nothing is asked or heard any more."""
+        """Break the connection: nothing is asked or heard any more."""
         self._broken = self._broken or why
         self.ended.set()
         if self._program is not None:

@@ -1,4 +1,4 @@
-"""What servers find wrong with a file, and which of it is new after a change."""
+"""Errors that servers find in a file, and those of them that are new after a change."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ def new_errors(before: Found, after: Found) -> list[Diagnostic]:
 
 
 def _moved(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int]:
-    """Where a line is now, by what is the same at both ends; 0 for one in between."""
+    """Return a function from old lines to new ones, by what is the same at both ends; 0 for a line in between."""
     head, tail = same_ends(before, after)
 
     def moved(line: int) -> int:
@@ -84,7 +84,7 @@ def _moved(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int]:
 
 
 def report(news: Iterable[tuple[str, Sequence[Diagnostic]]]) -> str:
-    """What the model reads of new errors, by file: "" for none."""
+    """Report new errors to the model, by file: "" for none."""
     return "\n".join(line for name, errors in news if errors for line in _lines(name, errors))
 
 

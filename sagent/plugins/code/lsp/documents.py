@@ -24,14 +24,14 @@ class Document:
         self._timer: asyncio.TimerHandle | None = None
 
     def change(self, text: str) -> None:
-        """Another version: what was said is of the one before."""
+        """Start another version: all reports so far are of the one before."""
         self.version, self.text = self.version + 1, text
         self.errors = self._unsure = None
         self._passed = False
         self.wake()
 
     def take(self, errors: Sequence[Diagnostic], version: int | None) -> None:
-        """What the server says of a version, or of one that it does not name."""
+        """Take a server's report on a version, or on one that it does not name."""
         if version == self.version:
             self._accept(errors)
         elif version is None:

@@ -1,5 +1,4 @@
-"""What follows from changes of code, around a policy: the errors they bring; and what a rename would do, before it is
-judged."""
+"""A policy around another: it reports the errors that changes of code bring, and plans a rename before it is judged."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ class CodePolicy(Policy):
         self._inner, self._access, self._code = inner, access, code
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """What the policy says; of a rename once it is known which files it changes, and how."""
+        """Apply the inner policy; to a rename once it is known which files it changes, and how."""
         code = self._code
         if code is not None and call.name == code.name and code.is_unplanned(call.arguments, workspace):
             changes = await code.plan(call.arguments, workspace)
@@ -34,7 +33,7 @@ class CodePolicy(Policy):
         return await self._inner.before_tool(call, effect, workspace)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows for the policy, and errors that were found since; at the turn's end they are waited for."""
+        """Apply the inner policy, and report errors that were found since; at the turn's end they are waited for."""
         actions = await self._inner.after_turn(turn)
         if self._access is None or (checks := self._access.begun) is None:
             return actions

@@ -46,11 +46,11 @@ class RenamePlan:
     left: tuple[Path, ...] = ()
 
     def text(self, workspace: Workspace) -> str:
-        """What a person is to judge."""
+        """Return the changes that a person is to judge."""
         return self.diff(workspace) + self.note(workspace)
 
     def note(self, workspace: Workspace) -> str:
-        """What the model and the person are to know of files that are not changed."""
+        """Return a note for the model and the person on files that are not changed."""
         if not self.left:
             return ""
         names = ", ".join(short(path, workspace) for path in self.left[:_MOST_NAMED])

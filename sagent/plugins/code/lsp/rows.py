@@ -33,7 +33,7 @@ class ServerRow:
     off: bool = False
 
     def __str__(self) -> str:
-        """All that the person is to trust of a project's."""
+        """Return all members of a project's row that the person is to trust."""
         from dataclasses import fields
 
         given = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -41,7 +41,7 @@ class ServerRow:
         return json_dump(changed)
 
     def language(self, path: Path) -> str:
-        """What the protocol calls the language of a file; "" for one that it does not serve."""
+        """Return the protocol's name for the language of a file; "" for one that it does not serve."""
         return self.languages.get(path.suffix.lower(), "")
 
     def root_of(self, path: Path, roots: Iterable[Path]) -> Path | None:
@@ -58,7 +58,7 @@ class ServerRow:
 
 @cache
 def built_in() -> Mapping[str, ServerRow]:
-    """Those of servers.toml, in their order; it is read when it is first asked for."""
+    """Return the rows of servers.toml, in their order; the file is read at the first call."""
     import tomllib
 
     with Path(__file__).with_name("servers.toml").open("rb") as file:
@@ -112,8 +112,8 @@ def _texts(name: str, key: str, values: Sequence[object]) -> tuple[str, ...]:
 
 
 def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool) -> str:
-    """Where a row's program is: in the project (where `own`: its programs may be run), or in PATH outside of it; ""
-    where it is not."""
+    """Find a row's program: in the project (if `own`: its programs may be run), or in PATH outside of it; "" if it
+    is nowhere."""
     command = row.command[0]
     inside = [str(place / each) for place in dict.fromkeys((root, *roots)) for each in _PLACES] if own else []
     given = [each for each in os.get_exec_path() if each.startswith("/")]
@@ -144,5 +144,5 @@ def filled(value: Json, python: str) -> Json:
 
 
 def serving(rows: Iterable[ServerRow], path: Path) -> Iterator[ServerRow]:
-    """Those for a file's language."""
+    """Return the rows for a file's language."""
     return (row for row in rows if not row.off and row.language(path))

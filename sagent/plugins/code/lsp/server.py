@@ -1,4 +1,4 @@
-"""One language server that runs for one directory: what it can do, the files it has, its answers."""
+"""A language server that runs for one directory: its abilities, the files it has, its answers."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ class LanguageServer:
 
     @property
     def is_young(self) -> bool:
-        """Whether it may still be looking for the files of the project: what it says of several may not be all."""
+        """True if it may still be looking for the files of the project: what it says of several may not be all."""
         return time.monotonic() - self._began < _YOUTH
 
     @property
@@ -99,7 +99,7 @@ class LanguageServer:
         await self._connection.aclose()
 
     def can(self, method: str) -> bool:
-        """Whether it answers a method, as far as it has said so until now."""
+        """Return True if it answers a method, as far as it has said so until now."""
         ability = "workspaceSymbolProvider" if method == "workspace/symbol" else f"{method.rpartition('/')[2]}Provider"
         return self._abilities.get(ability) not in (None, False) or method in self._registered.values()
 
@@ -217,7 +217,7 @@ class LanguageServer:
             document.take(errors, as_int(version) if isinstance(version, int) else None)
 
     def _answer(self, method: str, params: Mapping[str, object]) -> object:
-        """What it wants to know from us: it would wait."""
+        """Answer a request of the server, which waits for it."""
         match method:
             case "workspace/configuration":
                 items = map(as_object, as_array(params.get("items")))

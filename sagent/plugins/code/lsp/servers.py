@@ -25,16 +25,16 @@ Allowed: TypeAlias = Literal["all", "outside", "none"]
 
 
 class Launcher(Protocol):
-    """How programs of servers are run."""
+    """Launcher of servers' programs."""
 
     async def allowed(self) -> Allowed:
-        """Which programs may be run."""
+        """Return the programs that may be run."""
         ...
 
     async def launch(self, argv: Sequence[str], root: Path) -> Confined: ...
 
     def environment(self) -> Mapping[str, str]:
-        """What they get, without keys."""
+        """Return the environment of programs, without keys."""
         ...
 
 
@@ -115,7 +115,7 @@ class Seat:
 
 
 class Servers:
-    """Those of a session. `warn` reports one that cannot be used to the person, once."""
+    """The servers of a session. `warn` reports one that cannot be used to the person, once."""
 
     def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
         self._rows, self._launcher, self._warn = rows, launcher, warn
@@ -129,7 +129,7 @@ class Servers:
         return list(dict.fromkeys(row.kind for row in serving(self._rows, path)))
 
     def is_ready(self, kind: str, path: Path, roots: Sequence[Path]) -> bool:
-        """Whether a server of a kind runs for a file, and so answers soon."""
+        """Return True if a server of a kind runs for a file, and so answers soon."""
         rows = (row for row in serving(self._rows, path) if row.kind == kind)
         seats = (self._seats.get((row.name, root)) for row in rows if (root := row.root_of(path, roots)) is not None)
         return any(seat is not None and seat.ready for seat in seats)
@@ -164,7 +164,7 @@ class Servers:
         return None
 
     def hint(self, path: Path) -> str:
-        """How a person gets a server for a file."""
+        """Tell how to install a server for a file."""
         return " or ".join(row.install for row in serving(self._rows, path) if row.install) or "it is not in PATH"
 
     async def aclose(self) -> None:

@@ -38,7 +38,7 @@ def show_places(answer: object, tool: str, workspace: Workspace) -> list[str]:
 
 
 def is_hidden(path: Path, tool: str, workspace: Workspace) -> bool:
-    """Whether the policy keeps a file from being shown."""
+    """Return True if the policy keeps a file from being shown."""
     return workspace.hidden is not None and workspace.hidden(tool, path.parent)(path.name)
 
 

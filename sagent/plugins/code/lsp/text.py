@@ -11,7 +11,7 @@ END = re.compile(r"\r\n|\n|\r")  # of a line
 
 @dataclass(frozen=True, slots=True)
 class TextEdit:
-    """What is put in place of a part of a text, from one offset to another."""
+    """A replacement for a part of a text, from one offset to another."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Lines:
         return {"line": number, "character": len(before.encode("utf-16-le", "surrogatepass")) // 2}
 
     def find(self, word: str, near: int | None) -> Mapping[str, int] | None:
-        """Where a word stands, by itself: the place nearest to a line (from 1), or the first."""
+        """Find a word that stands by itself: the place nearest to a line (from 1), or the first."""
         edges = (r"(?<!\w)" if re.match(r"\w", word) else "", r"(?!\w)" if re.search(r"\w\Z", word) else "")
         places = [self.position(found.start()) for found in re.finditer(re.escape(word).join(edges), self._text)]
         return min(places, key=lambda place: abs(place["line"] + 1 - (near or 0)), default=None)

@@ -56,8 +56,8 @@ class Code:
         return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace, hides=True)
 
     def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
-        """Whether a call is a rename without its planned changes: a model could say anything there, and a person would
-        read it."""
+        """Return True if a call is a rename without its planned changes: a model could say anything there, and a
+        person would read it."""
         if arguments.get("action") != "rename":
             return False
         plan = self._plans.get(_key(arguments, workspace))
@@ -203,7 +203,8 @@ async def _ask(server: "LanguageServer", method: str, about: Mapping[str, object
 
 
 async def _ask_twice(server: "LanguageServer", method: str, about: Mapping[str, object]) -> object:
-    """The same; a server that has just begun, and may not know all files yet, is asked until it says the same again."""
+    """Ask as `_ask` does; repeat it to a server that has just begun, and may not know all files yet, until two
+    answers agree."""
     answer = await _ask(server, method, about)
     for _ in range(_TRIES):
         if not server.is_young:

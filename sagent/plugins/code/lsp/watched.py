@@ -1,4 +1,4 @@
-"""Which files of a directory have changed since a server was last notified."""
+"""Changes of a directory's files since a server was last notified."""
 
 import time
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class Watched:
         self._looked, self._commands = 0.0, 0
 
     def is_due(self, commands: int) -> bool:
-        """Whether there may be changes, after so many commands."""
+        """Return True if there may be changes, after so many commands."""
         if self._is_too_large:
             return False
         return commands != self._commands or self._states is None or time.monotonic() - self._looked > _OLD
 
     def changes(self, commands: int) -> list[tuple[Path, int]]:
-        """What was created, changed and deleted since the last time; nothing at first, and in a directory that is too
-        large. To be called in a thread."""
+        """Return the files that were created, changed and deleted since the last time; nothing at first, and in a
+        directory that is too large. To be called in a thread."""
         before, self._states = self._states, self._look()
         self._looked, self._commands = time.monotonic(), commands
         states = self._states

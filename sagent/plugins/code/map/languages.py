@@ -1,5 +1,5 @@
-"""Which languages are read: the suffixes of their files, the grammar that is installed for each, and what it calls a
-definition. A grammar is a wheel of its own (the extra `code`)."""
+"""The languages that are read: the suffixes of their files, the grammar that is installed for each, and its names
+for definitions. A grammar is a wheel of its own (the extra `code`)."""
 
 from collections.abc import Mapping
 
@@ -130,5 +130,5 @@ def language_of(path: str) -> str | None:
 
 
 def is_unread(path: str) -> bool:
-    """Whether a file is code in a language that is not read."""
+    """Return True if a file is code in a language that is not read."""
     return path.rpartition(".")[2].lower() in UNREAD

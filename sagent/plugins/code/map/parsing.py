@@ -1,8 +1,8 @@
-"""What source files define and name, found by tree-sitter in a process of its own, for a file may be made to end its
-reader or to keep it busy.
+"""The names that source files define and use, found by tree-sitter in a process of its own, for a file may be made to
+end its reader or to keep it busy.
 
-A file has two seconds of a processor. One that takes longer, or that ends the process, is passed over; the files after
-it are read by the next process.
+A file has two seconds of a processor. One that takes longer, or that ends the process, is passed over; the files
+after it are read by the next process.
 """
 
 import json
@@ -45,13 +45,13 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """What a file defines, in its order, and which names are in it."""
+    """The definitions of a file, in its order, and the names in it."""
 
     defined: tuple[Definition, ...] = ()
     named: tuple[str, ...] = ()
 
     def dump(self) -> Dumped:
-        """As texts to keep."""
+        """Encode the tags as texts to keep."""
         rows = [[each.name, each.first, each.last, each.text] for each in self.defined]
         return json.dumps(rows), " ".join(self.named)
 
@@ -72,7 +72,7 @@ class Source:
 
 
 async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
-    """What is in each; None of one that ends its reader. Raises OSError where no process can be started, and
+    """Parse sources; None for one that ends its reader. Raises OSError if no process can be started, and
     TimeoutError."""
     found: list[Dumped | None] = []
     while len(found) < len(sources):
@@ -84,7 +84,7 @@ async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
 
 
 async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
-    """What one process has read before it ended, and whether that was everything."""
+    """Parse sources in one process; return what it read before it ended, and whether that was everything."""
 
     head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
     question = head + b"".join(source.data for source in sources)
@@ -118,7 +118,7 @@ def answer() -> None:
 
 
 def _reader(language: str) -> "tuple[Parser, Query] | None":
-    """What reads a language; None where its grammar is not installed, or has changed."""
+    """Return the parser and the query of a language; None if its grammar is not installed, or has changed."""
     grammar = GRAMMARS[language]
     with suppress(ImportError, AttributeError, ValueError, TypeError):
         from tree_sitter import Language, Parser, Query

@@ -1,7 +1,7 @@
-"""Which files and definitions matter: a graph of who names what another file defines, ranked as web pages are.
+"""The ranking of files and definitions: a graph of who names what another file defines, ranked as web pages are.
 
-A file passes its rank on to those that define what it names (PageRank). With a focus the walk begins there, again and
-again, and what is near comes first. The same files give the same ranks.
+A file passes its rank on to those that define what it names (PageRank). With a focus the walk begins there, again
+and again, and what is near comes first. The same files give the same ranks.
 """
 
 from array import array
@@ -82,12 +82,12 @@ def _strongest(out: Weighted) -> Weighted:
 
 
 def _named(name: str, homes: Mapping[str, Sequence[int]], uses: Mapping[str, int], worth: Mapping[str, float]) -> float:
-    """How much a name is named by files that do not define it: those that do name it too."""
+    """Weigh a name by its uses in files that do not define it."""
     return worth[name] * (uses[name] - len(homes[name])) if uses.get(name, 0) > len(homes[name]) else 0.0
 
 
 def _worth(name: str) -> float:
-    """How much it says that a file names this: a name of several words more than one that is any word of a comment."""
+    """Weigh a name by its form: a name of several words more than one that is any word of a comment."""
     if name.startswith("_"):
         return 0.1
     several = "_" in name.strip("_") or (not name.islower() and not name.isupper())

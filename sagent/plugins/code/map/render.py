@@ -26,7 +26,7 @@ _LEAST = 1e-9  # a weight for what nobody names: in the order of lines
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted: what stands before each path, the focus (names, and paths that begin with "./"), and the room."""
+    """A request for a map: the prefix of each path, the focus (names, and paths that begin with "./"), and the room."""
 
     label: str
     focus: tuple[str, ...]
@@ -34,7 +34,7 @@ class Wish:
 
 
 async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
-    """All that a file defines. Raises ToolError where it cannot be read."""
+    """Render all definitions of a file. Raises ToolError if it cannot be read."""
     from sagent.lib.regular import open_regular
     from sagent.tools.paths import explained
 
@@ -118,7 +118,7 @@ def _prepare(store: Store) -> str:
 
 
 def _scores(store: Store, fingerprint: str, paths: Sequence[str], focus: _Focus) -> Sequence[float]:
-    """What each file counts."""
+    """Return the score of each file."""
     if (found := store.graph(fingerprint)) is None:
         raise ToolError("Another process has just rebuilt this map. Call it again.")
     graph, ranks = found
@@ -177,7 +177,7 @@ def _mapped(
 
 
 def _shares(tags: Tags, weights: Weights) -> Sequence[tuple[Definition, float]]:
-    """How much of its file's rank each definition has, as it is named by others."""
+    """Share the rank of a file among its definitions, by how often others name them."""
     counts = [weights.get(each.name, 0.0) + _LEAST for each in tags.defined]
     whole = sum(counts)
     return [(each, count / whole) for each, count in zip(tags.defined, counts, strict=True)]

@@ -1,4 +1,4 @@
-"""What is known of a project's files, in a file of the state directory: tags by the hash of a content, and the graph.
+"""A database of a project's files, in the state directory: tags by the hash of a content, and the graph.
 
 A file that cannot be used is begun anew: nothing is in it that could not be found again.
 """
@@ -40,7 +40,7 @@ SELECT EXISTS (
 
 
 class Store:
-    """One project's, used by the thread that has opened it."""
+    """The database of one project, used by the thread that has opened it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -51,7 +51,7 @@ class Store:
         return {path: (stamp, key) for path, stamp, key in self._ask("SELECT path, stamp, key FROM files")}
 
     def known(self, keys: Iterable[str]) -> set[str]:
-        """Which of the keys have tags."""
+        """Return the keys that have tags."""
         listed = json.dumps(list(keys))
         return {
             key for (key,) in self._ask("SELECT tags.key FROM tags JOIN json_each(?) ON tags.key = value", [listed])
@@ -81,7 +81,7 @@ class Store:
             yield (path, key), [row[0] for row in json.loads(defined)], named.split()
 
     def tags(self, path: str) -> Tags:
-        """What a file defines."""
+        """Return the definitions of a file."""
         row = self._ask("SELECT defined FROM files JOIN tags USING (key) WHERE path = ?", [path]).fetchone()
         return Tags.load(row[0]) if row and row[0] else Tags()
 
@@ -90,7 +90,7 @@ class Store:
         return [path for (path,) in self._ask("SELECT path FROM weights ORDER BY path")]
 
     def mappable(self) -> int:
-        """How many of them define something."""
+        """Count the files that define something."""
         return self._ask("SELECT count(*) FROM weights WHERE names != '[]'").fetchone()[0]
 
     def homes(self, name: str) -> Sequence[str]:
@@ -98,8 +98,8 @@ class Store:
         return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
 
     def ranked(self) -> tuple[str, int, Sequence[str]]:
-        """What the graph is kept under, how many files have changed since it was made, and those of which something
-        older is known than they are. Where there are other files than it is of, it is kept under nothing."""
+        """Return the graph's fingerprint, how many files have changed since it was made, and the files whose tags
+        are out of date. The fingerprint is "" if there are other files than the graph has."""
         kept = self._ask("SELECT print FROM graph").fetchone()
         if kept is None or any(self._ask(each).fetchone()[0] for each in (_GONE, _COME)):
             return "", 0, ()
@@ -127,7 +127,7 @@ class Store:
                 self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
 
     def weights(self, path: str) -> Weights:
-        """How much each definition of a file is named by others."""
+        """Return how much each definition of a file is named by others."""
         row = self._ask("SELECT names FROM weights WHERE path = ?", [path]).fetchone()
         return dict(json.loads(row[0])) if row else {}
 
