@@ -135,6 +135,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "llama-server": lambda: bool(shutil.which("llama-server")),
     "assemblers": lambda: os.uname().machine == "x86_64" and all(map(shutil.which, ("as", "aarch64-linux-gnu-as"))),
 }
+PLUGINS = Path(__file__).parents[1] / "sagent/plugins"
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
 MAY_BE_MISSING = {
     "recordings",
@@ -201,6 +202,9 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs something this machine lacks; under CI=true a missing package fails instead."""
+    for mark in item.iter_markers("plugin"):
+        if deleted := [name for name in mark.args if not (PLUGINS / name).is_dir()]:
+            pytest.skip(f"the plugin {deleted[0]} was deleted")
     for mark in item.iter_markers("needs"):
         name = mark.args[0]
         if has(name):

@@ -57,7 +57,7 @@ def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> N
         "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --transport "
         "--fallback --add-dir --cwd --no-wait --background-after "
         "--permission-mode --log-level --version --continue --session --ephemeral --output-format --input-format "
-        "models sessions config demo verify export run trace advice bench-advisor --advisor --fork"
+        "models sessions config demo verify export run trace advice --advisor --fork"
     )
     for word in flags.split():
         assert word in done.out
@@ -213,12 +213,12 @@ def test_fish_completes_commands_and_flags(shell: Shell) -> None:
     program = f"function sagent; {PYTHON} -m sagent.bin.cli $argv; end"
     shell.cwd.joinpath("zebra.toml").touch()
     for typed, offered in (
-        ("swe", "sweep\t"),
+        ("complet", "completion\t"),
         ("--perm", "--permission-mode\t"),
         ("--sandbox o", "off\n"),
         ("--sandbox=o", "--sandbox=off\n"),
         ("sessions pru", "prune\t"),
-        ("sweep zeb", "zebra.toml\n"),
+        ("trace zeb", "zebra.toml\n"),
         ("--config=zeb", "--config=zebra.toml\n"),
         ("zz", ""),
     ):
@@ -247,7 +247,7 @@ def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
             seen = b""
             for typed, wanted in (
                 (b". ./setup; sagent\n", b"<>"),
-                (b"sagent swe\t\n", b"<sweep>"),
+                (b"sagent conf\t\n", b"<config>"),
                 (b"sagent --perm\t\n", b"<--permission-mode>"),
                 (b"sagent --permission-mode pl\t\n", b"<--permission-mode plan>"),
                 (b"sagent --permission-mode=pl\t\n", b"<--permission-mode=plan>"),

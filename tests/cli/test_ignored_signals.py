@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 
+import pytest
 from program import PROGRAM, Shell
 
 from sagent.testing.script import Call, Turn
@@ -44,10 +45,12 @@ def check_server(shell: Shell, *argv: str) -> None:
     assert child.wait(60) == 128 + signal.SIGTERM
 
 
+@pytest.mark.plugin("serve")
 def test_ignored_signals_do_not_stop_a_server(shell: Shell) -> None:
     check_server(shell, "serve")
 
 
+@pytest.mark.plugin("mcp")
 def test_ignored_signals_do_not_stop_an_mcp_server(shell: Shell) -> None:
     child = shell.start("mcp", "serve", model="", stdin=subprocess.PIPE, program=SHIELDED)
     assert child.stdin is not None and child.stdout is not None

@@ -202,6 +202,7 @@ def test_no_setting_takes_the_name_of_a_flag_or_a_table(shell: Shell, folder: Pa
     assert shell.run("greet", model="").code == 3
 
 
+@pytest.mark.plugin("serve")
 def test_a_flag_of_a_command_wins_over_a_setting(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('"language"', '"port"'))
     assert "--port" in shell.run("serve", "--help", model="").out
@@ -339,6 +340,7 @@ def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Pat
     assert "needs the plugin hello, which is not there" in notices
 
 
+@pytest.mark.plugin("telemetry")
 def test_a_name_of_a_plugin_is_told_where_it_is_looked_for() -> None:
     with pytest.raises(ImportError, match=r"from sagent\.plugins\.telemetry import Telemetry"):
         exec("from sagent import Telemetry")
@@ -394,6 +396,7 @@ def test_the_core_declares_its_triggers() -> None:
     assert tuple(each.name for each in CORE.triggers) == TRIGGERS
 
 
+@pytest.mark.plugin("lab")
 def test_a_setting_of_a_plugin_is_swept_asked_again_and_shared_as_it_says(shell: Shell, folder: Path) -> None:
     file = folder / "hello.py"
     file.write_text(HELLO.replace('metavar="L")', 'metavar="L", uses=("asked_again", "shared"))'))

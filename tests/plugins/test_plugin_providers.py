@@ -208,6 +208,7 @@ def test_one_provider_s_row_is_read_alone() -> None:
     assert done.stdout == "1 True\n"
 
 
+@pytest.mark.plugin("local", "logins")
 def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
     for name, plugin in PLUGGED.items():
         assert row_named(name).plugin == plugin
@@ -217,6 +218,7 @@ def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
     assert provider_named("acme", key="k" * 8, rows={"acme": row}).name == "acme"
 
 
+@pytest.mark.plugin("local")
 def test_without_its_plugin_a_session_s_provider_is_said_with_the_plugin_s_name(shell: Shell, tmp_path: Path) -> None:
     """In a copy without it, by its name, by weights and where a session is continued."""
     server = shell.serve([Turn(text="Fine.")])

@@ -64,6 +64,7 @@ def attic(shell: Shell, far: Path, tmp_path: Path) -> Path:
     return tmp_path / "attic"
 
 
+@pytest.mark.plugin("serve")
 def test_a_flag_of_its_own_has_the_run_carried_out_by_the_plugin(shell: Shell, far: Path) -> None:
     done = shell.run("--far", "north", "--far-off", "--effort", "low", "hello", model="")
     assert (done.code, done.out) == (7, "far [('far', 'north'), ('far_off', True)] [('effort', 'low')] ['hello']\n")

@@ -316,7 +316,7 @@ def test_google_beside_the_rest_of_the_configuration() -> None:
 
 def test_chat_completions_as_the_row_says() -> None:
     held = {name for name, row in built_in().items() if row.quirks.structured == "json_schema"}
-    assert held >= {"openai", "openrouter", "mistral", "xai", "ollama", "vllm", "llamacpp", "lmstudio"}
+    assert held >= {"openai", "openrouter", "mistral", "xai", "ollama", "vllm", "lmstudio"}
     for name in held - {"openai"}:
         form = as_object(body_of(chat(name), asked())["response_format"])
         assert form["type"] == "json_schema" and at(form, "json_schema", "strict") is True, name
@@ -334,7 +334,7 @@ def test_chat_completions_as_the_row_says() -> None:
 def test_beside_tools_only_where_a_model_may_still_call_them() -> None:
     for name in ("mistral", "xai"):
         assert "response_format" in body_of(chat(name), asked(PLACE, SPEC))
-    for name in ("ollama", "vllm", "llamacpp", "deepseek", "openrouter"):
+    for name in ("ollama", "vllm", "deepseek", "openrouter"):
         assert "response_format" not in body_of(chat(name), asked(PLACE, SPEC))
         assert "response_format" not in body_of(chat(name), asked(PLACE, tools=[{"type": "web_search"}]))
     assert "responseJsonSchema" in as_object(body_of(google(), asked(PLACE, SPEC))["generationConfig"])

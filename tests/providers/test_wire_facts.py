@@ -91,7 +91,7 @@ async def test_aliases_of_gemini_are_asked_for_where_they_are(way: str, monkeypa
         ("openrouter", "usage", {"include": True}),  # the price, of gateways that imitate it too
         ("zai", "tool_stream", True),  # else arguments come in one piece, after a silence
         ("minimax", "reasoning_split", True),  # else thoughts stand in the text
-        ("llamacpp", "return_progress", True),  # else a long prompt is read in silence
+        pytest.param("llamacpp", "return_progress", True, marks=pytest.mark.plugin("local")),  # else silence
         ("mistral", "stream_options", None),  # refused there
         ("deepseek", "stream_options", {"include_usage": True}),
     ],

@@ -158,6 +158,7 @@ def test_without_hooks_an_event_is_answered_with_nothing(shell: Shell, config: P
     assert "<||>" in deploy(shell)[0]
 
 
+@pytest.mark.plugin("imports")
 def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
     folder = shell.cwd / "folder"
     (folder / "hooks").mkdir(parents=True)

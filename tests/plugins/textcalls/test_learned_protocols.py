@@ -50,6 +50,7 @@ def test_name_with_an_endless_number_has_no_size() -> None:
     assert weights_in_name("m-" + "9" * 400 + "b") is None
 
 
+@pytest.mark.plugin("local")
 @pytest.mark.parametrize(("before", "goes_on"), [(str, True), (lambda _: "elsewhere:1/v1", False)])
 async def test_session_goes_on_at_its_server_once_that_is_known_to_be_llama_cpp(
     tmp_path: Path, before: Callable[[str], str], goes_on: bool
