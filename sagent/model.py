@@ -181,7 +181,7 @@ class ModelInfo:
     name: str = ""
     usd: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal], hash=False)
     weights: int | None = None  # parameters, where the listing says how many
-    server: str = ""  # the program that serves it, where the listing says: "llamacpp"
+    server: str = ""  # who has it, where the listing says: "llamacpp" is a program
 
 
 class Provider(Protocol):

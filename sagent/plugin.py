@@ -184,6 +184,18 @@ class ProviderRow(NamedTuple):
     login: str = ""
     about: str = ""
 
+    def read(self) -> Mapping[str, object]:
+        """Return the data. Raises OSError, ValueError and LookupError."""
+        if self.data.startswith("{"):
+            import json
+
+            return json.loads(self.data)
+        import tomllib
+
+        if not Path(self.data).is_absolute():
+            return tomllib.loads(self.data)
+        return tomllib.loads(Path(self.data).read_text("utf-8"))[self.name]
+
 
 class ToolEntry(NamedTuple):
     """A tool that may be chosen by its name, or by that of one of its `groups`; "default" is the one for no choice.

@@ -1,5 +1,7 @@
-"""Write sagent/config/typed.py from the declarations of settings: their types, for type checkers."""
+"""Write sagent/config/typed.py from the declarations of settings: their types, for type checkers. Write
+sagent/providers/owners.json from those of providers: whose each is, for messages where its plugin was deleted."""
 
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from sagent.config.plugins import find_plugins
 from sagent.plugin import Plugin, Setting
 
 FILE = Path(__file__).parents[1] / "sagent/config/typed.py"
+PROVIDERS = Path(__file__).parents[1] / "sagent/providers/owners.json"
 HEAD = '''"""The types of settings. Written by scripts/make_settings.py from declared.py."""
 
 from collections.abc import Mapping, Sequence
@@ -68,14 +71,27 @@ OWN = {
 
 
 def main() -> int:
-    """Write the file; with --check, only say whether it has all lines that would be written: those of a plugin that was
-    deleted may stay."""
+    """Write the files; with --check, only say whether they have all lines that would be written: those of a plugin that
+    was deleted may stay."""
     with tempfile.TemporaryDirectory() as folder:
-        text = source(find_plugins(Path(folder), Path(folder), foreign=False).plugins)
+        plugins = find_plugins(Path(folder), Path(folder), foreign=False).plugins
+    texts = {FILE: source(plugins), PROVIDERS: owners(plugins)}
     if "--check" in sys.argv:
-        return 0 if {*text.splitlines()} <= {*FILE.read_text("utf-8").splitlines()} else 1
-    FILE.write_text(text, "utf-8")
+        return 0 if all(_lines(text) <= _lines(file.read_text("utf-8")) for file, text in texts.items()) else 1
+    for file, text in texts.items():
+        file.write_text(text, "utf-8")
     return 0
+
+
+def _lines(text: str) -> set[str]:
+    return {line.rstrip(",") for line in text.splitlines()}
+
+
+def owners(plugins: Sequence[Plugin]) -> str:
+    """Return the names of providers with their plugins, as JSON."""
+    rows = [(row, plugin) for plugin in plugins if plugin != CORE for row in plugin.providers]
+    paths = [("./", row.name) for row, _ in rows if row.read().get("paths")]
+    return json.dumps(dict([*paths, *((row.name, plugin.name) for row, plugin in rows)]), indent=2) + "\n"
 
 
 def source(plugins: Sequence[Plugin]) -> str:

@@ -16,6 +16,7 @@ MODULES = (
     "sagent.agent",
     "sagent.plugins.teams",
     "sagent.plugins.batches",
+    "sagent.plugins.clouds",
     "sagent.plugins.local",
     "sagent.plugins.code",
     "sagent.plugins.notebook",

@@ -12,18 +12,18 @@ from urllib.parse import urlsplit
 from sagent.config import Settings
 from sagent.config.plugins import named_errors
 from sagent.config.typed import Auth
-from sagent.cost.prices import LOCAL, PriceBook
+from sagent.cost.prices import Billing, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled, unlike
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
 from sagent.plugin import resolve
 from sagent.providers.access import NO_KEY, Access, either
-from sagent.providers.families.endpoint import LOGINS, Endpoint
+from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
-from sagent.providers.rows import Row, built_in, built_in_row, lacking
+from sagent.providers.rows import Row, built_in, built_in_row, lacking, listed_by, named_by_paths
 from sagent.providers.wire.exchange import Telling, Timeouts, Told, untold
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ LOCAL_SERVERS: Mapping[str, str] = {
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 LISTING_SECONDS = 15.0  # for a server to list its models, where one of them is to be chosen
 MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
-
-_OF_ANY_SERVER = ("openai-compatible", "llamacpp")  # names of one server: before it is known, and after
 
 UNKEYED = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
@@ -54,16 +52,15 @@ To see it work without any of them:  sagent demo"""
 Listing: TypeAlias = Sequence[ModelInfo]
 
 
-@dataclass(frozen=True, slots=True)
-class FreeProviders:
-    """The providers whose calls cost nothing: of the user's own rows, or else the built-in ones."""
+def price_book(settings: Settings) -> PriceBook:
+    """Return what calls cost, by the person's prices and rows too."""
+    rows = settings.rows
 
-    rows: Mapping[str, Row]
+    def billing(name: str) -> Billing:
+        row = row_called(name, rows)
+        return Billing() if row is None else Billing(row.prices, row.free, row.hour)
 
-    def __contains__(self, name: object) -> bool:
-        """Whether a provider is one of them; rows are read when it is asked."""
-        row = row_called(name, self.rows) if isinstance(name, str) else None
-        return name in LOCAL or (row is not None and row.free)
+    return PriceBook(settings.prices, billing=billing)
 
 
 @dataclass(slots=True)
@@ -205,7 +202,7 @@ class Choice:
 
     def prices(self) -> PriceBook:
         """What calls cost, by the person's prices and rows too."""
-        return PriceBook(self.settings.prices, free=FreeProviders(self.rows))
+        return price_book(self.settings)
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""
@@ -231,7 +228,9 @@ class Choice:
 
     def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
         """Go by what a provider's listing says, where it differs from data, from now on and in later runs."""
-        told = [info for info in listed if info.weights or info.server or info.limits != limits_of(name, info.id)]
+        owners = {info.server: row.name for info in listed if (row := listed_by(info.server, self.rows))}
+        named = [replace(info, server=owners.get(info.server, "")) for info in listed]
+        told = [info for info in named if info.weights or info.server or info.limits != limits_of(name, info.id)]
         self.listings.keep(self.place(name), told)
 
     def place_of(self, model: Model) -> str:
@@ -259,7 +258,7 @@ class Choice:
         now = self.address(self.model.provider)
         said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
         name, _, address = before.partition(" at ")
-        known = {name, self.model.provider} <= {*_OF_ANY_SERVER}
+        known = all(self.is_of_any_server(each) for each in (name, self.model.provider))
         if known and address == self.place(self.model.provider).partition(" ")[2]:
             return  # by another name, since its listing has told what it is
         if before and now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
@@ -267,6 +266,11 @@ class Choice:
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
                 f"Give that address again with --base-url, or allow this with --model {full_name(self.model)}."
             )
+
+    def is_of_any_server(self, name: str) -> bool:
+        """Return True for a name of a server at an address of the person's own: before it is known, and after."""
+        row = row_called(name, self.rows)
+        return row is not None and (row.name == "openai-compatible" or bool(row.owned_by))
 
     def rename(self, name: str, own: str) -> Provider:
         """Open the server at the address that was given as provider `own`, with the same key. It is the one to ask
@@ -333,7 +337,7 @@ async def _meet(choice: Choice, model: Model) -> Model:
     """Ask a server of the person's own what it serves, unless it has said so today. If it is a llama-server and no
     provider was named, return its model under that provider and its own name."""
     name, url = choice.home
-    if not url or model.provider != name or name not in _OF_ANY_SERVER:
+    if not url or model.provider != name or not choice.is_of_any_server(name):
         return model
     place = choice.place(name)
     if choice.listings.server(place) is None or not choice.listings.is_fresh(place):
@@ -379,7 +383,7 @@ def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: st
     if named is not None and provider in (None, named.name):
         return named.name, rest
     if provider is None and (("/" in name and "+" in name) or name.startswith(("/", "./", "../", "~"))):
-        return "selfhosted", name  # weights, with options ("Qwen/Qwen3-0.6B+cuda") or in a folder
+        provider = named_by_paths(rows)  # weights, with options ("Qwen/Qwen3-0.6B+cuda") or in a folder
     return provider or infer(name, rows, at=at), name
 
 
@@ -508,23 +512,18 @@ def _such(word: str, rows: Mapping[str, Row]) -> str:
     return next(named, "") or next(known, "")
 
 
-def _has_login(row: Row) -> bool:
-    """Return True for a provider outside the clouds that `--auth credentials` is for."""
-    return row.credentials or row.name in LOGINS
-
-
 def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) -> Auth | None:
     """How we say who we are to a provider. What was asked for is meant for the one that was chosen: where the login
     of another is its SDK's affair, one that has none is asked with its own key, or the SDK would send it a key of
     somebody else. Raises UsageError where the one that was chosen has none."""
     if "auth" not in settings.origins:
         return None
-    if settings.auth != "credentials" or row.via or _has_login(row):
+    if settings.auth != "credentials" or row.via or row.credentials:
         return settings.auth
     if row.name == chosen:
         raise UsageError(
             f"{row.name} has no login other than its API key: leave out --auth credentials. Providers with a login: "
-            f"{', '.join(name for name, known in {**built_in(), **rows}.items() if known.via or _has_login(known))}."
+            f"{', '.join(name for name, known in {**built_in(), **rows}.items() if known.via or known.credentials)}."
         )
     return None
 
@@ -546,7 +545,5 @@ def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
     house: Claude is not spoken to where Gemini is, on Google's clouds."""
     from sagent.providers.abilities import converses
 
-    own = (row.plugin or built_in_row(row.name)) and row.via != "bedrock"
-    start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if own else ""
     known = {*priced, *(info.id for info in known_models(row.name))}
-    return sorted(model for model in known if start in model.lower() and converses(model))
+    return sorted(model for model in known if row.own_models in model.lower() and converses(model))

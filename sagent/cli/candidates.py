@@ -157,12 +157,11 @@ def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) ->
 def _models(settings: Settings) -> Iterator[Sequence[Word]]:
     """Models of the providers there is a key for, and short names; all others; those without their provider."""
     from sagent.app.aliases import shipped
-    from sagent.app.models import Choice, spoken
-    from sagent.cost.prices import PriceBook
+    from sagent.app.models import Choice, price_book, spoken
     from sagent.providers.registry import infer, row_named
     from sagent.providers.rows import built_in
 
-    choice, prices = Choice(settings), PriceBook(settings.prices)
+    choice, prices = Choice(settings), price_book(settings)
 
     def of(providers: Iterable[str]) -> list[Word]:
         found = ((name, spoken(row_named(name, settings.rows), (each.id for each in prices.known_models(name))))

@@ -273,7 +273,7 @@ _ROWS = str(Path(__file__).parents[1] / "providers/providers.toml")
 _PROVIDERS = (
     *("moonshot", "dashscope", "minimax", "openai-compatible", "openai-chat", "deepseek", "openrouter", "groq"),
     *("mistral", "xai", "zai", "together", "fireworks", "cerebras", "huggingface", "ollama", "lmstudio"),
-    *("vllm", "azure", "bedrock", "bedrock-mantle", "foundry", "vertex", "vertex-anthropic"),
+    "vllm",
 )
 
 CORE = Plugin(

@@ -460,11 +460,10 @@ def _placed(plugin: Plugin, target: str) -> Plugin:
 def _with_data(row: ProviderRow, plugin: str) -> ProviderRow:
     """Return a provider's row with its data as JSON, which is read without a parser of TOML. Raises ConfigError for
     data that are wrong."""
-    from sagent.providers.rows import declared_data, declared_row
+    from sagent.providers.rows import declared_row
 
-    read = row._replace(data=json.dumps(declared_data(row)))
-    declared_row(read, plugin)
-    return read
+    declared_row(row, plugin)
+    return row._replace(data=json.dumps(row.read()))
 
 
 def _late(setting: Setting, target: str, plugin_name: str) -> Reader:

@@ -1,38 +1,25 @@
 """Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices (tariff.py)."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sagent.lib.json import as_object, as_str
+from sagent.lib.json import EMPTY, as_object, as_str
 from sagent.lib.money import EXACT, ZERO
+from sagent.plugin import ProviderRow, of_ours
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling, Listing, Tariff
 
-LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "selfhosted"})
-"""Providers that run on the user's own machines: their calls cost nothing. Rows say so with `free`."""
+LOCAL = frozenset({"ollama", "lmstudio", "vllm"})
+"""The core's providers that run on the user's own machines: their calls cost nothing. Rows say so with `free`."""
 
 # Our names where genai-prices has another. An unknown name stays unknown: that a server speaks OpenAI's protocol
 # ("openai-compatible") says nothing about what it charges.
-_THEIR_NAMES = {
-    "moonshot": "moonshotai",
-    "xai": "x-ai",
-    "gemini": "google",
-    "z.ai": "zai",
-    "bedrock": "aws",
-    "bedrock-mantle": "aws",
-    "foundry": "azure",
-    "vertex": "google",
-    "vertex-anthropic": "google",
-    "anthropic-cli": "anthropic",
-    "openai-chat": "openai",
-    "openai-subscription": "openai",
-    "copilot": "github-copilot",
-}
+_THEIR_NAMES = {"moonshot": "moonshotai", "xai": "x-ai", "gemini": "google", "z.ai": "zai", "openai-chat": "openai"}
 # OpenRouter lists one host's price and may route a call to a dearer one: recorded bills for open models reached 1.6
 # times the list. The bill is what counts; this only makes what is held for a call large enough to cover it.
 # Anthropic bills the regions of _REGIONS dearer, and a workspace's settings may choose one without the request.
@@ -42,7 +29,6 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 _REGIONS = {"us": Decimal("1.1")}
 STANDARD = ("openai",)
 """Providers of which requests under a budget name the standard tier, as others do by themselves."""
-_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour by themselves
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
@@ -60,19 +46,32 @@ class KnownModel(NamedTuple):
     output: Decimal
 
 
+class Billing(NamedTuple):
+    """What a provider says of its prices: the name that price lists have for it, "" for its own; that calls are free;
+    that requests may ask for cache writes of an hour by themselves."""
+
+    prices: str = ""
+    free: bool = False
+    hour: bool = False
+
+
 class PriceBook:
     """The prices of calls. The shipped data are read on first use, one provider at a time, and once per process."""
 
     def __init__(
-        self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Container[str] = LOCAL
+        self,
+        overrides: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        billing: Callable[[str], Billing] | None = None,
     ) -> None:
         """`overrides`: "provider/model" -> USD per million tokens, as in prices.toml. Raises ConfigError.
 
-        `free` names the providers whose calls cost nothing.
+        `billing` returns what a provider says of its prices; None for providers of sagent and its own plugins.
         """
         self._own = {key.lower(): _read(key, row) for key, row in (overrides or {}).items()}
         self._windows = {key.lower(): row.get("window") for key, row in (overrides or {}).items()}
-        self._free = free
+        self._say = billing or _declared
+        self._billings: dict[str, Billing] = {}
         self._ceilings: dict[tuple[str, str, str | None, bool], tuple[object, Ceiling | None]] = {}
 
     def price(
@@ -130,7 +129,7 @@ class PriceBook:
         from sagent.cost.tariff import Ceiling, scale
 
         tier = "" if tier is None and provider in STANDARD else tier
-        hour = hour or provider in _HOUR
+        hour = hour or self._billing(provider).hour
         key = (provider, model, tier if tier is None else _tier(tier)[0], hour)
         now = datetime.now(UTC)
         day, ceiling = self._ceilings.get(key, (None, None))
@@ -156,7 +155,7 @@ class PriceBook:
         corrected = (key for key, row in corrections().items() if "input" in row)
         mine = (key for key, (tariff, _) in self._own.items() if tariff)
         own = (key.removeprefix(prefix) for key in (*corrected, *mine) if key.startswith(prefix))
-        ids = (*chat_models(_THEIR_NAMES.get(provider, provider)), *own)
+        ids = (*chat_models(self._billing(provider).prices), *own)
         rows = {model.lower(): row for model in ids if (row := self._row(provider, model))}
         return tuple(rows[key] for key in sorted(rows))
 
@@ -188,7 +187,7 @@ class PriceBook:
         """By which the price found is multiplied for a tier, which is in it where the data have the tier's own."""
         entry = self._entry(provider, model)
         known = entry is not None and not isinstance(entry, tuple) and entry.has_tier(tier)
-        gemini = _THEIR_NAMES.get(provider, provider) == "google" and model.lower().startswith("gemini")
+        gemini = self._billing(provider).prices == "google" and model.lower().startswith("gemini")
         return _GEMINI_TIERS.get(tier, Decimal(1)) if gemini and not known else Decimal(1)
 
     def _entry(self, provider: str, model: str) -> "Tariff | Listing | None":
@@ -197,17 +196,38 @@ class PriceBook:
         for name in names:
             if own := self._own.get(f"{provider}/{name}", (None,))[0]:
                 return own
-        if provider in self._free or (provider == "openrouter" and model.endswith(":free")):
+        billing = self._billing(provider)
+        if billing.free or (provider == "openrouter" and model.endswith(":free")):
             from sagent.cost.tariff import FREE
 
             return FREE
         from sagent.cost.tariff import find
 
         for name in names:
-            entry = _shipped(f"{provider}/{name}")[0] or find(_THEIR_NAMES.get(provider, provider), name)
+            entry = _shipped(f"{provider}/{name}")[0] or find(billing.prices, name)
             if entry:
                 return entry
         return None
+
+    def _billing(self, provider: str) -> Billing:
+        known = self._billings.get(provider)
+        if known is None:
+            said = self._say(provider)
+            name = said.prices or _THEIR_NAMES.get(provider, provider)
+            known = self._billings[provider] = Billing(name, said.free or provider in LOCAL, said.hour)
+        return known
+
+
+@lru_cache(maxsize=256)
+def _declared(provider: str) -> Billing:
+    """Return what the data of a provider of our plugins say; those of the core are known here."""
+    from sagent.cost.tariff import is_listed
+
+    if provider in LOCAL or is_listed(_THEIR_NAMES.get(provider, provider)):
+        return Billing()
+    row = next((row for _, row in of_ours(ProviderRow) if row.name == provider), None)
+    data = row.read() if row else EMPTY
+    return Billing(as_str(data.get("prices")), data.get("free") is True, data.get("hour") is True)
 
 
 CACHES = "cache_control"

@@ -407,6 +407,11 @@ def _matches(clause: _Clause, name: str) -> bool:
             return re.search(text, name) is not None
 
 
+def is_listed(provider: str) -> bool:
+    """Return True if the data have prices of a provider, under this name."""
+    return provider in _texts()[2]
+
+
 def chat_models(provider: str) -> Iterator[str]:
     """Ids of the provider's models that are in use and answer in text."""
     return (row["id"] for row in _block(provider).rows if not row.get("hidden"))

@@ -89,7 +89,7 @@ HOMES: Mapping[str, str] = {  # where names are that are looked for in `sagent` 
     "sagent.model": "Model Provider Request Reply ToolSpec",
     "sagent.tools": "Read Write Edit Glob Grep List Bash coding_tools agent_tools",
     "sagent.agent": "Tree TreeLimits",
-    "sagent.providers": "Anthropic OpenAI Google OpenAICompatible Azure Bedrock Vertex provider_named",
+    "sagent.providers": "Anthropic OpenAI Google OpenAICompatible provider_named",
     "sagent.policy": "Policy Allow Deny Ask AllowAll",
     "sagent.policy.permissions": "PermissionPolicy",
     "sagent.peer": "SpawnRequest Switch Inject Compact Stop",

@@ -4,22 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.families.anthropic.provider import Anthropic, Foundry, VertexAnthropic
-    from sagent.providers.families.bedrock import Bedrock
+    from sagent.providers.families.anthropic.provider import Anthropic
     from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
-    from sagent.providers.families.google.provider import Google, Vertex
-    from sagent.providers.families.responses.provider import Azure, OpenAI, ResponsesProvider
+    from sagent.providers.families.google.provider import Google
+    from sagent.providers.families.responses.provider import OpenAI, ResponsesProvider
     from sagent.providers.registry import infer, provider_named, row_named
     from sagent.providers.rows import Row, built_in, read_rows
     from sagent.providers.wire.exchange import Timeouts
 
 __all__ = [
     "Anthropic",
-    "Azure",
-    "Bedrock",
     "ChatProvider",
     "DashScope",
-    "Foundry",
     "Google",
     "MiniMax",
     "Moonshot",
@@ -28,8 +24,6 @@ __all__ = [
     "ResponsesProvider",
     "Row",
     "Timeouts",
-    "Vertex",
-    "VertexAnthropic",
     "built_in",
     "infer",
     "provider_named",
@@ -39,11 +33,10 @@ __all__ = [
 
 
 _HOMES = {
-    **dict.fromkeys(("Anthropic", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
-    "Bedrock": "families.bedrock",
+    "Anthropic": "families.anthropic.provider",
     **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
-    **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),
-    **dict.fromkeys(("Azure", "OpenAI", "ResponsesProvider"), "families.responses.provider"),
+    "Google": "families.google.provider",
+    **dict.fromkeys(("OpenAI", "ResponsesProvider"), "families.responses.provider"),
     **dict.fromkeys(("infer", "provider_named", "row_named"), "registry"),
     **dict.fromkeys(("Row", "built_in", "read_rows"), "rows"),
     "Timeouts": "wire.exchange",

@@ -1,20 +1,19 @@
 """What a model can do: hold a conversation; and by what each family knows of its models see images, and reason."""
 
 import re
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
+from sagent.errors import UsageError
 from sagent.providers.families.openai_models import plain_name
-from sagent.providers.rows import Row
+from sagent.providers.registry import class_of
+from sagent.providers.rows import Abilities, Row
 
 # In these words names say that a model makes or takes something else: price lists have those too.
 _MUTE = re.compile(
     r"(^|[-/.:])(embed|rerank|moderation|whisper|transcribe|transcription|tts|speech|audio|realtime|live-|live$|image"
     r"|imagen|dall-e|veo|lyria|sora|video|music|ocr|guard|safeguard|computer-use|aqa|ada$|babbage|curie$|davinci)"
     r"|^text-|embedding|diffusion|^gpt-3\.5(-turbo)?-(0301|instruct)|[-:]$"
-)
-
-# Other makers' models on Bedrock that see images (docs.aws.amazon.com, supported models and features).
-_SIGHTED = re.compile(
-    r"nova-(lite|pro|premier|2)|llama4|llama3-2-(11|90)b|pixtral|mistral-large-3|qwen3-vl|gemma-3-\d\d?b"
 )
 
 
@@ -29,9 +28,9 @@ def sees(row: Row, model: str) -> bool | None:
     if able.images is not None:
         return able.images
     name = plain_name(able.like or model)
-    match _family(row, name):
-        case "converse":
-            return True if _SIGHTED.search(name) else None
+    if known := _known_of(row, name):
+        return known.images
+    match row.family:
         case "anthropic" | "google":
             return True
         case "responses":
@@ -46,11 +45,9 @@ def reasons(row: Row, model: str) -> bool:
     if able.efforts is not None:
         return bool(able.efforts)
     model = able.like or model
-    match _family(row, model):
-        case "converse":
-            from sagent.providers.families.converse.provider import think as think_here
-
-            return bool(think_here(model, "high")[0])
+    if known := _known_of(row, model):
+        return bool(known.efforts)
+    match row.family:
         case "anthropic":
             from sagent.providers.families.anthropic.provider import think
 
@@ -70,9 +67,16 @@ def reasons(row: Row, model: str) -> bool:
             return bool(asked) or knob_of(model, row.quirks).style == "always"
 
 
-def _family(row: Row, model: str) -> str:
-    if row.via != "bedrock":
-        return row.family
-    from sagent.providers.families.bedrock import is_claude
+@runtime_checkable
+class Knowing(Protocol):
+    """A class of providers that knows more of its models than their family does."""
 
-    return row.family if is_claude(model) else "converse"
+    def abilities_of(self, model: str) -> Abilities | None:
+        """Return what is known of a model by its name; None to leave it to the family."""
+
+
+def _known_of(row: Row, model: str) -> Abilities | None:
+    with suppress(UsageError):  # which whoever asks the model is told
+        kind = class_of(row) if row.make or row.via else None
+        return kind.abilities_of(model) if isinstance(kind, Knowing) else None
+    return None

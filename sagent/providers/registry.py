@@ -17,7 +17,6 @@ from sagent.providers.wire.transport import Transport
 
 if TYPE_CHECKING:
     from sagent.providers.families.anthropic.provider import Anthropic
-    from sagent.providers.families.bedrock import Bedrock
     from sagent.providers.families.chat.provider import ChatProvider
     from sagent.providers.families.google.provider import Google
     from sagent.providers.families.responses.provider import ResponsesProvider
@@ -49,7 +48,7 @@ def provider_named(
     row = row_named(name, rows)
     if transport == "sdk" and row.make and row.credentials:
         raise UsageError(f"{row.name} uses a login, not an SDK: leave --transport out.")
-    kind: type[object] = _class_of(row)
+    kind = class_of(row, rows)
     if issubclass(kind, Endpoint) and kind.__init__ is Endpoint.__init__:
         access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ, source=source)
         return cast("_Own", kind)(row, access, transport=transport, timeouts=timeouts)
@@ -69,17 +68,32 @@ class _Own(Protocol):
     from_key: Callable[..., Provider]
 
 
-def _class_of(row: Row) -> type[object]:
-    """Return the class of a row's provider. Raises UsageError for one of a plugin that cannot be had."""
-    if not row.make:
+def class_of(row: Row, rows: Mapping[str, Row] | None = None) -> type[object]:
+    """Return the class of a row's provider. Raises UsageError for one of a plugin that cannot be had, and where no
+    provider is reached by the row's cloud."""
+    make = row.make or _made_as(row, {**built_in(), **(rows or {})} if row.via else {})
+    if not make:
         return _of_family(row)
     try:
-        kind = resolve(row.make)
+        kind = resolve(make)
         if not isinstance(kind, type):
-            raise TypeError(f"{row.make} is no class")
+            raise TypeError(f"{make} is no class")
     except Exception as error:
         raise _broken(row, error) from error
     return cast("type[object]", kind)
+
+
+def _made_as(row: Row, known: Mapping[str, Row]) -> str:
+    """Return what makes the provider of the same family that a cloud has; "" where a row names no cloud."""
+    if not row.via:
+        return ""
+    there = {each.via: each.make for each in known.values() if each.make and each.via and each.family == row.family}
+    if make := there.get(row.via, ""):
+        return make
+    raise UsageError(
+        f"The provider {row.name} has via = {row.via!r}{lacking(row.via)}. Models of the family {row.family} are "
+        f"reached via {' or '.join(there) or 'no cloud'}."
+    )
 
 
 def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, object]) -> Provider:
@@ -107,10 +121,8 @@ def _broken(row: Row, error: Exception) -> UsageError:
     return UsageError(f"The provider {row.name} of the plugin {row.plugin} cannot be used: {reason(error)}.")
 
 
-def _of_family(row: Row) -> "type[Anthropic | Bedrock | Google | ResponsesProvider | ChatProvider]":
+def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
     match row.family:
-        case "anthropic" if row.via == "bedrock":
-            from sagent.providers.families.bedrock import Bedrock as Family
         case "anthropic":
             from sagent.providers.families.anthropic.provider import Anthropic as Family
         case "google":

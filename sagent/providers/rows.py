@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
+from sagent.lib.raised import reason
 from sagent.model import EFFORTS, Effort
-from sagent.plugin import ProviderRow, of_ours
+from sagent.plugin import Extra, ProviderRow, of_ours, resolve
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
@@ -24,7 +25,6 @@ STRUCTURES = ("", "json_schema", "json_object")
 """What a `response_format` may be; "" is that there is none."""
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "family": FAMILIES,
-    "via": ("", "azure", "bedrock", "foundry", "vertex"),
     "effort": STYLES,
     "reasoning_back": (
         *("", "reasoning_content", "reasoning_details", "reasoning", "reasoning_text", "thinking", "content", "same"),
@@ -112,10 +112,15 @@ class Row:
     models: tuple[str, ...] = ()
     default: str = ""  # the model taken when none is named
     free: bool = False  # a server of the user's own: calls cost nothing
-    via: str = ""  # the cloud, known to the family's official SDK, that it is reached by
+    via: str = ""  # the cloud that it is reached by, through its SDK: that of the provider which has the same one
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # sent with every request
     abilities: tuple[Abilities, ...] = ()
     quirks: Quirks = Quirks()
+    prices: str = ""  # the name that price lists have for it (genai-prices), where that is another
+    hour: bool = False  # a request may ask for cache writes of an hour by itself
+    own_models: str = ""  # what ids of its models have in them, where price lists have other models too
+    owned_by: str = ""  # what its servers say so in their listing: a server at --base-url that does is this provider
+    paths: bool = False  # its models are named by folders, or by a repository with options after a "+"
     credentials: bool = False  # it has a login that is kept elsewhere: --auth credentials may be given
     make: str = ""  # "module:Class" of one that is more than an address and a key
     login: str = ""  # "module:function" by which a person logs in
@@ -138,6 +143,7 @@ MAKERS: Mapping[str, Row] = {
         token="ANTHROPIC_AUTH_TOKEN",  # noqa: S106 -- the name of a variable
         models=("claude-",),
         default="claude-sonnet-5-5",
+        credentials=True,  # that the SDK finds; any other address would be sent the same
         abilities=(  # platform.claude.com, tool search tool: not in models before 4, whose names begin with a number
             *(
                 Abilities(f"claude-{name}-", tool_search=True)
@@ -153,6 +159,7 @@ MAKERS: Mapping[str, Row] = {
         base="OPENAI_BASE_URL",
         models=("gpt-", "chatgpt-", "codex-", "ft:", "o1", "o3", "o4", "o5", "o6"),
         default="gpt-5.6-terra",
+        credentials=True,
         abilities=(  # platform.openai.com, tool search: from gpt-5.4 on
             *(Abilities(f"gpt-5.{minor}", tool_search=True) for minor in (4, 5, 6)),
             *(Abilities(f"gpt-5.{minor}-nano", tool_search=False) for minor in (4, 5, 6)),
@@ -174,6 +181,7 @@ MAKERS: Mapping[str, Row] = {
         base="GOOGLE_GEMINI_BASE_URL GEMINI_BASE_URL",
         models=("gemini-", "gemma-"),
         default="gemini-3.8-flash",
+        own_models="gem",
         abilities=(Abilities("gemini-", audio=True),),  # ai.google.dev, audio understanding
     ),
 }
@@ -199,12 +207,20 @@ def _core_row(name: str) -> Row | None:
 
 @cache
 def _our_rows() -> Mapping[str, Row]:
-    """Return the rows of sagent's own plugins, for programs that have no settings, which know those of all."""
+    """Return the rows of sagent's own plugins."""
     rows: dict[str, Row] = {}
     for plugin, row in of_ours(ProviderRow):
         with suppress(Exception):  # which the index of plugins reports
             rows[row.name] = declared_row(row, plugin.name)
     return rows
+
+
+def transport_by_sdk() -> object:
+    """Return the class of the transport through official SDKs. Raises UsageError where no plugin has one."""
+    for _, extra in of_ours(Extra):
+        if extra.to == "sdk":
+            return resolve(extra.add)
+    raise UsageError("--transport sdk, clouds and --auth credentials need a plugin of sagent's that is not there.")
 
 
 @cache
@@ -238,45 +254,41 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
     return made
 
 
-PLUGGED: Mapping[str, str] = {
-    **dict.fromkeys(("llamacpp", "selfhosted"), "local"),
-    **dict.fromkeys(("anthropic-cli", "copilot", "openai-subscription"), "logins"),
-}
-"""Providers of sagent's own plugins, and which it is, for messages where that is not there."""
+@cache
+def owners() -> Mapping[str, str]:
+    """Return the providers of sagent's own plugins, each with its plugin, for messages where that is not there; and at
+    "./" the provider whose models are named by paths. Written by scripts/make_settings.py."""
+    import json
+
+    return json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))
 
 
 def lacking(name: str) -> str:
     """Return which plugin has a provider, where that is not there, as the end of a sentence."""
     name = name.strip().lower().replace("_", "-")
-    if name not in PLUGGED or name in _our_rows():
-        return ""
-    return f": it is of the plugin {PLUGGED[name]}, which is not there"
+    owner = "" if name in _our_rows() else owners().get(name)
+    return f": it is of the plugin {owner}, which is not there" if owner else ""
 
 
-def declared_data(row: ProviderRow) -> Mapping[str, object]:
-    """Return the data of a provider that a plugin declares. Raises ConfigError."""
-    import json
+def named_by_paths(rows: Mapping[str, Row]) -> str | None:
+    """Return the provider whose models are named by paths, also where it is not there."""
+    return next((row.name for row in {**built_in(), **rows}.values() if row.paths), owners().get("./"))
 
-    if row.data.startswith("{"):
-        return as_object(json.loads(row.data))
-    import tomllib
 
-    try:
-        if not Path(row.data).is_absolute():
-            return tomllib.loads(row.data)
-        read = tomllib.loads(Path(row.data).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"The data of the provider {row.name} cannot be read: {error}.") from error
-    if row.name not in read:
-        raise ConfigError(f"{row.data} has no table [{row.name}].")
-    return as_object(read[row.name])
+def listed_by(owner: str, rows: Mapping[str, Row]) -> Row | None:
+    """Return the provider of servers that name this owner of their models."""
+    return next((row for row in {**built_in(), **rows}.values() if owner and row.owned_by == owner), None)
 
 
 def declared_row(row: ProviderRow, plugin: str) -> Row:
     """Return the row of a provider that a plugin declares. Raises ConfigError."""
     if not NAME.fullmatch(row.name):
         raise ConfigError(f"{row.name!r} is not a valid provider name: use a-z and 0-9, with . _ - in between")
-    read = _row(row.name, declared_data(row), f"the plugin {plugin}: [{row.name}]")
+    try:
+        data = as_object(row.read())
+    except (OSError, ValueError, LookupError) as error:
+        raise ConfigError(f"The data of the provider {row.name} cannot be read: {reason(error)}.") from error
+    read = _row(row.name, data, f"the plugin {plugin}: [{row.name}]")
     return replace(read, make=row.make, login=row.login, about=row.about, plugin=plugin)
 
 
@@ -368,6 +380,11 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
+        prices=take("prices", ""),
+        hour=take("hour", False),  # noqa: FBT003 -- a default, like the others
+        own_models=take("own_models", ""),
+        owned_by=take("owned_by", ""),
+        paths=take("paths", False),  # noqa: FBT003 -- a default, like the others
         credentials=take("credentials", False),  # noqa: FBT003 -- a default, like the others
         headers=_headers(take("headers", dict[str, object]()), where),
         abilities=tuple(_abilities(each, where) for each in take("abilities", list[object]())),

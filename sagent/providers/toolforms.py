@@ -45,7 +45,6 @@ GOOGLE = ToolForm(  # ai.google.dev, FunctionDeclaration; parametersJsonSchema
     formats=frozenset({"date-time", "date", "time", "enum"}),
     listed=False,
 )
-CONVERSE = ToolForm(refs=False)  # docs.aws.amazon.com, Nova: type, properties and required alone at the top
 
 
 @dataclass(frozen=True, slots=True)

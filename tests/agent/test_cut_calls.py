@@ -16,7 +16,8 @@ from sagent.events import ToolStarted
 from sagent.lib.json import json_freeze_object
 from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
 from sagent.model import Provider
-from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible, families
+from sagent.plugins.clouds import Bedrock
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, families
 from sagent.session.folds import history
 from sagent.testing import ScriptedModel, check_pairing
 from sagent.testing.server import Call, FakeProviderServer, Raw, Step, Turn

@@ -18,7 +18,8 @@ from sagent.errors import BudgetExceeded, ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall
 from sagent.model import Billed, Delta, ModelLimits, Provider, Reply, Request, RequestDigest, TextPart
-from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
+from sagent.plugins.clouds import Bedrock
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Cut, FakeProviderServer, Raw, Received, Step, Turn
 from sagent.tools.agents import AgentSpawn

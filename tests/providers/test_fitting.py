@@ -12,14 +12,21 @@ from sagent import Agent
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_freeze_object, json_thaw, wire_bytes
 from sagent.messages import Message, Text, ToolCall
 from sagent.model import ToolSpec
+from sagent.plugins.clouds.converse import ConverseDialect
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.fitting import fit_tools
-from sagent.providers.toolforms import ANTHROPIC, CHAT, CONVERSE, GOOGLE, NAME, OPENAI, ToolForm, are_plain
+from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, NAME, OPENAI, ToolForm, are_plain
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools import Bash, Edit, Glob, Grep, Read, Write
 
-FORMS = {"anthropic": ANTHROPIC, "openai": OPENAI, "chat": CHAT, "google": GOOGLE, "converse": CONVERSE}
+FORMS = {
+    "anthropic": ANTHROPIC,
+    "openai": OPENAI,
+    "chat": CHAT,
+    "google": GOOGLE,
+    "converse": ConverseDialect().tool_form,
+}
 NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "enum", "not", "const", "$ref")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 MODELS = {

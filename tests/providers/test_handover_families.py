@@ -32,7 +32,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
 from tests.depth import deep
-from tests.providers.converse_judge import judge
+from tests.plugins.clouds.converse_judge import judge
 from tests.providers.sdk_types import sdk_adapters
 
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object"}))

@@ -12,10 +12,10 @@ from sagent.errors import ModelError
 from sagent.lib.json import as_array, as_object
 from sagent.messages import Image, Text, user
 from sagent.model import Reply, Request
+from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
-from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.google.events import GenerateReplyReader
 from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire import exchange, reply

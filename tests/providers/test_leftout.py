@@ -16,7 +16,8 @@ from sagent.errors import ModelError
 from sagent.lib.json import JsonObject, json_freeze_object, sha256_hex
 from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Request, ToolSpec
-from sagent.providers import Anthropic, Bedrock, Google, OpenAI, OpenAICompatible
+from sagent.plugins.clouds import Bedrock
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.leftout import find_refused
 from sagent.testing.model_suite import collect
 from sagent.testing.script import Received

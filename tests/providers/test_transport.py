@@ -16,8 +16,6 @@ import pytest
 from sagent.errors import ModelError, UsageError
 from sagent.lib.inflate import encodings
 from sagent.providers import OpenAI
-from sagent.providers.access import Access
-from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.families.endpoint import Way
 from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
@@ -149,18 +147,13 @@ async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, tr
             assert server.connections == expected
 
 
-@pytest.mark.parametrize("way", ["direct", "sdk"])
-async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_server, way) -> None:
+async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_server, transport) -> None:
     """Two answers at once: the second would be read, and billed, as that of another request."""
-    if way == "sdk":
-        pytest.importorskip("openai")
     stale = OK.replace(b"ok", b"no")
     async with raw_server([OK], [OK + stale], [OK], [OK + b"junk"], [OK]) as server:
-        transport = DirectTransport() if way == "direct" else SdkTransport("openai", "", Access("k", server.url))
         for expected in (1, 1, 2, 2, 3):
             assert await fetch(transport, server.url) == (200, b"ok")
             assert server.connections == expected
-        await transport.aclose()
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -241,29 +234,6 @@ async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_serv
         await fetch(transport, server.url)
     assert caught.value.kind == "network"
     assert not caught.value.final
-
-
-async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port) -> None:
-    never = SdkTransport("openai", "", Access("acme", f"http://localhost:{unused_tcp_port}", "k"))
-    with pytest.raises(Disrupted, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
-        await never.post(f"http://localhost:{unused_tcp_port}/v1/x", {}, [b"{}"])
-    assert (caught.value.kind, caught.value.final, caught.value.sent) == ("network", True, False)
-    async with raw_server([None], [OK]) as server:
-        lost = SdkTransport("openai", "", Access("acme", server.url, "k"))
-        with pytest.raises(Disrupted) as caught:
-            await lost.post(f"{server.url}/v1/x", {}, [b"{}"])
-        assert (caught.value.kind, caught.value.sent, len(server.requests)) == ("network", True, 1)
-        await lost.aclose()
-    await never.aclose()
-    async with raw_server([OK]) as server:
-        once = SdkTransport("openai", "", Access("acme", server.url, "k"))
-        answer = await once.post(f"{server.url}/v1/x", {}, [b"{}"])
-        assert b"".join([chunk async for chunk in answer.chunks]) == b"ok"
-        await answer.aclose()
-    with pytest.raises(Disrupted) as caught:
-        await once.post(f"{server.url}/v1/x", {}, [b"{}"])
-    assert (caught.value.kind, caught.value.final) == ("network", False)
-    await once.aclose()
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from sagent.model import Delta
+from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
-from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sagent.errors import ModelError
 from sagent.model import Billed, Delta
+from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
-from sagent.providers.families.converse.events import ConverseReplyReader
 from sagent.providers.families.google.events import GenerateReplyReader
 from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin, from_event

@@ -23,7 +23,7 @@ from sagent.providers.abilities import converses, reasons, sees
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import weights_in_name
 from sagent.providers.registry import row_called, row_named
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, built_in, listed_by
 from sagent.usage import Usage
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def run_models(argv: Sequence[str]) -> int:
 
 
 def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named", "usual"]) -> int:
-    prices = PriceBook(settings.prices)
+    from sagent.app.models import price_book
+
+    prices = price_book(settings)
     listed: list[tuple[str, ...]] = []
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
@@ -131,9 +133,9 @@ async def _served(choice: "Choice", name: str) -> int:
         else:
             listed = await listing_of(choice, name)
             choice.keep(name, listed)
-            server = listed[0].server if listed else ""
-            if name == "openai-compatible" and server and row_called(server, choice.rows):
-                provider = choice.rename(name, server)
+            server = listed_by(listed[0].server, choice.rows) if listed else None
+            if name == "openai-compatible" and server is not None:
+                provider = choice.rename(name, server.name)
     except ModelError as error:
         report(str(error))
         return 1

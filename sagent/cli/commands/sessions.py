@@ -169,9 +169,9 @@ def _list_elsewhere(place: StoreAt, given: argparse.Namespace) -> int:
 
 
 def _price(settings: Settings) -> "Price":
-    from sagent.cost.prices import PriceBook
+    from sagent.app.models import price_book
 
-    return PriceBook(settings.prices).price
+    return price_book(settings).price
 
 
 def _saved(path: Path, price: "Price") -> str:

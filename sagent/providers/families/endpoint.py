@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, as_str
 from sagent.providers.access import NO_KEY, Access, access_from_key, check_text, check_url, either, first_set, loopback
 from sagent.providers.keys import Keys
-from sagent.providers.rows import Row, is_own_address, maker_abilities, row_of
+from sagent.providers.rows import MAKERS, Row, is_own_address, maker_abilities, row_of, transport_by_sdk
 from sagent.providers.wire.encoding import Dialect, EncodingCache
 from sagent.providers.wire.exchange import Timeouts, Told, fetch, untold
 from sagent.providers.wire.faults import Disrupted, Origin
@@ -21,8 +21,6 @@ Way: TypeAlias = Literal["direct", "sdk"]
 _OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
 _PAGES = 20  # of a listing that are read
 AUTHS = ("key", "bearer", "credentials")
-LOGINS = ("anthropic", "openai")
-"""Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
 
 
 class Endpoint:
@@ -161,7 +159,7 @@ def read_access(
         check_text("key", key)
     if auth not in (None, *AUTHS):
         raise UsageError(f"auth is one of {', '.join(AUTHS)}, not {auth!r}.")
-    if auth == "credentials" and not row.via and row.name not in LOGINS:
+    if auth == "credentials" and not row.via and not (row.name in MAKERS and row.credentials):
         raise UsageError(f"{row.name} has no login other than its API key: give the key, or set {either(row.key)}.")
     if row.via or auth == "credentials":
         found, value = first_set(row.key, environ)
@@ -212,6 +210,10 @@ def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts:
         return DirectTransport(connect=timeouts.connect)
     if transport == "direct":
         raise UsageError(f"{row.name} uses a login of its own, which needs --transport sdk.")
-    from sagent.providers.clouds.sdk import SdkTransport
+    return cast("_BySdk", transport_by_sdk())(row.family, row.via, access, connect=timeouts.connect)
 
-    return SdkTransport(row.family, row.via, access, connect=timeouts.connect)
+
+class _BySdk(Protocol):
+    """A class of transports through official SDKs."""
+
+    def __call__(self, family: str, via: str, access: Access, *, connect: float) -> Transport: ...

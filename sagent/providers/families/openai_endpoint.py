@@ -32,8 +32,7 @@ class OpenAIEndpoint(Endpoint):
         name = as_str(entry.get("name")) or as_str(entry.get("display_name"))
         limits = limits_in(entry, limits_of(self.name, model_id))
         weights = as_int(as_object(entry.get("meta")).get("n_params")) or None  # llama.cpp
-        server = "llamacpp" if entry.get("owned_by") == "llamacpp" else ""
-        return ModelInfo(model_id, limits, name, prices_in(entry), weights, server)
+        return ModelInfo(model_id, limits, name, prices_in(entry), weights, as_str(entry.get("owned_by")))
 
 
 def api_root(base_url: str) -> str:

@@ -237,15 +237,6 @@ class Site:
         return base_url + self.path.replace("{model}", quote(model, safe=":@"))
 
 
-_SITES: Mapping[str, Site] = {
-    "bedrock": Site("/model/{model}/invoke-with-response-stream", "bedrock-2023-05-31", betas=True, streams=False),
-    "vertex": Site(
-        "/projects/{project}/locations/{region}/publishers/anthropic/models/{model}:streamRawPredict",
-        "vertex-2023-10-16",
-    ),
-}
-
-
 class AnthropicModel(WireModel["Anthropic"]):
     """One model of the Messages API."""
 
@@ -344,9 +335,9 @@ class Anthropic(Endpoint):
 
     row_name: ClassVar[str] = "anthropic"
     _key_header = "x-api-key"
+    site: ClassVar[Site] = Site()
 
     def _set_up(self) -> None:
-        self.site = _SITES.get(self.row.via, Site())
         self.label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
 
     def model(self, model_id: str) -> AnthropicModel:
@@ -361,18 +352,6 @@ class Anthropic(Endpoint):
 
     def headers(self) -> dict[str, str]:
         return {"anthropic-version": VERSION, **super().headers()}
-
-
-class Foundry(Anthropic):
-    """Claude on Microsoft Foundry: ANTHROPIC_FOUNDRY_API_KEY and ANTHROPIC_FOUNDRY_RESOURCE."""
-
-    row_name: ClassVar[str] = "foundry"
-
-
-class VertexAnthropic(Anthropic):
-    """Claude on Google's Vertex AI, by Google's application default credentials: CLOUD_ML_REGION says where."""
-
-    row_name: ClassVar[str] = "vertex-anthropic"
 
 
 def _plain_id(model_id: str) -> str:

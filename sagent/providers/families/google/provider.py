@@ -240,12 +240,10 @@ class GoogleModel(WireModel["Google"]):
         )
 
     def _counting(self, request: Request) -> Counted | None:
-        """By ai.google.dev, countTokens; Vertex AI takes the request as it is."""
-        url = f"{self._provider.url_of(self.id)}:countTokens"
-        if self._provider.row.via:
-            return url, {}, self._conversation(request).write({"generationConfig": {}}, 0).parts, "totalTokens"
+        """By ai.google.dev, countTokens."""
         body = self._conversation(request).write({"model": f"models/{self.id}"}, 0)
-        return url, {}, (b'{"generateContentRequest":', *body.parts, b"}"), "totalTokens"
+        parts = (b'{"generateContentRequest":', *body.parts, b"}")
+        return f"{self._provider.url_of(self.id)}:countTokens", {}, parts, "totalTokens"
 
     def _dialect(self, request: Request) -> GenerateDialect:
         return GenerateDialect(self._provider.label, f"{self.provider}/", recent(self._known))
@@ -274,27 +272,20 @@ class Google(Endpoint):
     def model(self, model_id: str) -> GoogleModel:
         return GoogleModel(self, model_id)
 
+    @property
+    def root(self) -> str:
+        """The URL below which models are listed."""
+        return api_root(self.access.base_url)
+
     def url_of(self, model_id: str) -> str:
-        """Where a model is."""
-        if self.row.via == "vertex":  # the SDK puts its address, the project and the place before it
-            return model_id if "/" in model_id else f"publishers/google/models/{quote(model_id)}"
+        """Return where a model is."""
         return model_url(self.access.base_url, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
         """The API's own list, without models that generate no content. Raises ModelError."""
-        root = "publishers/google" if self.row.via == "vertex" else api_root(self.access.base_url)
-        pages = await self.fetch_pages(f"{root}/models", {"pageSize": "1000"}, "pageToken", "nextPageToken")
+        pages = await self.fetch_pages(f"{self.root}/models", {"pageSize": "1000"}, "pageToken", "nextPageToken")
         listed = [as_array(page.get("models")) or as_array(page.get("publisherModels")) for page in pages]
         return tuple(_model_info(entry) for rows in listed for entry in map(as_object, rows) if _generates(entry))
-
-
-class Vertex(Google):
-    """Gemini on Google's Vertex AI, by Google's application default credentials.
-
-    GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION say where.
-    """
-
-    row_name: ClassVar[str] = "vertex"
 
 
 def api_root(base_url: str) -> str:

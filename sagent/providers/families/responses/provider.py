@@ -23,7 +23,7 @@ from sagent.providers.families.openai_models import (
     is_openais,
 )
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
-from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
+from sagent.providers.families.schemas import OPENAI, Form, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.toolforms import OPENAI as OPENAI_TOOLS
@@ -269,7 +269,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         """What `text.format` is to be: of models from GPT-4o on, where strict mode can say it."""
         if request.output_schema is None or not (self._able.structured or openai_holds(self._known)):
             return None
-        form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
+        form = openai_form(request.output_schema, self._provider.schemas)
         return {"type": "json_schema", **form} if form else None
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
@@ -306,6 +306,8 @@ class ResponsesProvider(OpenAIEndpoint):
     """A provider of the Responses family, as its row describes it."""
 
     row_name: ClassVar[str] = "openai"
+    schemas: ClassVar[Form] = OPENAI
+    """The JSON Schema that answers can be held to."""
 
     def _set_up(self) -> None:
         super()._set_up()
@@ -332,12 +334,3 @@ class OpenAI(ResponsesProvider):
     """OpenAI: OPENAI_API_KEY, OPENAI_BASE_URL."""
 
     row_name = "openai"
-
-
-class Azure(ResponsesProvider):
-    """OpenAI's models on Azure: AZURE_OPENAI_ENDPOINT, and AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN.
-
-    A model's id is the name of its deployment.
-    """
-
-    row_name = "azure"

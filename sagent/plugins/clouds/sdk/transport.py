@@ -10,8 +10,8 @@ from re import match
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sagent.plugins.clouds.sdk.client import Reach, SdkClient
 from sagent.providers.access import NO_KEY, Access
-from sagent.providers.clouds.client import Reach, SdkClient
 from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, through, unreachable
 
@@ -86,11 +86,11 @@ class SdkTransport:
 def _open_client(family: str, reach: Reach) -> SdkClient:
     match family:
         case "anthropic":
-            from sagent.providers.clouds.anthropic import AnthropicClient as Client
+            from sagent.plugins.clouds.sdk.anthropic import AnthropicClient as Client
         case "google":
-            from sagent.providers.clouds.google import GoogleClient as Client
+            from sagent.plugins.clouds.sdk.google import GoogleClient as Client
         case _:
-            from sagent.providers.clouds.openai import OpenAIClient as Client
+            from sagent.plugins.clouds.sdk.openai import OpenAIClient as Client
     return Client(reach)
 
 

@@ -10,8 +10,8 @@ import httpx2
 import openai
 from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 
-from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.body import hooks
+from sagent.plugins.clouds.sdk.client import Reach, SdkClient
 
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")

@@ -10,8 +10,8 @@ from anthropic._types import Omit
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
-from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.body import hooks
+from sagent.plugins.clouds.sdk.client import Reach, SdkClient
 
 _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
@@ -57,7 +57,7 @@ class AnthropicClient(SdkClient):
     def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The body; Bedrock's event stream as the events that it carries."""
         if "vnd.amazon.eventstream" in response.headers.get("content-type", ""):
-            from sagent.providers.clouds.eventstream import server_sent
+            from sagent.plugins.clouds.sdk.eventstream import server_sent
 
             return server_sent(response.aiter_bytes())
         return super().decode(response)

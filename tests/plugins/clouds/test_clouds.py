@@ -9,20 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from genai_prices import Usage as TheirUsage
+from genai_prices import calc_price
 
+from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.messages import user
 from sagent.model import Model, Reply, Request, TextPart
-from sagent.providers import (
-    Anthropic,
-    Azure,
-    Bedrock,
-    Foundry,
-    OpenAI,
-    Vertex,
-    VertexAnthropic,
-    provider_named,
-)
+from sagent.plugins.clouds import Azure, Bedrock, Foundry, Vertex, VertexAnthropic
+from sagent.providers import Anthropic, OpenAI, provider_named, read_rows
+from sagent.providers.abilities import reasons, sees
+from sagent.providers.registry import row_named
+from sagent.usage import Usage
 from tests.waiting import until
 
 USAGE = {"input_tokens": 11, "output_tokens": 3}
@@ -442,6 +440,67 @@ async def test_a_server_that_is_not_there_is_a_broken_network() -> None:
         await collect(provider.model("gpt-5.2"))
     await provider.aclose()
     assert (caught.value.kind, caught.value.retryable) == ("network", False)  # as through the direct transport
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "like"),
+    [
+        ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0", "aws"),
+        ("bedrock", "us.anthropic.claude-opus-4-6-v1", "aws"),
+        ("foundry", "claude-opus-4-6", "azure"),
+        ("azure", "gpt-5.2", "azure"),
+        ("vertex", "gemini-3.8-flash", "google"),
+        ("vertex-anthropic", "claude-sonnet-5-5", "google"),
+    ],
+)
+def test_what_a_cloud_serves_has_the_clouds_price(provider: str, model: str, like: str) -> None:
+    usage = Usage(input=1_000, output=100, cache_read=50)
+    theirs = calc_price(
+        TheirUsage(input_tokens=1_050, output_tokens=100, cache_read_tokens=50), model, provider_id=like
+    )
+    assert PriceBook().price(provider, model, usage) == theirs.total_price
+
+
+def test_googles_tiers_hold_on_vertex() -> None:
+    usage = Usage(1_000, output=30)
+    prices = [PriceBook().price(name, "gemini-3.1-pro-preview", usage, tier="flex") for name in ("google", "vertex")]
+    assert prices[0] == prices[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "sight", "thought"),
+    [
+        ("anthropic.claude-opus-4-6-v1", True, True),
+        ("us.amazon.nova-2-lite-v1:0", True, True),
+        ("amazon.nova-micro-v1:0", None, False),
+        ("openai.gpt-oss-120b-1:0", None, True),
+    ],
+)
+def test_models_of_bedrock_are_known(name: str, sight: bool | None, thought: bool) -> None:
+    row = row_named("bedrock")
+    assert (sees(row, name), reasons(row, name)) == (sight, thought)
+
+
+def test_a_class_names_its_provider() -> None:
+    for kind in (Azure, Bedrock, Foundry, Vertex, VertexAnthropic):
+        assert row_named(kind.__name__).name == kind.row_name
+
+
+def test_a_row_of_ones_own_may_be_reached_by_a_cloud() -> None:
+    table = {"base_url": "http://127.0.0.1:9", "key": "MY_KEY"}
+    rows = read_rows({"mine": {**table, "family": "anthropic", "via": "foundry"}}, "config.toml")
+    assert type(provider_named("mine", key="k" * 8, rows=rows)) is Foundry
+    for via in ("mars", "azure"):
+        rows = read_rows({"mine": {**table, "family": "anthropic", "via": via}}, "config.toml")
+        with pytest.raises(UsageError, match=f"via = '{via}'.*bedrock"):
+            provider_named("mine", key="k" * 8, rows=rows)
+
+
+@pytest.mark.parametrize("name", ["azure", "foundry"])
+@pytest.mark.parametrize("url", ["http://host/v1?api-version=1", "nonsense"])
+def test_an_address_of_a_cloud_is_checked(name: str, url: str) -> None:
+    with pytest.raises(UsageError, match="is not a base URL"):
+        provider_named(name, key="key-for-tests", base_url=url)
 
 
 def test_a_cloud_cannot_be_reached_directly() -> None:

@@ -7,9 +7,9 @@ import pytest
 from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Reply, Request
+from sagent.plugins.clouds.sdk.transport import SdkTransport
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.access import Access
-from sagent.providers.clouds.sdk import SdkTransport
 from sagent.providers.wire.transport import DirectTransport, Transport
 from tests.depth import deep
 from tests.providers.replayed import recordings, serve

@@ -9,8 +9,8 @@ import httpx2
 from google import genai
 from google.genai import errors, types
 
-from sagent.providers.clouds.body import hooks
-from sagent.providers.clouds.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.body import hooks
+from sagent.plugins.clouds.sdk.client import Reach, SdkClient
 
 
 class GoogleClient(SdkClient):

@@ -14,15 +14,16 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, ModelInfo, Request, ToolSpec
-from sagent.providers.families.converse.events import ConverseReplyReader
+from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
 from sagent.providers.families.model import Outgoing, WireModel, nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
-from sagent.providers.toolforms import CONVERSE, ToolForm
+from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, opened, sendable
 
+_TOOLS = ToolForm(refs=False)  # docs.aws.amazon.com, Nova: type, properties and required alone at the top
 _IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
 _PAGE_TOKENS = 10_000
 _OVERHEAD = 1_000  # what frames messages and tools, and what the service says of tools to models without such a form
@@ -65,7 +66,7 @@ class ConverseDialect(Dialect):
 
     @property
     def tool_form(self) -> ToolForm:
-        return CONVERSE
+        return _TOOLS
 
     def head(self, request: Request) -> bytes:
         """Tools and system prompt. Tools are not marked: Nova refuses that (docs.aws.amazon.com, prompt caching)."""
@@ -155,6 +156,11 @@ def plain_id(model_id: str) -> str:
     name = model_id.lower().rpartition("/")[2]
     area, _, rest = name.partition(".")
     return rest if area in _AREAS else name
+
+
+def levels_of(model: str) -> tuple[Effort, ...]:
+    """Return the efforts that a model is known to take."""
+    return _LEVELS if plain_id(model).startswith(("amazon.nova-2", "openai.gpt-oss")) else ()
 
 
 def think(model: str, effort: Effort | None, *, limited: bool = False) -> Thought:

@@ -13,18 +13,19 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Opaque, Private, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Model, Reply, Request, ToolSpec
-from sagent.providers import Bedrock, provider_named
+from sagent.plugins.clouds import Bedrock
+from sagent.plugins.clouds.converse import ConverseModel, think
+from sagent.plugins.clouds.converse_events import ConverseReplyReader
+from sagent.providers import provider_named
 from sagent.providers.abilities import reasons, sees
 from sagent.providers.families.anthropic.provider import AnthropicModel
-from sagent.providers.families.converse.events import ConverseReplyReader
-from sagent.providers.families.converse.provider import ConverseModel, think
 from sagent.providers.rows import built_in_row
 from sagent.providers.wire.faults import Origin
 from sagent.testing.families.converse import frame
 from sagent.testing.model_suite import OpenModel, ServedModelSuite
 from sagent.testing.server import Fail, FakeProviderServer, Received, Turn, Wire
 from sagent.usage import Usage
-from tests.providers.converse_judge import judge
+from tests.plugins.clouds.converse_judge import judge
 
 NOVA = "us.amazon.nova-pro-v1:0"
 PROFILE = "arn:aws:bedrock:eu-west-3:123456789012:application-inference-profile/abc123def456"

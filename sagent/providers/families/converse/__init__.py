@@ -1,1 +1,0 @@
-"""Amazon Bedrock's Converse: one wire for the models of many makers."""
