@@ -202,7 +202,7 @@ class ToolEntry(NamedTuple):
 
     `tool` is "module:member": a tool, a class of tools that needs no arguments, or a function that is given an
     AgentBuilder and returns a tool of this name. Without it nobody can choose the tool: it is offered where it is of
-    use, and rules and hooks may name it.
+    use, and rules and hooks may name it. "acme__*" is all tools whose names begin so, which only their server knows.
     """
 
     name: str

@@ -314,10 +314,10 @@ def _check_definitions(settings: Settings, notices: list[str]) -> None:
     if is_any("agents", cwd, config_dir):
         from sagent.context.agents import find_agents
 
-        every = [tool.name for tool in settings.plugins.tools]
+        every, served = [tool.name for tool in settings.plugins.tools], settings.plugins.served_tools
         for kind in find_agents(cwd, config_dir, notices):
             named = (*(kind.tools or ()), *kind.without)
-            if strange := [name for name in named if name not in every and not name.startswith("mcp__")]:
+            if strange := [name for name in named if name not in every and not name.startswith(served)]:
                 hint = nearest(strange[0], every) or "."
                 notices.append(f"{kind.path} names tools that there are not, {', '.join(strange)}{hint}")
     if is_any("commands", cwd, config_dir):

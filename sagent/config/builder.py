@@ -209,10 +209,10 @@ class SettingsBuilder:
         from sagent.policy.rules import BEYOND_THE_SANDBOX
 
         every = [tool.name for tool in self.plugins.tools]
-        known = (*every, *BEYOND_THE_SANDBOX)
+        known, served = (*every, *BEYOND_THE_SANDBOX), self.plugins.served_tools
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
-            if not tool.startswith(("mcp__", "a2a__")) and not any(fnmatchcase(name, tool) for name in known):
+            if not tool.startswith(served) and not any(fnmatchcase(name, tool) for name in known):
                 hint = nearest(tool, known) or f"; the tools are {', '.join(every)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 

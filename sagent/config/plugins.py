@@ -64,7 +64,7 @@ MAX_FORMER = 500
 """Names in the index of what plugins had that are gone."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
-_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?")  # what every provider takes, or a beginning
 
 
 class Known(NamedTuple):
@@ -183,6 +183,11 @@ class Installed:
     def tools(self) -> Sequence[ToolEntry]:
         """The tools of all plugins, in the order in which a model sees them."""
         return [tool for plugin in self.plugins for tool in plugin.tools]
+
+    @property
+    def served_tools(self) -> tuple[str, ...]:
+        """How the names of tools begin that only their servers know."""
+        return tuple([tool.name[:-1] for tool in self.tools if tool.name.endswith("*")])
 
     def help_of(self, setting: Setting) -> str:
         """Return the help of a setting's flag, with the groups of tools where it names them."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from sagent.config.values import texts, url
-from sagent.plugin import Command, Part, Plugin, RefusedError, SecretFolder, Setting, Variable
+from sagent.plugin import Command, Part, Plugin, RefusedError, SecretFolder, Setting, ToolEntry, Variable
 
 
 def agents_of(value: object, _: object = None) -> tuple[str, ...]:
@@ -52,6 +52,7 @@ plugin = Plugin(
     ),
     parts=(Part("sagent.plugins.a2a.part:add", ("a2a",)),),
     settings=(AGENTS,),
+    tools=(ToolEntry("a2a__*"),),
     variables=(Variable("SAGENT_A2A_TOKEN", each=True),),
     secret_folders=(SecretFolder("a2a"), SecretFolder("a2a-serve")),  # tokens that clients gave, and the server's
 )

@@ -19,7 +19,6 @@ _TYPES = ("command", "http")
 _MOST = 64
 _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
 """Tools of other programs, which lists of ours and theirs may name."""
-_BEYOND = re.compile("mcp|a2a|__", re.IGNORECASE)  # of tools that only their servers know
 _LONGEST = 2_000  # characters of a command: the person is shown all of it
 
 
@@ -56,10 +55,11 @@ def _check_matcher(hook: Hook, given: GivenTable) -> None:
     known = given.tools if event.of_tools else event.values
     names = [name for each in known for name in names_of(each)]
     parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
+    served = ("__", *(name.partition("_")[0].lower() for name in known if name.endswith("*")))
     for part in parts if known else ():
         one = replace(hook, matcher=part.strip())
         elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
-        if not (elsewhere or one.is_about(names) or (known is given.tools and _BEYOND.search(part))):
+        if not (elsewhere or one.is_about(names) or (event.of_tools and any(word in part.lower() for word in served))):
             hint = nearest(part, known) or f"; give {', '.join(known)}."
             given.warn(f"{where}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 

@@ -3,7 +3,7 @@ Needs sagent[mcp]."""
 
 from typing import TYPE_CHECKING
 
-from sagent.plugin import Command, Part, Plugin, SlashCommand, Table
+from sagent.plugin import Command, Part, Plugin, SlashCommand, Table, ToolEntry
 
 if TYPE_CHECKING:
     from sagent.plugins.mcp.host import Host as Host
@@ -33,6 +33,7 @@ plugin = Plugin(
     slash_commands=(SlashCommand("mcp", "sagent.plugins.mcp.slash:show_servers"),),
     parts=(Part(f"{_PART}:add", _WHEN), Part(f"{_PART}:ask_about_changes", _WHEN, "around")),
     tables=(MCP,),
+    tools=(ToolEntry("mcp__*"),),
 )
 
 
