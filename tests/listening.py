@@ -55,7 +55,7 @@ async def listen(handler: Handler, context: ssl.SSLContext | None = None) -> Asy
 @asynccontextmanager
 async def app_at(bound: socket.socket, app: Any, users: Sequence[Any] = ()) -> AsyncGenerator[None]:
     """An ASGI application at a socket that listens, by our own server, which closes `users` in the end."""
-    from sagent.app.serving.running import serve
+    from sagent.plugins.hosting.running import serve
 
     stop = asyncio.Event()
     running = asyncio.create_task(serve(app, bound, users, stop))

@@ -255,13 +255,15 @@ class Choice:
     def check_address(self, before: str) -> None:
         """That a conversation which was at an address of the person's own does not go elsewhere unless they say so now:
         whoever asked their own server yesterday may have left out the flag. Raises UsageError."""
+        if not before:
+            return
         now = self.address(self.model.provider)
         said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
         name, _, address = before.partition(" at ")
         known = all(self.is_of_any_server(each) for each in (name, self.model.provider))
         if known and address == self.place(self.model.provider).partition(" ")[2]:
             return  # by another name, since its listing has told what it is
-        if before and now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
+        if now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
             raise UsageError(
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
                 f"Give that address again with --base-url, or allow this with --model {full_name(self.model)}."

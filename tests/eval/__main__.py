@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from sagent.cli.progress import ProgressLine
 from sagent.errors import SagentError
 from sagent.plugins.local.packages import MODELS, find
+from sagent.plugins.local.progress import ProgressLine
 from tests.eval import results
 from tests.eval.advising import FORMS
 from tests.eval.harnesses import HARNESSES, Harness, MissingError

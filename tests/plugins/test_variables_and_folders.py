@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent.live import LiveSession, Wanted
-from sagent.cli.opening import opening_of
 from sagent.cli.settings import load_settings
 from sagent.config.layers import load
 from sagent.events import Denied, Event
+from sagent.plugins.hosting.live import LiveSession, Wanted
+from sagent.plugins.hosting.opening import opening_of
 from sagent.testing.script import Call, Step, Turn
 
 HARBOUR = """

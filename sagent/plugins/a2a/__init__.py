@@ -55,4 +55,5 @@ plugin = Plugin(
     tools=(ToolEntry("a2a__*"),),
     variables=(Variable("SAGENT_A2A_TOKEN", each=True),),
     secret_folders=(SecretFolder("a2a"), SecretFolder("a2a-serve")),  # tokens that clients gave, and the server's
+    needs=("gateway", "hosting"),
 )

@@ -12,14 +12,14 @@ from a2a.utils.errors import A2AError
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from sagent.agent.live import Opening
-from sagent.app.serving.door import Bounded, Door
 from sagent.lib.json import wire_bytes
 from sagent.plugins.a2a.card import JSONRPC_PATH, REST_PATH
 from sagent.plugins.a2a.contexts import DIRECTORY, Answer, Contexts, answer_alone
 from sagent.plugins.a2a.handler import Caller, CallerBuilder, Handler
 from sagent.plugins.a2a.push import Receivers
 from sagent.plugins.a2a.receiver_files import ReceiverFiles
+from sagent.plugins.hosting.door import Bounded, Door
+from sagent.plugins.hosting.live import Opening
 from sagent.session.store import sessions
 
 if TYPE_CHECKING:

@@ -9,25 +9,33 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
-from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener, url_of
-from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
 from sagent.plugins.a2a import PACKAGES
+from sagent.plugins.hosting.listening import (
+    Listener,
+    add_listener,
+    announced,
+    listening,
+    require,
+    take_listener,
+    url_of,
+)
+from sagent.plugins.hosting.opening import opening_of, state_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sagent.agent import Agent
-    from sagent.agent.live import LiveSession, Opened
     from sagent.config import Settings
     from sagent.config.plugins import Installed
     from sagent.events import Result
     from sagent.messages import Message
     from sagent.plugins.a2a.card import Described
     from sagent.plugins.a2a.contexts import Answer
+    from sagent.plugins.hosting.live import LiveSession, Opened
 
     WorkerOf: TypeAlias = Callable[[Mapping[str, object]], "Worker | None"]
 
@@ -123,9 +131,9 @@ def _check_push(addresses: Sequence[str]) -> None:
 
 
 async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socket.socket, served: _Served) -> int:
-    from sagent.app.serving.running import serve
     from sagent.plugins.a2a.app import make_app, make_caller
     from sagent.plugins.a2a.card import make_card
+    from sagent.plugins.hosting.running import serve
 
     logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
     prepare, answer, described = _worker(served, settings)

@@ -17,7 +17,6 @@ from a2a.utils.errors import (
 )
 
 from sagent.agent import Agent
-from sagent.agent.live import LiveSession, Opened, Opening, Wanted, failure_of
 from sagent.errors import SagentError
 from sagent.events import Event, Result
 from sagent.lib.pace import offload
@@ -26,6 +25,7 @@ from sagent.plugins.a2a.parts import digest_of, kept_message, read_data, read_me
 from sagent.plugins.a2a.past import settle_past, show_past
 from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
 from sagent.plugins.a2a.task import RunningTask, decision
+from sagent.plugins.hosting.live import LiveSession, Opened, Opening, Wanted, failure_of
 from sagent.session.store import sessions
 
 MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another

@@ -41,12 +41,12 @@ from a2a.utils.task import (
 from google.protobuf.message import Message as ProtoMessage
 from starlette.requests import Request
 
-from sagent.app.serving.door import USER
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.plugins.a2a.contexts import Contexts
 from sagent.plugins.a2a.push import Receivers
 from sagent.plugins.a2a.task import ENDED, Update
+from sagent.plugins.hosting.door import USER
 
 _PAGE = 50  # tasks, where a client names no number
 _CALLER = "caller"

@@ -16,8 +16,8 @@ from google.protobuf.json_format import MessageToJson
 from sagent.errors import ToolError
 from sagent.plugins.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.plugins.a2a.task import ENDED
-from sagent.sandbox.address import parse_address
-from sagent.sandbox.gateway import Gateway, WebRequest
+from sagent.plugins.gateway.address import parse_address
+from sagent.plugins.gateway.gateway import Gateway, WebRequest
 from sagent.sandbox.hosts import Entry
 
 MOST = 10  # receivers of one task

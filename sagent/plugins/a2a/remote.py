@@ -34,7 +34,7 @@ from sagent.lib.text import one_line, printable
 from sagent.lib.tls import system_context
 from sagent.messages import Text
 from sagent.plugins.a2a.task import PAUSED
-from sagent.sandbox.address import check_secrets
+from sagent.plugins.gateway.address import check_secrets
 from sagent.tool import RunContext, ToolOutput, arguments_schema
 from sagent.usage import Charge, Usage
 

@@ -16,13 +16,13 @@ from a2a.types.a2a_pb2 import (
     TaskStatusUpdateEvent,
 )
 
-from sagent.agent.live import Question, progress_of, show_question
 from sagent.events import Event, ReplyFinished, Result, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import valid_text
 from sagent.plugins.a2a.parts import ANSWER, agent_message, answer_artifact, diff_artifact, struct_of
 from sagent.plugins.a2a.past import said_by_agent
 from sagent.plugins.a2a.records import State, TaskRecord
-from sagent.policy.asking import question_text
+from sagent.plugins.hosting.asking import question_text
+from sagent.plugins.hosting.live import Question, progress_of, show_question
 
 Update: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 

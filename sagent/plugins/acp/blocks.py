@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sagent.lib.json import as_object, valid_text
-from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.messages import Message, Part, Text, user
+from sagent.plugins.hosting.jsonrpc import INVALID_PARAMS, RpcError
 
 
 def read_prompt(blocks: Sequence[object]) -> Message | Callable[[], Message]:

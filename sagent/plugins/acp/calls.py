@@ -10,8 +10,8 @@ from sagent.errors import ToolError
 from sagent.lib.json import as_int, as_str
 from sagent.lib.text import main_argument, one_line, printable
 from sagent.messages import ToolCall
+from sagent.plugins.hosting.proposal import MOST_COMPARED, Proposal
 from sagent.tool import Workspace
-from sagent.tools.proposal import MOST_COMPARED, Proposal
 from sagent.tools.textfile import read_whole
 
 MOST_SHOWN = 30_000  # characters of a result

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sagent.lib.json import as_object, as_str
-from sagent.lib.jsonrpc import Connection, RpcError, log
 from sagent.plugins.acp import version2
+from sagent.plugins.hosting.jsonrpc import Connection, RpcError, log
 
 
 class Client:

@@ -130,8 +130,8 @@ class AcpHost:
             yield AcpSession(opened, settings, commands)
 
     def _settings(self, place: "Place") -> "Settings":
-        from sagent.agent.live import Wanted
-        from sagent.cli.opening import settings_for
+        from sagent.plugins.hosting.live import Wanted
+        from sagent.plugins.hosting.opening import settings_for
 
         directories = [*as_array(self._flags.get("add_dir")), *place.directories]
         flags = {**self._flags, **({"add_dir": directories} if directories else {})}

@@ -9,8 +9,8 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.encoding import UTF8
 from sagent.lib.json import JsonObject, as_str, valid_text
-from sagent.lib.jsonrpc import RpcError
 from sagent.plugins.acp.client import Client
+from sagent.plugins.hosting.jsonrpc import RpcError
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools.ask import AskUser
 from sagent.tools.change import Change, make, plan_edit, plan_write

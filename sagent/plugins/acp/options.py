@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.model import EFFORTS
 from sagent.peer import Switch
+from sagent.plugins.hosting.jsonrpc import INVALID_PARAMS, RpcError
 from sagent.policy.permissions import MODES, Mode
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from sagent.messages import ToolCall
 from sagent.plugins.acp import calls
 from sagent.plugins.acp.client import Client
 from sagent.plugins.acp.version1 import Updates, content, text_block
+from sagent.plugins.hosting.asking import call_text, wants_text
 from sagent.policy import Ask
-from sagent.policy.asking import call_text, wants_text
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rule, rules_for
 from sagent.tools.ask import Question

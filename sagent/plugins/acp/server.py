@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from sagent.errors import SagentError, SessionNotFound
 from sagent.lib.json import EMPTY, as_object, valid_text
-from sagent.lib.jsonrpc import (
+from sagent.plugins.acp import version2
+from sagent.plugins.acp.client import Client
+from sagent.plugins.hosting.jsonrpc import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
     NOT_FOUND,
@@ -25,8 +27,6 @@ from sagent.lib.jsonrpc import (
     list_in,
     text_in,
 )
-from sagent.plugins.acp import version2
-from sagent.plugins.acp.client import Client
 from sagent.version import __version__
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from sagent.lib.json import as_object, as_str
-from sagent.lib.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
+from sagent.plugins.hosting.jsonrpc import INVALID_PARAMS, RpcError, list_in, text_in
 from sagent.surface import BroughtServer
 
 

@@ -6,11 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sagent.agent.live import LiveSession, Opened, Wanted, failure_of
 from sagent.errors import ModelError, SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice, ReplyFinished, Result, Switched
 from sagent.lib.dataclass import dataclass
-from sagent.lib.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
 from sagent.lib.text import one_line
 from sagent.messages import Message, Text, user
 from sagent.plugins.acp.client import Client
@@ -18,6 +16,8 @@ from sagent.plugins.acp.files import adapted
 from sagent.plugins.acp.options import Options, models_of
 from sagent.plugins.acp.permissions import Person
 from sagent.plugins.acp.version1 import Past, Update, Updates, notice, usage
+from sagent.plugins.hosting.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
+from sagent.plugins.hosting.live import LiveSession, Opened, Wanted, failure_of
 from sagent.policy.permissions import PermissionPolicy
 from sagent.session.contents import MessageEntry, ResultEntry
 from sagent.session.folds import branch_contents, title

@@ -36,8 +36,8 @@ from sagent.messages import Image, Message, Part, Text, Thinking, ToolCall, Tool
 from sagent.peer import Status
 from sagent.plugins.acp import calls
 from sagent.plugins.acp.calls import CallIds
+from sagent.plugins.hosting.proposal import Proposal, proposal_of
 from sagent.tool import Workspace
-from sagent.tools.proposal import Proposal, proposal_of
 from sagent.usage import Cost
 
 Update: TypeAlias = Mapping[str, object]

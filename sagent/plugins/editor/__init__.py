@@ -15,4 +15,5 @@ plugin = Plugin(
     "the selection, errors and diffs of an editor with a lock file",
     parts=(Part("sagent.plugins.editor.part:add", ("in a terminal", "in an editor")),),
     settings=(EDITOR_LINK,),
+    needs=("hosting",),
 )

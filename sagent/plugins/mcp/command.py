@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting
-from sagent.cli.listening import LOOPBACK, listening, read_tokens, require, url_of
-from sagent.cli.opening import settings_for
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
@@ -21,6 +19,8 @@ from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
 from sagent.lib.text import Table, count, one_line
+from sagent.plugins.hosting.listening import LOOPBACK, listening, read_tokens, require, url_of
+from sagent.plugins.hosting.opening import settings_for
 from sagent.plugins.mcp import PACKAGES
 from sagent.plugins.mcp.table import servers_of
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sagent.agent import Agent, Asker
-    from sagent.agent.live import Wanted
     from sagent.config import Settings
     from sagent.events import Event
+    from sagent.plugins.hosting.live import Wanted
     from sagent.plugins.mcp import McpTool
     from sagent.plugins.mcp.agent_server import Open, Sessions
     from sagent.plugins.mcp.server import McpServer
@@ -318,8 +318,8 @@ async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
     """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from sagent.app.serving.door import Bounded, Door
-    from sagent.app.serving.running import serve
+    from sagent.plugins.hosting.door import Bounded, Door
+    from sagent.plugins.hosting.running import serve
     from sagent.plugins.mcp.agent_server import make_server
 
     token = read_tokens(TOKEN, ())[""]

@@ -61,4 +61,5 @@ plugin = Plugin(
     extras=(Extra("serve routes", "sagent.plugins.mesh.routes:routes"),),
     tools=(ToolEntry("NodeAgent"),),
     suites=(Suite("bus", "a bus between agents", "sagent.plugins.mesh.bus_suite:BusSuite"),),
+    needs=("hosting",),
 )

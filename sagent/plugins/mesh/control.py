@@ -20,12 +20,12 @@ from sagent.lib.json import (
     wire_bytes,
 )
 from sagent.messages import ToolCall
+from sagent.plugins.hosting.asking import call_text
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import MeshError, NobodyThere, TooLarge, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.tasks import end
 from sagent.policy import Ask
-from sagent.policy.asking import call_text
 from sagent.policy.rules import EDITS
 from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import Settled

@@ -21,7 +21,7 @@ plugin = Plugin(
         ToolEntry("PaperAuthor", "sagent.plugins.papers.author:make", ("papers",)),
         ToolEntry("PaperFetch", "sagent.plugins.papers.fetch:make", ("papers",)),
     ),
-    needs=("web",),
+    needs=("gateway", "web"),
 )
 
 

@@ -9,10 +9,10 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
+    from sagent.plugins.gateway.address import WebAddress
+    from sagent.plugins.gateway.gateway import WebResponse
     from sagent.plugins.papers.ids import PaperId
     from sagent.plugins.papers.pdftext import PdfText
-    from sagent.sandbox.address import WebAddress
-    from sagent.sandbox.gateway import WebResponse
 
 PARTS = ("text", "figures", "references")
 _MOST = 40_000  # characters shown in one call
@@ -42,8 +42,8 @@ class PaperFetch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        from sagent.plugins.gateway.address import check_secrets
         from sagent.plugins.papers.library import reaching
-        from sagent.sandbox.address import check_secrets
 
         paper, address = _wanted(arguments)
         if address is not None:
@@ -55,9 +55,9 @@ class PaperFetch(WebTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Raises ToolError if there is no free PDF."""
+        from sagent.plugins.gateway.address import check_secrets, parse_address
+        from sagent.plugins.gateway.gateway import WebRequest
         from sagent.plugins.papers.library import DAYS, PAPER_SERVICES, Library, base_url
-        from sagent.sandbox.address import check_secrets, parse_address
-        from sagent.sandbox.gateway import WebRequest
 
         paper, address = _wanted(arguments)
         if paper is not None and paper.kind != "arxiv":
@@ -102,8 +102,8 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
 
 def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
     """Which paper, or which address. Raises ToolError."""
+    from sagent.plugins.gateway.address import parse_address
     from sagent.plugins.papers.ids import parse_id
-    from sagent.sandbox.address import parse_address
 
     paper, url = as_str(arguments.get("id")), as_str(arguments.get("url"))
     if bool(paper) == bool(url):

@@ -9,12 +9,12 @@ from urllib.parse import quote, urlencode
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.plugins.gateway.address import check_secrets, parse_address
+from sagent.plugins.gateway.gateway import WebRequest
 from sagent.plugins.papers.answers import read_arxiv, read_crossref, read_openalex, read_s2
 from sagent.plugins.papers.ids import PaperId
 from sagent.plugins.papers.paper import Paper
 from sagent.plugins.web.access import WebAccess
-from sagent.sandbox.address import check_secrets, parse_address
-from sagent.sandbox.gateway import WebRequest
 from sagent.tool import Effect, RunContext
 
 T = TypeVar("T")

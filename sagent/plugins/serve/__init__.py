@@ -17,4 +17,5 @@ plugin = Plugin(
     ),
     variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),
     secret_folders=(SecretFolder("serve"),),  # the server's token
+    needs=("hosting",),
 )

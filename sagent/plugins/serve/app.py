@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from sagent.agent.live import LiveSession, Wanted
 from sagent.agent.tree import Node
-from sagent.app.serving.door import USER, Door
-from sagent.app.serving.problem import problem, problem_of
 from sagent.errors import SagentError, UsageError
-from sagent.lib.beats import with_beats
 from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
+from sagent.plugins.hosting.beats import with_beats
+from sagent.plugins.hosting.door import USER, Door
+from sagent.plugins.hosting.live import LiveSession, Wanted
+from sagent.plugins.hosting.problem import problem, problem_of
 from sagent.plugins.serve import consent, rewinding
 from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.reading import document, flag_of, number_of, read_object, text_of

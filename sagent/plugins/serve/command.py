@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
-from sagent.cli.listening import Listener, add_listener, announced, listening, require, take_listener
-from sagent.cli.opening import opening_of, state_of
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.config.declared import CORE
 from sagent.errors import SagentError
+from sagent.plugins.hosting.listening import Listener, add_listener, announced, listening, require, take_listener
+from sagent.plugins.hosting.opening import opening_of, state_of
 from sagent.plugins.serve import PACKAGES
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def _serve(
     bound: socket.socket,
     own: Mapping[str, object],
 ) -> int:
-    from sagent.app.serving.running import serve
+    from sagent.plugins.hosting.running import serve
     from sagent.plugins.serve.app import make_app
     from sagent.plugins.serve.sessions import Place, Sessions
     from sagent.repl.settings_file import add_rule
@@ -90,8 +90,8 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 @asynccontextmanager
 async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
     """The routes that plugins add, each given the flags for this command, and what tells users apart."""
-    from sagent.app.serving.door import USER
     from sagent.plugin import resolve
+    from sagent.plugins.hosting.door import USER
 
     routes: list[Route] = []
     async with AsyncExitStack() as stack:

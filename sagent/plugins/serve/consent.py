@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from sagent.agent.live import LiveSession, Question
 from sagent.errors import UsageError
 from sagent.lib.text import spelled
+from sagent.plugins.hosting.live import LiveSession, Question
 from sagent.policy import Ask
 from sagent.policy.rules import Rule, rules_for
 

@@ -20,12 +20,12 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import wire_bytes
+from sagent.plugins.serve.replayed import replay
 from sagent.session.blobs import BlobDirectory
 from sagent.session.log import read_end
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
 from sagent.transcript.event_json import encode_event
-from sagent.transcript.replayed import replay
 
 MOST = 256 << 10  # bytes that are kept in memory of one session's events
 _CHUNK = 64  # events read from logs at a time

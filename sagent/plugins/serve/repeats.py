@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from sagent.app.serving.door import USER
-from sagent.app.serving.problem import BodyTooLarge, BodyTooSlow, problem
 from sagent.errors import UsageError
 from sagent.lib.json import sha256_hex
+from sagent.plugins.hosting.door import USER
+from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow, problem
 
 MOST = 2_000  # keys that are remembered
 MOST_BODY = 1 << 20  # bytes of a request

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from sagent.agent.conversation import Conversation
-from sagent.agent.live import LiveSession, Opening, Wanted, show_question
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Received
 from sagent.lib.dataclass import dataclass
@@ -16,6 +15,7 @@ from sagent.lib.json import valid_text
 from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
+from sagent.plugins.hosting.live import LiveSession, Opening, Wanted, show_question
 from sagent.plugins.serve.consent import Keep, offered
 from sagent.plugins.serve.feed import Feed
 from sagent.session.blobs import BlobDirectory

@@ -16,4 +16,5 @@ plugin = Plugin(
         ),
     ),
     tools=(ToolEntry("SendFile"),),
+    needs=("hosting",),
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
-from sagent.cli.listening import require
 from sagent.cli.render import report
 from sagent.errors import UsageError
 from sagent.lib.signals import on_first_signal
+from sagent.plugins.hosting.listening import require
 from sagent.plugins.slack import PACKAGES
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
 
     def opened(opening: "Opening") -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
-        from sagent.cli.opening import standing
         from sagent.cli.settings import load_settings
+        from sagent.plugins.hosting.opening import standing
         from sagent.tools.ask import AskUser
 
         rules = opening.rules

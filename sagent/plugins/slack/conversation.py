@@ -18,13 +18,13 @@ from sagent.lib.money import EXACT, ZERO, show
 from sagent.lib.text import fenced, main_argument, one_line, printable
 from sagent.messages import Part, ToolCall, user
 from sagent.peer import Switch
+from sagent.plugins.hosting.asking import call_text, wants_text
 from sagent.plugins.slack.budget import DayBudget
 from sagent.plugins.slack.files import SendFile, parts_of
 from sagent.plugins.slack.reply import Reply, outgoing, split
 from sagent.plugins.slack.rules import PlaceRules
 from sagent.plugins.slack.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
 from sagent.policy import Ask
-from sagent.policy.asking import call_text, wants_text
 from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
 

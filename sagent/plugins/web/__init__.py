@@ -22,6 +22,7 @@ plugin = Plugin(
         ToolEntry("WebFetch", "sagent.plugins.web.fetch:make", ("web",)),
     ),
     tables=(WEB,),
+    needs=("gateway",),
 )
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
+from sagent.plugins.gateway.address import WebAddress, parse_address
+from sagent.plugins.gateway.gateway import Gateway, WebRequest, WebResponse
 from sagent.plugins.web import WEB
 from sagent.plugins.web.cache import FetchCache
 from sagent.plugins.web.rate import HostRate
-from sagent.sandbox.address import WebAddress, parse_address
-from sagent.sandbox.gateway import Gateway, WebRequest, WebResponse
 from sagent.sandbox.hosts import Entry
 from sagent.tool import RunContext
 

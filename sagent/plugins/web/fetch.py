@@ -18,8 +18,8 @@ from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, argume
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
+    from sagent.plugins.gateway.gateway import WebRequest, WebResponse
     from sagent.plugins.web.page import Extractor, Page
-    from sagent.sandbox.gateway import WebRequest, WebResponse
 
 PART = 30_000  # characters shown in one call
 _MOST_ASKED = 100_000  # characters that a question is put to
@@ -119,8 +119,8 @@ class WebFetch(WebTool):
 def _request(arguments: JsonObject) -> "WebRequest":
     """What is to be sent. Raises ToolError for what is no URL, carries a secret or contradicts itself."""
     from sagent.lib.json import json_thaw
-    from sagent.sandbox.address import check_secrets, parse_address
-    from sagent.sandbox.gateway import WebRequest
+    from sagent.plugins.gateway.address import check_secrets, parse_address
+    from sagent.plugins.gateway.gateway import WebRequest
 
     address = parse_address(as_str(arguments.get("url")))
     headers, body = {"accept": _ACCEPT}, b""

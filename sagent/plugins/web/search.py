@@ -52,7 +52,7 @@ class WebSearch(WebTool):
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """Asks a service that the person has set up, or DuckDuckGo, which is a host like any other."""
-        from sagent.sandbox.address import check_secrets
+        from sagent.plugins.gateway.address import check_secrets
 
         query = as_str(arguments.get("query"))
         check_secrets(query)
@@ -65,8 +65,8 @@ class WebSearch(WebTool):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError if none does."""
+        from sagent.plugins.gateway.address import check_secrets
         from sagent.plugins.web.results import MOST, listed, within
-        from sagent.sandbox.address import check_secrets
 
         query = as_str(arguments["query"]).strip()
         check_secrets(query)
@@ -155,9 +155,9 @@ class WebSearch(WebTool):
     async def _ask(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[Found]":
+        from sagent.plugins.gateway.address import parse_address
+        from sagent.plugins.gateway.gateway import WebRequest
         from sagent.plugins.web.results import read_found
-        from sagent.sandbox.address import parse_address
-        from sagent.sandbox.gateway import WebRequest
 
         row, key, base = SEARCHES[name], self._key(name), self._base_url(name)
         if not self._is_set(name):

@@ -23,10 +23,10 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 
-from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
 from sagent.plugins.a2a.app import make_app, make_caller
 from sagent.plugins.a2a.card import Described, make_card
+from sagent.plugins.hosting.opening import opening_of, state_of
 from tests.listening import app_at
 
 TOKEN = "token-of-the-caller"

@@ -35,11 +35,11 @@ from a2a_served import a2a_served, said, state, text_of, why
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
 
-from sagent.app.serving.door import MAX_BODY_BYTES
 from sagent.cli.settings import load_settings
 from sagent.events import TextDelta
 from sagent.plugins.a2a.records import TaskRecord
 from sagent.plugins.a2a.task import RunningTask
+from sagent.plugins.hosting.door import MAX_BODY_BYTES
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.repl.samples import PNG

@@ -13,9 +13,9 @@ from threading import Thread
 import httpx2
 import pytest
 
-from sagent.cli import listening
 from sagent.errors import UsageError
 from sagent.plugins.a2a.command import run_a2a
+from sagent.plugins.hosting import listening
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell
 

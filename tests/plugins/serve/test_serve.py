@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from served import TOKEN, Client, served
 
-from sagent.cli.opening import state_of
 from sagent.cli.settings import load_settings
+from sagent.plugins.hosting.opening import state_of
 from sagent.repl.settings_file import add_rule
 from sagent.session.store import sessions
 from sagent.testing.script import Call, Stall, Turn
@@ -491,7 +491,7 @@ async def test_a_session_whose_directory_leads_elsewhere_now_is_not_opened_again
 async def test_the_end_waits_for_no_client_and_is_no_fault(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sagent.app.serving.running.PATIENCE", 1)
+    monkeypatch.setattr("sagent.plugins.hosting.running.PATIENCE", 1)
     async with served(place) as client:
         _, writer = await client.half_a_request()
         assert (await client.get()).status_code == 200

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from sagent.cli import listening
 from sagent.errors import UsageError
+from sagent.plugins.hosting import listening
 from sagent.plugins.serve import command
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sagent.plugins.gateway.gateway import Bounds, Gateway
 from sagent.plugins.web.access import WebAccess
-from sagent.sandbox.gateway import Bounds, Gateway
 from tests.certificates import write_certificate
 from tests.listening import listen
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import ToolError
+from sagent.plugins.gateway.address import check_secrets, parse_address
+from sagent.plugins.gateway.gateway import Bounds
 from sagent.plugins.web import WebAccess, WebFetch
-from sagent.sandbox.address import check_secrets, parse_address
-from sagent.sandbox.gateway import Bounds
 from tests.plugins.web.conftest import PUBLIC, http
 
 NOT_PUBLIC = [

@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from sagent.errors import SagentError, UsageError
-from sagent.lib.beats import with_beats
 from sagent.lib.json import as_int, as_object, as_str, json_load, wire_bytes
+from sagent.plugins.hosting.beats import with_beats
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
 from sagent.plugins.mesh.buses.gate import Event, Gate

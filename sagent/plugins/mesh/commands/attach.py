@@ -12,9 +12,9 @@ from sagent.cli.headless import exit_code
 from sagent.cli.render import Transcript, binary_safe, report
 from sagent.cli.tables import write
 from sagent.lib.text import printable
+from sagent.plugins.hosting.asking import wants_text
 from sagent.plugins.mesh.commands.kept import bus_url
 from sagent.plugins.mesh.commands.remote_files import bring_files
-from sagent.policy.asking import wants_text
 
 if TYPE_CHECKING:
     from sagent.plugins.mesh.control import Question

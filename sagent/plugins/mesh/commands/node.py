@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.opening import standing
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
+from sagent.plugins.hosting.opening import standing
 from sagent.plugins.mesh.commands.kept import BUS, bus_url
 
 if TYPE_CHECKING:

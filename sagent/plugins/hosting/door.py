@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sagent.app.serving.problem import problem
+from sagent.plugins.hosting.problem import problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -16,8 +16,8 @@ from sagent.lib.names import quote_path
 from sagent.lib.text import one_line, printable, spelled
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Moment
+from sagent.plugins.hosting.asking import call_text
 from sagent.policy import Ask
-from sagent.policy.asking import call_text
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import EDITS
 from sagent.tool import Workspace
@@ -224,7 +224,7 @@ class LiveSession:
 
 
 def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
-    from sagent.tools.proposal import proposal_of
+    from sagent.plugins.hosting.proposal import proposal_of
 
     found = proposal_of(call, workspace)
     diff = found.diff() if found is not None else ""

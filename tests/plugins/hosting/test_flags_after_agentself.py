@@ -7,11 +7,11 @@ import pytest
 
 from sagent.advisor.extension import AdvisorExtension, advise
 from sagent.agent import Agent, Resources
-from sagent.agent.live import Wanted
 from sagent.app import open_agent
-from sagent.cli.opening import settings_for
 from sagent.config import Settings, load
 from sagent.peer import Switch
+from sagent.plugins.hosting.live import Wanted
+from sagent.plugins.hosting.opening import settings_for
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Turn
 

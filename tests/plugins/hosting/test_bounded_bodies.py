@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from sagent.app.serving import door
-from sagent.app.serving.door import Bounded
+from sagent.plugins.hosting import door
+from sagent.plugins.hosting.door import Bounded
 
 
 class App:

@@ -5,7 +5,6 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from sagent.agent.live import failure_of
 from sagent.errors import (
     BudgetExceeded,
     ModelError,
@@ -16,6 +15,7 @@ from sagent.errors import (
     UsageError,
 )
 from sagent.lib.json import wire_bytes
+from sagent.plugins.hosting.live import failure_of
 
 
 class BodyTooLarge(UsageError):

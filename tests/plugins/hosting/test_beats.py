@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from sagent.lib.beats import with_beats
+from sagent.plugins.hosting.beats import with_beats
 
 
 async def test_the_items_are_closed_however_often_their_reader_is_cancelled() -> None:

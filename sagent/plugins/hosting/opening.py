@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sagent.agent import Asker
-    from sagent.agent.live import Opened, Opening, Wanted
     from sagent.config import Settings
+    from sagent.plugins.hosting.live import Opened, Opening, Wanted
     from sagent.repl.opening import Listener
     from sagent.tools.ask import Answerer
 

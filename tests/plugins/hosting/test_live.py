@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sagent.agent.live import LiveSession, Opened, Question, Wanted
-from sagent.cli.opening import opening_of
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
+from sagent.plugins.hosting.live import LiveSession, Opened, Question, Wanted
+from sagent.plugins.hosting.opening import opening_of
 from sagent.testing.script import Call, Turn
 
 FLAGS = {"model": "anthropic/claude-sonnet-4-6"}

@@ -17,7 +17,7 @@ from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.inflate import Inflater, encodings
 from sagent.lib.tls import system_context
-from sagent.sandbox.address import WebAddress, follow
+from sagent.plugins.gateway.address import WebAddress, follow
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 from sagent.version import __version__
 

@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from export_story import tell
 
 from sagent.lib.json import as_object
 from sagent.messages import user
+from sagent.plugins.serve.replayed import replay
 from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.store import Session, log_files
 from sagent.transcript.event_json import encode_event
-from sagent.transcript.replayed import replay
 from tests.transcript.conftest import Recorded
+from tests.transcript.export_story import tell
 
 KINDS = {"received", "reply_finished", "tool_finished", "denied"}
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
+from sagent.plugins.hosting.asking import call_text, question_text
 from sagent.policy import Ask
-from sagent.policy.asking import call_text, question_text
 from tests.messages import call
 
 

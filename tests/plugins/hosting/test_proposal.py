@@ -7,8 +7,8 @@ import pytest
 
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
+from sagent.plugins.hosting.proposal import Proposal, proposal_of
 from sagent.tool import Workspace
-from sagent.tools.proposal import Proposal, proposal_of
 
 
 def proposed(place: Path, **arguments: str) -> Proposal | None:

@@ -1,0 +1,5 @@
+"""Sessions that programs elsewhere open: at addresses, over JSON-RPC, as agents of other agents."""
+
+from sagent.plugin import Plugin
+
+plugin = Plugin("hosting", "what sessions for other programs have in common; for serve, acp, a2a, mcp, mesh and slack")
