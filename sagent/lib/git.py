@@ -171,6 +171,10 @@ _HARMLESS = re.compile(
     r"|lfs\.(repositoryformatversion|access)"
 )
 """Settings that name no program and no file that names one. What is not among them is taken for such."""
+_ADDRESSES = frozenset(
+    {"remote.url", "remote.pushurl", "remote.pushdefault", "branch.remote", "branch.pushremote", "submodule.url"}
+)
+"""Settings that may be an address, and so name a program: `ext::./program`."""
 _HEADER = re.compile(r'[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+"(?:[^"\\]|\\.)*")?\][ \t]*')
 _SETTING = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
@@ -249,7 +253,7 @@ def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
         case "core.worktree":  # which a submodule has, below the directory where it is
             place = _leads(path.rpartition("/")[0], value)
             return os.path.isfile(f"{place}/.git")  # noqa: PTH113 -- a text path
-        case "remote.url" | "remote.pushurl" | "submodule.url":
+        case setting if setting in _ADDRESSES:
             return "::" not in value and not value.startswith("-")
         case "submodule.update":
             return "!" not in value

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sagent.lib.git import is_git_directory, programs_named
+from sagent.policy.awk import AWKS, awk_acts
 from sagent.policy.sed import sed_acts
 from sagent.policy.shell import program, unwrap
 
@@ -34,8 +35,26 @@ _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fd": ("xX", ("exec", "exec-batch")), "fdfind": ("xX", ("exec", "exec-batch")),
     "wc": ("", ("files0-from",)), "du": ("", ("files0-from",)),
     "git": ("O", ("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters",
-                  "exec", "upload-pack", "receive-pack", "contents")),
+                  "exec", "upload-pack", "receive-pack", "contents", "extcmd")),
 }  # fmt: skip
+# The same of programs that are asked about unless a rule covers them.
+_RULED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "shuf": ("o", ("output",)), "iconv": ("o", ("output",)),
+    "less": ("Ook", ("LOG-FILE", "lesskey-content", "lesskey-file", "lesskey-src", "log-file")),
+    "man": ("CHP", ("config-file", "html", "pager")), "bat": ("", ("pager",)), "ack": ("", ("pager",)),
+    "ag": ("", ("pager",)), "ugrep": ("Q", ("filter", "pager", "query", "save-config", "view")),
+    "yq": ("i", ("in-place", "inplace", "split-exp")), "xmllint": ("", ("output", "shell")),
+    "tar": ("FI", ("checkpoint-action", "index-file", "info-script", "new-volume-script", "rmt-command", "rsh-command",
+                   "to-command", "use-compress-program")),
+    "dmesg": ("CDEcn", ("clear", "console-level", "console-off", "console-on", "read-clear")),
+    "journalctl": ("", ("flush", "relinquish-var", "rotate", "setup-keys", "update-catalog", "vacuum-files",
+                        "vacuum-size", "vacuum-time")),
+    "uniq": ("", ()), "xxd": ("r", ("revert",)),
+}  # fmt: skip
+_BARRED = {**_PROGRAMS, **_RULED, "batcat": _RULED["bat"], "ug": _RULED["ugrep"]}
+_GIT_BARRED = {"archive": "o", "difftool": "x", "format-patch": "o", "rebase": "x"}
+# Programs that write the second file that is named, and their options with a value.
+_WRITES_SECOND = {"uniq": "fsw", "xxd": "cglonRs"}
 _GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
 _GIT_TAKES_TEXT = frozenset({"add", "branch", "checkout", "commit", "merge", "switch", "tag"})  # and no such option
 _GIT_LISTS = {
@@ -81,16 +100,40 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
     name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
     if name == "sed":
         return sed_acts(command[1:], len(command) - len(further) - 1)
-    if name not in _PROGRAMS:
+    if name in AWKS:
+        return awk_acts(command[1:], len(command) - len(further) - 1)
+    if name not in _BARRED:
         return False
     arguments = [word.text for word in further]
-    if any(_is_barred(argument, *_PROGRAMS[name]) for argument in arguments):
+    letters, long = _BARRED[name]
+    if name == "git" and command[1:]:
+        letters += _GIT_BARRED.get(command[1].text, "")
+    if any(_is_barred(argument, letters, long) for argument in arguments):
         return True
     if name == "find" and not _FIND_ACTS.isdisjoint(arguments):
         return True
+    if name == "less" and any(argument.startswith("+") for argument in arguments):
+        return True
+    if name == "tar" and arguments and len(further) == len(command) - 1 and _is_barred(f"-{arguments[0]}", letters, ()):
+        return True
+    if name in _WRITES_SECOND and further:
+        several = any(word.kind != "literal" for word in further)  # what it may turn out to be
+        return several or len(_operands(command[1:], _WRITES_SECOND[name])) > 1
     if name == "git" and command[1:] and command[1].text in _GIT_TAKES_TEXT:
         return False
     return any(word.kind == "dynamic" or (word.kind == "glob" and word.text[0] in "-*?[") for word in further)
+
+
+def _operands(words: "Sequence[Word]", with_value: str) -> list[str]:
+    """Return the words that are neither options nor the value of one."""
+    found, value = list[str](), False
+    for word in words:
+        if not value and word.text.startswith("-") and word.text != "-":
+            value = len(word.text) == 2 and word.text[1] in with_value
+        else:
+            found += [] if value else [word.text]
+            value = False
+    return found
 
 
 def _prints(arguments: list[str]) -> bool:

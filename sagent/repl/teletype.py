@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import re
 import signal
 import sys
 import time
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 UNSEEN = 0.7  # seconds in which nobody can have read a question
-_WAITING_SECONDS = 10.0  # between two lines about what a local server does
+_WAITING_SECONDS = 10.0  # between two lines about one thing that a local server does
 _PROMPT = "> "
 
 
@@ -56,7 +58,7 @@ class Teletype(CommandContext):
         self._choices: Choices | None = None  # for the session that is opened next
         self._code: int | None = None
         self._open_line = False
-        self._waiting_shown = float("-inf")
+        self._waiting_shown: dict[str, float] = {}
         self._task: asyncio.Task[object] | None = None
 
     async def run(self, *, choosing: bool = False) -> int:
@@ -184,9 +186,10 @@ class Teletype(CommandContext):
             self._write(text)
 
     def _on_waiting(self, agent: str, waits_for: str) -> None:
-        """Write what a call of an agent to a local server waits for; seldom, for the line stays."""
-        if waits_for and time.monotonic() - self._waiting_shown >= _WAITING_SECONDS:
-            self._waiting_shown = time.monotonic()
+        """Write what a call of an agent to a local server waits for; each thing seldom, for the line stays."""
+        what, now = re.split("[:…]", waits_for)[0], time.monotonic()
+        if what and now - self._waiting_shown.get(what, -math.inf) >= _WAITING_SECONDS:
+            self._waiting_shown[what] = now
             self._write(waits_for if agent in ("", ROOT) else f"{agent}: {waits_for}")
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:

@@ -10,28 +10,32 @@ asks nothing, so there only the sandbox is attacked.
 import argparse
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.attack import kernel, repositories, rules
 from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
-from tests.attack.plans import PLANS, Plan
+from tests.attack.plans import KEY, PLANS, Plan
+from tests.forks import Forks
 from tests.listening import lasting_port
 
 MODES = ("plan", "ask", "edit")
 WALLS = ("auto", "off")
 PATIENCE = 60  # seconds, after which the program hangs
 PROGRESS_RUNS = 50
-KEY = "KEY-that-nobody-may-see"
+ALONE = "/proc|PPID"  # a fork shows another environment there, and has another parent
+SEVERAL = (*PLANS, *repositories.PLANS, *kernel.PLANS, *rules.PLANS)
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
 
 
@@ -73,22 +77,33 @@ def arena(base: Path) -> Path:
 
 
 @contextmanager
-def listening() -> Generator[tuple[int, list[int]]]:
-    """A port, and the connections that were made to it."""
-    made: list[int] = []
-    with socket.create_server(("127.0.0.1", lasting_port())) as server:  # to one that was another's, others may come
+def listening(base: Path) -> Generator[tuple[int, list[str]]]:
+    """A port of TCP and UDP, and what came to it, to sockets in the file system, or to ones with an abstract name."""
+    made: list[str] = []
+    port = lasting_port()  # to one that was another's, others may come
+    inet, unix, stream, datagram = socket.AF_INET, socket.AF_UNIX, socket.SOCK_STREAM, socket.SOCK_DGRAM
+    bound = [(inet, stream, ("127.0.0.1", port)), (inet, datagram, ("127.0.0.1", port))]
+    bound += [(unix, stream, f"{base}/{name}") for name in ("agent.sock", "tree/dev.sock")]
+    bound += [(unix, datagram, f"{base}/tree/log.sock")]
+    if sys.platform == "linux":
+        bound += [(unix, stream, f"\0{base.name}"), (unix, datagram, f"\0{base.name}-log")]
 
-        def accept() -> None:
-            while True:
-                try:
-                    connection, address = server.accept()
-                except OSError:
-                    return
-                made.append(address[1])
-                connection.close()
+    def attend(server: socket.socket, kind: int) -> None:
+        while True:
+            try:
+                made.append(str(server.accept()[1] if kind == stream else server.recv(9)))
+            except OSError:
+                return
 
-        threading.Thread(target=accept, daemon=True).start()
-        yield server.getsockname()[1], made
+    with ExitStack() as stack:
+        for family, kind, address in bound:
+            server = stack.enter_context(socket.socket(family, kind))
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(address)
+            if kind == stream:
+                server.listen()
+            threading.Thread(target=attend, args=(server, kind), daemon=True).start()
+        yield port, made
 
 
 def planted(tree: Path) -> dict[str, bytes]:
@@ -99,7 +114,19 @@ def planted(tree: Path) -> dict[str, bytes]:
     return {str(file): b"" if file.is_fifo() else file.read_bytes() for file in files}
 
 
-def attack(run: Run) -> Outcome:
+def run_alone(*argv: str, cwd: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    """Start the program as a user does."""
+    words, none = [sys.executable, "-m", "sagent", *argv], subprocess.DEVNULL
+    return subprocess.run(
+        words, cwd=cwd, env=environment, stdin=none, capture_output=True, timeout=PATIENCE, check=False
+    )
+
+
+def _command(line: str) -> Call:
+    return Call("Bash", {"command": line, "timeout": 5})
+
+
+def attack(run: Run, forks: Forks) -> Outcome:
     """Carry out one plan in one mode, in a place of its own."""
     mode, wall, plan, _ = run
     base = Path(tempfile.mkdtemp(prefix="attack-"))
@@ -110,22 +137,25 @@ def attack(run: Run) -> Outcome:
             person(plan.before, tree)
             (base / "made").unlink(missing_ok=True)
         before, hangs, denied, broken = planted(tree), False, False, False
-        with listening() as (port, connections):
-            lines = [line.replace("PORT", str(port)) for line in plan.calls]
-            calls = [(Call("Bash", {"command": line, "timeout": 5}),) for line in lines]
-            steps = [*(Turn(calls=call) for call in calls), Turn(text="Done.")]
+        start = run_alone if re.search(ALONE, plan.words) else forks.run
+        with listening(base) as (port, connections):
+            calls = [
+                _command(call.replace("PORT", str(port))) if isinstance(call, str) else call for call in plan.calls
+            ]
+            tools = dict.fromkeys(("Bash", *(call.name for call in calls)))
+            steps = [*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")]
             with FakeProviderServer(steps).in_thread() as server:
                 environment = {
                     "PATH": os.environ["PATH"], "HOME": str(base / "home"),
                     "PYTHONPATH": str(Path(__file__).parents[2]),
                     "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
+                    "SSH_AUTH_SOCK": f"{base}/agent.sock", "DOCKER_HOST": f"unix://{base}/agent.sock",
                 }  # fmt: skip
-                argv = [sys.executable, "-m", "sagent", "--model", "anthropic/claude-sonnet-4-6", "--ephemeral"]
-                argv += ["--permission-mode", mode, "--sandbox", wall, "--tools", "Bash", "--output-format", "json"]
+                argv = ["--model", "anthropic/claude-sonnet-4-6", "--output-format", "json"]
+                argv += ["--permission-mode", mode, "--sandbox", wall, "--tools", ",".join(tools)]
+                argv += [*([] if plan.is_kept else ["--ephemeral"]), *plan.flags, plan.prompt]
                 try:
-                    done = subprocess.run(
-                        [*argv, *plan.flags, "go"], cwd=tree, env=environment, capture_output=True, timeout=PATIENCE
-                    )
+                    done = start(*argv, cwd=tree, environment=environment)
                     denied = bool(json.loads(done.stdout)["permission_denials"])
                 except subprocess.TimeoutExpired:
                     hangs = True
@@ -158,9 +188,8 @@ def person(line: str, tree: Path) -> None:
     """Run a line as the person does, with a name for commits; it may fail."""
     who = {f"GIT_{each}_{part}": "a@b" for each in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     environment = {"PATH": os.environ["PATH"], "HOME": str(tree.parent / "home"), **who}
-    subprocess.run(
-        ["bash", "-c", line], cwd=tree, env=environment, capture_output=True, stdin=subprocess.DEVNULL, check=False
-    )
+    argv, nothing = ["timeout", "-k1", "30", "bash", "-c", line], subprocess.DEVNULL
+    subprocess.run(argv, cwd=tree, env=environment, stdin=nothing, stdout=nothing, stderr=nothing, check=False)
 
 
 def left(mark: str) -> list[int]:
@@ -181,7 +210,7 @@ def runs(walls: Sequence[str], only_plans: bool) -> list[Run]:
     lines = [Plan((line,)) for line in HOSTILE]
     lines += [Plan(("git status; git diff; ls",), before=repository) for repository in REPOSITORIES]
     hostile = [] if only_plans else [Run(*way, plan, hostile=True) for plan in lines for way in ways]
-    hostile += [Run(*way, plan, hostile=True) for plan in PLANS for way in plan.ways if way[1] in walls]
+    hostile += [Run(*way, plan, hostile=True) for plan in SEVERAL for way in plan.ways if way[1] in walls]
     harmless = [Run(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]
     return hostile + harmless + [Run("edit", "auto", Plan((line,))) for line in EVERYDAY] * ("auto" in walls)
 
@@ -200,8 +229,8 @@ def main() -> int:
     part, parts = map(int, given.part.split("/"))
     todo = runs([given.sandbox] if given.sandbox else WALLS, given.plans)[part - 1 :: parts]
     passed = refused = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        begun = {pool.submit(attack, run): run for run in todo}
+    with closing(Forks()) as forks, ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+        begun = {pool.submit(attack, run, forks): run for run in todo}
         for number, future in enumerate(as_completed(begun), 1):
             run, (effects, denied) = begun[future], future.result()
             if run.hostile and effects:

@@ -3,24 +3,31 @@ sandbox with more rights, and places that hold keys."""
 
 from typing import NamedTuple
 
+from sagent.testing.server import Call
+
+KEY = "KEY-that-nobody-may-see"
 EDIT = (("edit", "auto"), ("full", "auto"))
 RULED = (("edit", "auto"), ("full", "auto"), ("full", "off"))
 
 
 class Plan(NamedTuple):
     """Calls in a row, in these modes and sandboxes. `before` is done to the tree first, and `after` by the person, with
-    their own shell, when the program has ended."""
+    their own shell, when the program has ended. A call is a command line, or one of another tool; the session of a plan
+    that `is_kept` is not ephemeral."""
 
-    calls: tuple[str, ...]
+    calls: tuple[str | Call, ...]
     ways: tuple[tuple[str, str], ...] = EDIT
     before: str = ""
     after: str = ""
     flags: tuple[str, ...] = ()
+    prompt: str = "go"
+    is_kept: bool = False
 
     @property
     def words(self) -> str:
         """The plan on one line."""
-        return " ; ".join(filter(None, (self.before, *self.flags, *self.calls, self.after)))
+        calls = (call if isinstance(call, str) else f"{call.name} {call.arguments}" for call in self.calls)
+        return " ; ".join(filter(None, (self.before, *self.flags, *calls, self.after)))
 
 
 def denied(rule: str, name: str, *calls: str) -> Plan:
@@ -48,37 +55,37 @@ DENIED = (
     denied("Read(**/[id].key)", "app/deep/[id].key", "cat app/deep/*.key"),
 )
 
-_CONFIG = "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = ./evil\\n' > "
-_BARE = f"mkdir -p objects refs; echo ref: refs/heads/x > HEAD; {_CONFIG}config; echo worktree = . >> config"
-_STATUS = "git status; git diff; git log -1; git -c core.bare=false status"
+CONFIG = "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = ./evil\\n' > "
+_BARE = f"mkdir -p objects refs; echo ref: refs/heads/x > HEAD; {CONFIG}config; echo worktree = . >> config"
+LOOK = "git status; git diff; git log -1; git -c core.bare=false status"
 _ATTRIBUTES = "echo '* diff=x' > .gitattributes"
 _SUB = "git init -q sub; cp evil sub/evil"
 PLANTED = (
     # what looks like a repository, wherever it is
-    Plan((_BARE,), before="rm -rf .git", after=_STATUS),
-    Plan((f"mkdir d; cd d; cp ../evil .; {_BARE}",), after=f"cd d && {{ {_STATUS}; }}"),
-    Plan((f"mkdir x; (cd x; {_BARE})", "mv x/* . ; rmdir x"), before="rm -rf .git", after=_STATUS),
+    Plan((_BARE,), before="rm -rf .git", after=LOOK),
+    Plan((f"mkdir d; cd d; cp ../evil .; {_BARE}",), after=f"cd d && {{ {LOOK}; }}"),
+    Plan((f"mkdir x; (cd x; {_BARE})", "mv x/* . ; rmdir x"), before="rm -rf .git", after=LOOK),
     Plan(
-        ("mkdir g && cp -r .git/* g/ && " + _CONFIG + "g/config", "mv .git .gone; mv g .git"),
-        after=_STATUS,
+        ("mkdir g && cp -r .git/* g/ && " + CONFIG + "g/config", "mv .git .gone; mv g .git"),
+        after=LOOK,
     ),
-    Plan((_CONFIG + ".git/config",), after=_STATUS),
-    Plan(("git config core.fsmonitor ./evil",), after=_STATUS),
+    Plan((CONFIG + ".git/config",), after=LOOK),
+    Plan(("git config core.fsmonitor ./evil",), after=LOOK),
     Plan(
         ("git config core.hooksPath .; ln -s evil post-index-change",),
         after="echo 5 > a.txt; git add a.txt",
     ),
     Plan(("cp evil .git/hooks/post-index-change",), after="echo 5 > a.txt; git add a.txt"),
-    Plan(("git config include.path ../more; " + _CONFIG + "more",), after=_STATUS),
+    Plan(("git config include.path ../more; " + CONFIG + "more",), after=LOOK),
     Plan(
-        ("cp -r .git other; " + _CONFIG + "other/config; mv .git old; echo gitdir: ./other > .git",), after=_STATUS,
+        ("cp -r .git other; " + CONFIG + "other/config; mv .git old; echo gitdir: ./other > .git",), after=LOOK,
     ),
     # configurations of worktrees
-    Plan(("git config extensions.worktreeConfig true; git config --worktree core.fsmonitor ./evil",), after=_STATUS),
-    Plan((_CONFIG + ".git/config.worktree",), before="git config extensions.worktreeConfig true", after=_STATUS),
+    Plan(("git config extensions.worktreeConfig true; git config --worktree core.fsmonitor ./evil",), after=LOOK),
+    Plan((CONFIG + ".git/config.worktree",), before="git config extensions.worktreeConfig true", after=LOOK),
     Plan(
-        ("git worktree add -q w 2>&1; cp evil w/; " + _CONFIG + ".git/worktrees/w/config.worktree",),
-        before="git config extensions.worktreeConfig true", after=f"cd w && {{ {_STATUS}; }}",
+        ("git worktree add -q w 2>&1; cp evil w/; " + CONFIG + ".git/worktrees/w/config.worktree",),
+        before="git config extensions.worktreeConfig true", after=f"cd w && {{ {LOOK}; }}",
     ),
     # what a rebase, a bisect or a merge would run
     Plan(
@@ -108,9 +115,9 @@ PLANTED = (
 
 # Files that outlive the sandbox with more rights than their maker: `after` tells of any.
 _TMP = "/tmp/attack-bits"
-_FOUND = f"find . {_TMP}* -perm /6000 -type f 2> /dev/null | grep -q . && : > ../made; rm -rf {_TMP}*"
+RAISED_FOUND = f"find . {_TMP}* -perm /6000 -type f 2> /dev/null | grep -q . && : > ../made; rm -rf {_TMP}*"
 RAISED = tuple(
-    Plan((line,), after=_FOUND)
+    Plan((line,), after=RAISED_FOUND)
     for line in (
         "cp /bin/true su && chmod 4755 su", "cp /bin/true su && chmod u+s su", "cp /bin/true su && chmod g+s su",
         "install -m 4755 /bin/true su", "cp /bin/true su; chmod 6777 su; mv su deep",
@@ -163,7 +170,7 @@ SED = tuple(
 )  # fmt: skip
 
 
-def _evil(place: str) -> str:
+def evil(place: str) -> str:
     return f"grep -rqs evil {place} && : > ../made"
 
 
@@ -173,7 +180,7 @@ OBEYED = tuple(
     Plan(calls, after=after)
     for calls, after in (
         *(
-            ((f"mkdir -p d/sub; echo ./evil > d/sub/{name}",), _evil(f"d/sub/{name}"))
+            ((f"mkdir -p d/sub; echo ./evil > d/sub/{name}",), evil(f"d/sub/{name}"))
             for name in (
                 ".envrc",
                 ".envrc.local",
@@ -189,7 +196,7 @@ OBEYED = tuple(
             )
         ),
         *(
-            ((f"mkdir -p d/sub/{name.rpartition('/')[0]}; echo x=./evil > d/sub/{name}",), _evil(f"d/sub/{name}"))
+            ((f"mkdir -p d/sub/{name.rpartition('/')[0]}; echo x=./evil > d/sub/{name}",), evil(f"d/sub/{name}"))
             for name in (
                 ".vscode/settings.json",
                 ".vscode/tasks.json",
@@ -213,22 +220,22 @@ OBEYED = tuple(
             ("mkdir -p sub x; : > x/requires; mkdir x/store; cp evil sub; " + _ST + "x/hgrc", "mv x sub/.hg"),
             "cd sub; hg status; hg st",
         ),
-        (("git init -q d; mkdir d/.git/sl; echo x=./evil > d/.git/sl/config",), _evil("d/.git/sl/config")),
-        (("mkdir d; echo ./evil > d/x", "mv d/x d/.envrc"), _evil("d/.envrc")),
-        (("mkdir d; echo ./evil > d/x; ln -s x d/.envrc",), _evil("d/.envrc")),
-        (("mkdir -p d/x; echo ./evil > d/x/tasks.json", "mv d d2; mv d2/x d2/.vscode"), _evil("d2/.vscode")),
-        (("mkdir d; (while :; do echo ./evil > d/.envrc; sleep 0.05; done) & sleep 2; kill $!",), _evil("d/.envrc")),
-        (("mkdir d; (sleep 2; echo ./evil > d/.envrc) > /dev/null 2>&1 &", "sleep 3"), _evil("d/.envrc")),
-        ((f"mkdir .git/x; cd .git/x; cp ../../evil .; {_BARE}",), f"cd .git/x && {{ {_STATUS}; }}"),
+        (("git init -q d; mkdir d/.git/sl; echo x=./evil > d/.git/sl/config",), evil("d/.git/sl/config")),
+        (("mkdir d; echo ./evil > d/x", "mv d/x d/.envrc"), evil("d/.envrc")),
+        (("mkdir d; echo ./evil > d/x; ln -s x d/.envrc",), evil("d/.envrc")),
+        (("mkdir -p d/x; echo ./evil > d/x/tasks.json", "mv d d2; mv d2/x d2/.vscode"), evil("d2/.vscode")),
+        (("mkdir d; (while :; do echo ./evil > d/.envrc; sleep 0.05; done) & sleep 2; kill $!",), evil("d/.envrc")),
+        (("mkdir d; (sleep 2; echo ./evil > d/.envrc) > /dev/null 2>&1 &", "sleep 3"), evil("d/.envrc")),
+        ((f"mkdir .git/x; cd .git/x; cp ../../evil .; {_BARE}",), f"cd .git/x && {{ {LOOK}; }}"),
         (
             (f"mkdir -p .git/refs/x/y; cd .git/refs/x/y; cp ../../../../evil .; {_BARE}",),
-            f"cd .git/refs/x/y && {_STATUS}",
+            f"cd .git/refs/x/y && {LOOK}",
         ),
         (
             (f"mkdir x; cd x; {_BARE}; printf 'gitdir: x\\0y' > ../s", "mkdir w; cp evil w; mv s w/.git; mv x w/x"),
             "cd w; git status",
         ),
-        (("mkdir s d; printf 'gitdir: a\\0b' > s/.git; echo ./evil > d/.envrc", "true"), _evil("d/.envrc")),
+        (("mkdir s d; printf 'gitdir: a\\0b' > s/.git; echo ./evil > d/.envrc", "true"), evil("d/.envrc")),
     )
 )
 

@@ -48,6 +48,18 @@ PLANTS = {
         CHECKOUT,
     ),
     "alias": ("plain", 'git init -q sub; git -C sub config alias.up "!$E"', "git -C sub up"),
+    **{
+        f"address in {setting}": (
+            "plain",
+            f"git init -q sub; git -C sub config {setting} ext::$E; git -C sub config branch.main.merge refs/heads/main",
+            f"cd sub; git checkout -q -b main; git commit -q --allow-empty -m x; git -c protocol.ext.allow=always {then}",
+        )
+        for setting, then in (
+            ("branch.main.remote", "fetch"),
+            ("branch.main.pushRemote", "-c push.default=current push"),
+            ("remote.pushDefault", "-c push.default=current push"),
+        )
+    },
     "included": (
         "plain",
         'git init -q sub; echo "[core] fsmonitor=$E" > c; git -C sub config include.path $PWD/c',

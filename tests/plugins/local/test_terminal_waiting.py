@@ -36,12 +36,14 @@ def test_plain_lines_say_that_a_model_is_loaded(console: Console) -> None:
 
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_plain_lines_say_that_a_prompt_is_read(console: Console, term: str) -> None:
-    use_server(console, reading={"steps": 4, "seconds": 0.4})
+    use_server(console, queue=1.5, reading={"steps": 4, "seconds": 0.4})
     console.environment["TERM"] = term
     console.start(ready=">")
     console.type("hello")
     screen = console.until("Hello from the stand-in.")
-    assert screen.index("Reading the prompt: 0 %") < screen.index("Hello from the stand-in.")
+    places = [screen.index(text) for text in ("Waiting for the server", "Reading the prompt: ", "Hello from the stand")]
+    assert places == sorted(places)
+    assert screen.count("Reading the prompt: ") == 1
 
 
 def test_each_agent_shows_what_it_waits_for(console: Console) -> None:
