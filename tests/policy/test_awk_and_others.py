@@ -80,7 +80,7 @@ PIECES = [
 
 
 @given(program=st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
-@settings(max_examples=deep(60, 2000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=deep(60, 2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_harmless_programs_make_nothing(tmp_path: Path, program: str) -> None:
     if only_prints(program):
         subprocess.run(["timeout", "5", "awk", program], cwd=tmp_path, input=b"x\n", capture_output=True, check=False)
