@@ -49,7 +49,7 @@ _RULED: dict[str, tuple[str, tuple[str, ...]]] = {
     "dmesg": ("CDEcn", ("clear", "console-level", "console-off", "console-on", "read-clear")),
     "journalctl": ("", ("flush", "relinquish-var", "rotate", "setup-keys", "update-catalog", "vacuum-files",
                         "vacuum-size", "vacuum-time")),
-    "uniq": ("", ()), "xxd": ("r", ("revert",)),
+    "split": ("", ("filter",)), "uniq": ("", ()), "xxd": ("r", ("revert",)),
 }  # fmt: skip
 _BARRED = {**_PROGRAMS, **_RULED, "batcat": _RULED["bat"], "ug": _RULED["ugrep"]}
 _GIT_BARRED = {"archive": "o", "difftool": "x", "format-patch": "o", "rebase": "x"}

@@ -14,7 +14,8 @@ from itertools import product
 MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
 _MAX_GROUPS = 4  # brackets that are each read in two ways
 _POSIX = re.compile(r"\[[!^]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]\(([^()]*\|[^()]*)\)")  # also bash's `@(a|b)`
+_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
 
 
 def escape(path: str) -> str:
@@ -87,6 +88,8 @@ def _without_backslashes(text: str) -> str:
 
 def _homes(text: str) -> Iterator[str]:
     yield text
+    if re.match("/[^/]", text) and not os.path.lexists(f"/{text.split('/')[1]}"):  # elsewhere that is the workspace's
+        yield f".{text}"
     if text.startswith("~"):
         yield f"./{text}"
         if not text.startswith("~/"):
@@ -94,18 +97,40 @@ def _homes(text: str) -> Iterator[str]:
 
 
 def _without_braces(text: str) -> Iterator[str]:
-    """Yield a pattern for each alternative in braces. Without a comma they are letters."""
+    """Yield a pattern for each alternative in braces. Without a comma or a range they are letters."""
     waiting, count = [text], 0
     while waiting:
         form = waiting.pop()
-        found = next((each for each in _BRACES.finditer(form) if "," in each[1]), None)
+        found = next(((each, ways) for each in _BRACES.finditer(form) if (ways := _alternatives(each))), None)
         if found is None:
             count += 1
             yield form
-        elif count + len(waiting) > MAX_WAYS:
-            waiting.append(f"{form[: found.start()]}**{form[found.end() :]}")
-        else:
-            waiting += [f"{form[: found.start()]}{way}{form[found.end() :]}" for way in found[1].split(",")]
+            continue
+        (start, end), ways = found[0].span(), found[1]
+        waiting += [
+            f"{form[:start]}{way}{form[end:]}" for way in (ways if count + len(waiting) <= MAX_WAYS else ["**"])
+        ]
+
+
+def _alternatives(group: re.Match[str]) -> list[str]:
+    """Return what a group may stand for; nothing where it is no group."""
+    if group[2] is not None:
+        none = [""] if group[0][0] == "?" and group.string[: group.start()].rpartition("/")[2] else []
+        return [*group[2].split("|"), *none] if group[0][0] in "@?" else ["*"]
+    if "," in group[1]:
+        return group[1].split(",")
+    if (ends := _RANGE.fullmatch(group[1])) is None:
+        return []
+    first, last = ends[1], ends[2]
+    if first.isalpha() and last.isalpha():
+        return [chr(code) for code in range(min(ord(first), ord(last)), max(ord(first), ord(last)) + 1)]
+    if first.isalpha() or last.isalpha():
+        return []
+    least, most = sorted((int(first), int(last)))
+    if most - least >= MAX_WAYS:
+        return ["*"]
+    width = max(len(first), len(last)) if any(re.match("-?0.", end) for end in (first, last)) else 0
+    return [f"{number:0{width}d}" for number in range(least, most + 1)]
 
 
 def _without_classes(text: str) -> Iterator[str]:

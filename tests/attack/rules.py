@@ -10,21 +10,20 @@ _RULED = (("edit", "auto"), ("full", "off"))
 def _calls(name: str) -> tuple[Call, ...]:
     """Return a call of each tool that would show a key in a file, or change it."""
     above, _, last = name.rpartition("/")
+    around = f"{above}/../{above.rpartition('/')[2]}/{last}" if above else f"src/../{last}"
+    found = {"pattern": "KEY", "output_mode": "content"}
     return (
-        Call("Read", {"file_path": name}), Call("Grep", {"pattern": "KEY", "path": name, "output_mode": "content"}),
-        Call("Grep", {"pattern": "KEY", "path": above or ".", "output_mode": "content"}),
-        Call("Grep", {"pattern": "KEY", "glob": name, "output_mode": "content"}), Call("Edit", {"file_path": name,
-            "old_string": "KEY", "new_string": "x"}),
-        Call("Read", {"file_path": f"{above or '.'}/../{above.rpartition('/')[2] or 'tree'}/{last}"}), Call("Read",
-            {"file_path": f"./{name}"}),
-    )  # fmt: skip
+        *(Call("Read", {"file_path": path}) for path in (name, f"./{name}", f"./{around}")),
+        *(Call("Grep", {**found, "path": f"./{path}"}) for path in (name, *([above] if above else []))),
+        Call("Grep", {**found, "glob": name}),
+        Call("Edit", {"file_path": name, "old_string": "KEY", "new_string": "x"}),
+    )
 
 
 def _denied(rule: str, name: str, *lines: str) -> tuple[Plan, ...]:
     before = f"mkdir -p -- \"$(dirname -- $'{name}')\"; cp .env $'{name}'"
     return (
-        Plan(_calls(name.encode().decode("unicode_escape").encode("latin-1").decode() if "\\x" in name else name),
-            _RULED, before, flags=("--deny", rule)),
+        Plan(_calls(name.replace("\\\\", "\\")), _RULED, before, flags=("--deny", rule)),
         *(Plan((line,), _RULED, before, flags=("--deny", rule)) for line in lines),
     )  # fmt: skip
 

@@ -37,6 +37,7 @@ NOT_COVERED = {
     "shuf": ["-o x f", "-ox f", "-n1 -ox f", "--output=x f", "--out x f", "$x"],
     "uniq": ["f x", "-c f x", "- x", "-f 1 f x", "f*", "$x", "-c -- f x"], "xxd": ["f x", "-p f x", "-r f",
         "-revert f", "-l 9 f x"],
+    "split": ["--filter=id f", "-l 1 --filter id f"],
     "iconv": ["-o x f", "--output=x f"], "less": ["-ox f", "'+!id' f", "--log-file=x f", "--lesskey-src=x f"],
     "man": ["-P id ls", "-Pid ls", "--pager=id ls", "--pag id ls", "-C x ls", "-Hid ls"], "yq": ["-i .x=1 f",
         "--inplace .x=1 f"],

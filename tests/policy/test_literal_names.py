@@ -115,6 +115,14 @@ def test_escaped_path_is_allowed_alone(path: str) -> None:
         ("Edit(caf\u00e9/**)", "cafe\u0301/f"),
         ("Edit(cafe\u0301/**)", "caf\u00e9/f"),
         ("Write([admin])", "a/[admin]/b"),
+        ("Edit(k{1..3}/**)", "k2/f"),
+        ("Edit(k{03..01..1}/**)", "k02/f"),
+        ("Edit(k{a..d}/**)", "kc/f"),
+        ("Edit(k{1..3}/**)", "k{1..3}/f"),
+        ("Edit(k{0..99999}/**)", "k5000/f"),
+        ("Edit(@(x|y)/**)", "y/f"),
+        ("Edit(k+(x|y)/**)", "kxyx/f"),
+        ("Edit(/nowhere-at-the-root/**)", "nowhere-at-the-root/f"),
     ],
 )
 async def test_other_meanings_of_a_pattern_are_denied_too(tree: Workspace, rule: str, path: str) -> None:

@@ -51,8 +51,8 @@ PLANTS = {
     **{
         f"address in {setting}": (
             "plain",
-            f"git init -q sub; git -C sub config {setting} ext::$E; git -C sub config branch.main.merge refs/heads/main",
-            f"cd sub; git checkout -q -b main; git commit -q --allow-empty -m x; git -c protocol.ext.allow=always {then}",
+            f"git init -q -b main sub; cd sub; git config {setting} ext::$E; git config branch.main.merge refs/heads/x",
+            f"cd sub; git commit -q --allow-empty -m x; git -c protocol.ext.allow=always {then}",
         )
         for setting, then in (
             ("branch.main.remote", "fetch"),
