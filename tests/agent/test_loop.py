@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -138,13 +139,14 @@ async def test_calls_that_touch_the_same_thing_keep_their_order(
     first: str, second: str, path: str, ordered: bool, tmp_path: Path
 ) -> None:
     running: list[str] = []
-    together: list[bool] = []
+    met = asyncio.Event()
 
     async def work() -> str:
         running.append("x")
-        for _ in range(100):  # rounds of the loop, and no time: a busy machine sleeps longer
-            together.append(len(running) > 1)
-            await asyncio.sleep(0)
+        if len(running) > 1:
+            met.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(met.wait(), 0.1 if ordered else 30)
         running.pop()
         return "ok"
 
@@ -152,7 +154,7 @@ async def test_calls_that_touch_the_same_thing_keep_their_order(
     model = ScriptedModel(calls(call("One", "a", path="same"), call("Two", "b", path=path)), "Done.")
     agent = Agent(model, tools=[one, two], resources=Resources(workspace=Workspace(tmp_path)))
     await agent.run("go")
-    assert any(together) is not ordered
+    assert met.is_set() is not ordered
 
 
 @pytest.mark.parametrize("failure", [ToolError("no such thing"), ValueError("broken"), RecursionError("deep")])
