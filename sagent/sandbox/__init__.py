@@ -142,7 +142,7 @@ class Sandbox:
 
     @property
     def means(self) -> "Means":
-        """What confines commands. It is tried on first use, which takes about 30 ms."""
+        """The means that confine commands. They are tried on first use, which takes about 30 ms."""
         if self._means is None:
             from sagent.sandbox.probe import Means, probe
 
@@ -156,11 +156,11 @@ class Sandbox:
 
     @property
     def stands(self) -> bool:
-        """Whether commands are confined at all."""
+        """True if commands are confined at all."""
         return self.means.name != "none"
 
     def holds(self, profile: "Profile") -> bool:
-        """Whether all of a profile is enforced."""
+        """Return True if all of a profile is enforced."""
         if self.means.name != "landlock":
             return self.stands
         from sagent.sandbox.guard import can_guard
@@ -380,7 +380,7 @@ class Sandbox:
                 self._outlived.clear()
 
     def _lives(self) -> bool:
-        """Whether something runs inside."""
+        """Return True if something runs inside."""
         if self._boxes is not None:
             return self._boxes.at_work
         if self.means.name != "landlock" or self._scratch is None:
@@ -392,7 +392,7 @@ class Sandbox:
     def _finish(
         self, watch: "Watch", token: str = "", view: "View | None" = None, wall: "Wall | None" = None
     ) -> Sequence[str]:
-        """What is to be said of a command that has ended; nothing the second time."""
+        """Return what to say of a command that has ended; nothing the second time."""
         if wall is not None:
             wall.close()
         if watch not in self._running:
@@ -516,8 +516,8 @@ class Sandbox:
 
     @property
     def _copies(self) -> Path:
-        """Where what was there before commands is kept, also for other sessions: not among temporary files, for a
-        workspace may hold those, and with them a session that a command has made up."""
+        """The directory for copies of what was there before commands, also for other sessions: not among temporary
+        files, for a workspace may hold those, and with them a session that a command has made up."""
         from sagent.sandbox.scratch import ASIDE, Scratch
 
         if self._register is None and self._cache is not None:
@@ -535,13 +535,13 @@ class Sandbox:
         return self._scratch
 
     def _own_temporary(self) -> Path:
-        """What commands have for temporary files where /tmp is that of all: nothing of ours lies in it."""
+        """Return the directory for commands' temporary files if /tmp is that of all: nothing of ours lies in it."""
         place = self.scratch / "tmp"
         place.mkdir(mode=0o700, exist_ok=True)
         return place
 
     def _environment(self) -> dict[str, str]:
-        """Where temporary files and caches go."""
+        """Return the variables for temporary files and caches."""
         own = "/tmp" if self.means.name == "bubblewrap" else str(self._own_temporary())  # noqa: S108 -- it has its own there
         known = os.path.isdir(Path("~/.cache").expanduser())  # noqa: PTH112 -- no error where home may not be entered
         cache = {} if known else {"XDG_CACHE_HOME": f"{own}/cache"}

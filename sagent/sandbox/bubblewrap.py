@@ -64,22 +64,22 @@ class Box:
 
     @property
     def stands(self) -> bool:
-        """Whether it can be entered. Its first process is without a root as soon as it begins to end."""
+        """True if it can be entered. Its first process is without a root as soon as it begins to end."""
         return self._process.poll() is None and os.path.lexists(f"/proc/{self._pid}/root/proc")
 
     @property
     def at_work(self) -> bool:
-        """Whether a command runs in it, or something that one has left."""
+        """True if a command runs in it, or something that one has left."""
         return self._tasks() > (2 if self.has_relay else 1)
 
     @property
     def has_relay(self) -> bool:
-        """Whether what leads to the proxy runs; commands can end it."""
+        """True if what leads to the proxy runs; commands can end it."""
         return self.relay is not None and self.relay.poll() is None
 
     @property
     def is_full(self) -> bool:
-        """Whether so much runs in it, threads counted, that soon nothing more can be started."""
+        """True if so much runs in it, threads counted, that soon nothing more can be started."""
         return self._tasks() > MOST_PROCESSES - _SPARE
 
     def _tasks(self) -> int:
@@ -94,9 +94,9 @@ class Box:
         return [_program("nsenter"), f"--target={self._pid}", user, "--net", "--ipc", "--uts", "--preserve-credentials"]
 
     def harden(self, pid: int) -> str:
-        """What bubblewrap leaves open: what is mounted outside from now on would come in, writable, where process `pid`
-        is; root makes user namespaces, in which it mounts the very control groups that we are in; and no resource limit
-        bounds how many processes root has. Why that did not work; "" where it did."""
+        """Close what bubblewrap leaves open: what is mounted outside from now on would come in, writable, where
+        process `pid` is; root makes user namespaces, in which it mounts the very control groups that we are in; and
+        no resource limit bounds how many processes root has. Return why that did not work; "" if it did."""
         mount, lines = f"{_program('nsenter')} --target={pid} --mount -- {_program('mount')}", list[str]()
         if os.geteuid() == 0:  # else each command needs one of its own
             lines.append("echo 0 > /proc/sys/user/max_user_namespaces")
@@ -108,7 +108,7 @@ class Box:
         return (ran.stderr.decode("utf-8", "replace").strip() or f"{argv[0]} failed") if ran.returncode else ""
 
     def detach(self) -> None:
-        """It may outlive us, until nothing runs in it any more."""
+        """Let the box outlive us, until nothing runs in it any more."""
         self._stays = True
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -141,7 +141,8 @@ class View:
     """A box with its files, mounted as they were to be when a command was about to start."""
 
     def __init__(self, box: Box, pid: int, held: frozenset[tuple[str, tuple[int, int] | None]]) -> None:
-        """As process `pid` sees them. What is `held` no command can replace. Raises OSError where that has ended."""
+        """Open the files as process `pid` sees them. No command can replace what is `held`. Raises OSError if the
+        process has ended."""
         self.box, self.mounted = box, held
         self._files = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
 
@@ -198,19 +199,20 @@ def refusal() -> str:
 
 
 def _within(limit: int, wanted: int) -> int:
-    """As much as is wanted of what a limit of our own lets a command have (`ulimit -u`)."""
+    """Return as much as is wanted of what a limit of our own lets a command have (`ulimit -u`)."""
     most = resource.getrlimit(limit)[1]
     return wanted if most == resource.RLIM_INFINITY else min(wanted, most)
 
 
 def has_own_pid_limit(release: str) -> bool:
-    """Whether a namespace has its own limit of process numbers. Before Linux 6.14 the one limit is the machine's."""
+    """Return True if a namespace has its own limit of process numbers. Before Linux 6.14 the one limit is the
+    machine's."""
     numbers = [int(digits) for digits in re.findall(r"\d+", release)[:2]]
     return numbers >= [6, 14]
 
 
 def _explained(said: str) -> str:
-    """What bubblewrap says, as a part of a sentence, and what to do where it is known."""
+    """Return what bubblewrap said as a part of a sentence, and what to do if that is known."""
     said = said.rstrip(".")
     if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
         return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
@@ -296,7 +298,7 @@ class Boxes:
 
     @property
     def at_work(self) -> bool:
-        """Whether something runs in one of those of commands."""
+        """True if something runs in one of those of commands."""
         return any(view.box.at_work for (apart, *_), (_, view) in self._views.items() if not apart)
 
     def detach(self) -> None:
@@ -376,6 +378,6 @@ class Boxes:
 
 
 def _program(name: str) -> str:
-    """Where a program of the wall is: the system's, for other directories of PATH (a project's .venv) may be writable
+    """Find a program of the wall among the system's: other directories of PATH (a project's .venv) may be writable
     for commands."""
     return shutil.which(name, path=system_path()) or name

@@ -1,4 +1,4 @@
-"""One request through the proxy: what it asks for, and how bytes go to and fro. h11 decides what they mean."""
+"""A request through the proxy: its target, and the bytes to and fro. h11 decides what they mean."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class Side:
-    """One side of an exchange: the client, or the origin server. Both keep the same `patience`."""
+    """A side of an exchange: the client, or the origin server. Both keep the same `patience`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Side:
         await self.writer.drain()
 
     async def event(self) -> object:
-        """What comes next. Raises h11.RemoteProtocolError where that is not HTTP, or ends too early."""
+        """Return the next event. Raises h11.RemoteProtocolError if the data is not HTTP, or ends too early."""
         while (event := self.http.next_event()) is h11.NEED_DATA:
             self.http.receive_data(await self.read())
         return event
@@ -100,7 +100,7 @@ def shown_pass(request: h11.Request) -> str:
 
 
 def target(request: h11.Request) -> tuple[Endpoint, str]:
-    """What is asked for, and the path there. Raises Refusal."""
+    """Return the endpoint that is asked for, and the path there. Raises Refusal."""
     text = request.target.decode("ascii")
     try:
         if request.method == b"CONNECT":

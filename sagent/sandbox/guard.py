@@ -25,7 +25,7 @@ _LARGEST = 1 << 22  # bytes of one
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What lay at a path: where a link leads, or what shows that a file or something in a directory has changed."""
+    """The state of a path: the target of a link, or a signature of a file or directory that shows changes."""
 
     link: str = ""
     entries: tuple[tuple[str, int, int, int, int], ...] = ()  # name, inode, size, time of change, mode
@@ -33,7 +33,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watch:
-    """What is looked at for one command: the protected paths, and what was granted to it."""
+    """The watch over one command: the protected paths, and what was granted to it."""
 
     paths: tuple[str, ...]
     granted: tuple[str, ...] = ()
@@ -110,13 +110,13 @@ class Guard:
                 self._loose.append(real)
 
     def loosened(self) -> list[str]:
-        """What was put in the place of held files since this was asked last: commands could write it until now."""
+        """Return what was put in the place of held files since the last call: commands could write it until now."""
         loose, self._loose = self._loose, []
         return loose
 
     @contextlib.contextmanager
     def changing(self, path: str) -> Generator[None]:
-        """What is made of a protected path meanwhile is on purpose, and stays."""
+        """Let what the caller makes of a protected path meanwhile stay: it is on purpose."""
         self.put_back()  # what a command did before is not
         mine = [each for each, noted in self._before.items() if any(_overlap(path, place) for place in (each, *noted))]
         self._granted.update(mine)
@@ -126,8 +126,8 @@ class Guard:
             self._settle(mine)
 
     def end(self, watch: Watch, *, outlived: bool = False) -> list[str]:
-        """When a command has ended: the paths that were put back since the last report. Where it was `outlived` by
-        something that it has started, the paths are looked at until one says `leave`."""
+        """End the watch over a command, and return the paths that were put back since the last report. If it was
+        `outlived` by something that it has started, the paths are watched until a call of `leave`."""
         self.put_back()
         self._settle(watch.granted)
         if not outlived:
@@ -164,7 +164,7 @@ class Guard:
             share_states(self._copies.parent, known)
 
     def _settle(self, granted: Iterable[str]) -> None:
-        """What only one command was granted stays as it is now."""
+        """Keep what only one command was granted as it is now."""
         self._granted -= Counter(granted)
         for path in {*granted} - {*self._granted}:
             if path in self._before:
@@ -179,7 +179,8 @@ class Guard:
     def _noted(
         self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, Before]
     ) -> dict[str, tuple[_State | None, Path | None]]:
-        """What lies at a path, and at the first link on the way to it; or what did before commands of `others`."""
+        """Return the state of a path and of the first link on the way to it, or the state before commands of
+        `others`."""
         if path in others and (adopted := self._adopted(path, others[path], links)) is not None:
             return {path: adopted}  # whatever links are on the way by now
         noted: dict[str, tuple[_State | None, Path | None]] = {}
@@ -213,7 +214,7 @@ class Guard:
         return _copied(path, self._copies / os.urandom(8).hex())
 
     def _adopted(self, path: str, before: Before, links: dict[str, bool]) -> tuple[_State | None, Path | None] | None:
-        """What another session says was there; None where that is there now, or the other is done with it."""
+        """Return what another session says was there; None if it is there now, or if that session is done with it."""
         if before.copy is None:
             return _State(before.link) if before.link else None, None
         with contextlib.suppress(OSError):
@@ -228,7 +229,7 @@ class Guard:
         return None
 
     def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
-        """Whether a path had changed. Of a directory that is gone nothing is put back."""
+        """Return True if a path had changed. Of a directory that is gone nothing is put back."""
         if path not in self._closed and _is_closed(path):
             with contextlib.suppress(OSError), anchored(path, opening=True):
                 links.clear()
@@ -266,7 +267,7 @@ class Guard:
                 place.rename(place.with_name(name))
 
     def _forget(self, path: str) -> dict[str, tuple[_State | None, Path | None]]:
-        """What was known of a path, whose copies nobody needs any more."""
+        """Remove and return what was known of a path, whose copies nobody needs any more."""
         self._held.pop(path, None)
         return self._before.pop(path, {})
 
@@ -309,7 +310,7 @@ def _link_above(path: str, known: dict[str, bool]) -> str:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether it is not known what lies at a path, for somebody has closed a directory above."""
+    """Return True if it is not known what lies at a path, for somebody has closed a directory above."""
     try:
         os.lstat(path)
     except PermissionError:
@@ -320,7 +321,7 @@ def _is_closed(path: str) -> bool:
 
 
 def can_guard(path: str) -> bool:
-    """Whether what lies at a path is small enough to be put back."""
+    """Return True if what lies at a path is small enough to be put back."""
     return _is_small(_look(path))
 
 
@@ -331,7 +332,7 @@ def _is_small(state: _State | None) -> bool:
 
 
 def _look(path: str) -> _State | None:
-    """What lies at a path; None for nothing."""
+    """Return the state of a path; None if nothing is there."""
     try:
         if stat.S_ISLNK(os.lstat(path).st_mode):
             return _State(os.readlink(path))  # noqa: PTH115 -- hundreds of them, before each command
@@ -343,7 +344,7 @@ def _look(path: str) -> _State | None:
 
 
 def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
-    """Whether a path is as it was; what was put back from a copy is, for it has the same contents."""
+    """Return True if a path is as it was; what was put back from a copy is, for it has the same contents."""
     found = _look(path)
     if found == state or copy is None or not found or found.link or not _is_small(found):
         return found == state

@@ -1,10 +1,11 @@
-"""Which hosts may be reached: the entries of an allow list, what a client asks for, and where a name may lead.
+"""The hosts that may be reached: the entries of an allow list, a client's target, and the addresses that a name may
+lead to.
 
 An entry is "example.org", "*.example.org" (what is below it, and not itself) or a literal address ("10.0.0.5",
-"[::1]"), each with an optional ":PORT"; without one it stands for 80 and 443. Whoever answers for a name decides where
-it leads, so a name reaches public addresses only. An entry with a port was written for one service: it reaches private
-addresses too (an intranet's registry is "registry.corp:443"). No name reaches loopback, link-local addresses or a
-cloud's metadata service, but "localhost", which is this machine; what else is wanted is listed as an address.
+"[::1]"), each with an optional ":PORT"; without one it stands for 80 and 443. Whoever answers for a name decides
+where it leads, so a name reaches public addresses only. An entry with a port was written for one service: it reaches
+private addresses too (an intranet's registry is "registry.corp:443"). No name reaches loopback, link-local addresses
+or a cloud's metadata service, but "localhost", which is this machine; what else is wanted is listed as an address.
 """
 
 import re
@@ -47,14 +48,14 @@ class Endpoint:
 
     @property
     def fixed(self) -> tuple[Address, ...]:
-        """Where it leads, if nobody's name server decides that."""
+        """The addresses of the host, if no name server decides them."""
         if self.host == "localhost":
             return (IPv4Address("127.0.0.1"), IPv6Address("::1"))
         return () if isinstance(self.host, str) else (self.host,)
 
     @property
     def must_be_named(self) -> bool:
-        """Whether it is reached only where an entry names it: this machine, a private address, an unusual port."""
+        """True if it is reached only where an entry names it: this machine, a private address, an unusual port."""
         return self.port not in _USUAL or any(reach(address) != "public" for address in self.fixed)
 
     @property
@@ -89,14 +90,14 @@ class Entry:
         return cls(host, port, below)
 
     def rules_out(self, other: "Entry") -> bool:
-        """Whether what is said against this one concerns a host that the other stands for: at any port, where it names
-        none."""
+        """Return True if what is said against this one concerns a host that the other stands for: at any port, where
+        it names none."""
         if self.port and self.port not in ((other.port,) if other.port else _WEB):
             return False
         return _is_among(other, self) or _is_among(self, other)
 
     def covers(self, endpoint: Endpoint) -> bool:
-        """Whether it stands for a host at a port."""
+        """Return True if it stands for a host at a port."""
         if endpoint.port not in ((self.port,) if self.port else _WEB):
             return False
         if self.below:
@@ -105,8 +106,8 @@ class Entry:
 
 
 def is_within(one: str, other: str) -> bool:
-    """Whether an entry stands for nothing that another does not, which is not so where only one has a port: that
-    reaches private addresses. What is no entry is within itself."""
+    """Return True if an entry stands for nothing that another does not, which is not so where only one has a port:
+    that reaches private addresses. What is no entry is within itself."""
     if one == other:
         return True
     try:
@@ -120,7 +121,7 @@ def is_within(one: str, other: str) -> bool:
 
 
 def _is_among(some: Entry, all_: Entry) -> bool:
-    """Whether what one entry stands for, or a part of it, is what the other does."""
+    """Return True if what one entry stands for, or a part of it, is what the other does."""
     if all_.below and isinstance(some.host, str):
         return some.host.endswith(f".{all_.host}") or (some.below and some.host == all_.host)
     return _plain(some.host) == _plain(all_.host) and not some.below
@@ -132,7 +133,7 @@ def _plain(host: str | Address) -> str | Address:
 
 
 def reach(address: Address) -> Reach:
-    """What kind of place an address leads to, through whatever spelling of an IPv4 address in IPv6."""
+    """Classify an address, through whatever spelling of an IPv4 address in IPv6."""
     if isinstance(address, IPv6Address):
         inner = IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
         address = inner or address.ipv4_mapped or address.sixtofour or address

@@ -187,7 +187,7 @@ def abi() -> int:
 
 
 def gaps(profile: Profile) -> tuple[str, ...]:
-    """What is not held of a profile, as phrases."""
+    """Return the parts of a profile that are not held, as phrases."""
     return tuple(_gaps(profile))
 
 

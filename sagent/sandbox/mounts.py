@@ -1,4 +1,4 @@
-"""What a box shows of the host's files, as the arguments of bubblewrap that mount it."""
+"""The host's files in a box, as the arguments of bubblewrap that mount them."""
 
 import contextlib
 import functools
@@ -56,14 +56,16 @@ class Mounts:
         self._empty.touch(0o444)
 
     def look(self, profile: Profile) -> tuple[tuple[str, ...], Hashable]:
-        """How a profile is mounted now; and what shows that it has to be mounted anew, by the same arguments even."""
+        """Return the mounts of a profile now, and a key that changes if it has to be mounted anew, by the same
+        arguments even."""
         sockets = sorted(listening(()))
         mounts = tuple(self._mounts(profile, sockets))
         files = tuple(identity(each) for each in mounts if each.startswith("/"))  # replaced, they lose their mounts
         return mounts, (mounts, files, tuple(path for path in sockets if is_below(path, self._seen)))
 
     def base(self, opened: set[int]) -> Iterator[str]:
-        """What every box has: the file system to read, and devices, processes and temporary files of its own."""
+        """Yield the arguments of every box: the file system to read, and devices, processes and temporary files of
+        its own."""
         yield from _SYSTEM
         for place in filter(_exists, _KERNEL_READ_ONLY):
             yield from ("--ro-bind", place, place)
@@ -90,7 +92,7 @@ class Mounts:
         yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
 
     def _mounts(self, profile: Profile, sockets: Sequence[str]) -> Iterator[str]:
-        """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
+        """Yield the mounts of the host's files: later mounts lie on earlier ones, so the deeper come later."""
         others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
             others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*/")))
@@ -189,14 +191,15 @@ def remove_made(began: Mapping[str, tuple[int, int] | None]) -> list[str]:
 
 
 def _fits(entry: str, own: Path) -> bool:
-    """Whether an entry of the host can be mounted over what commands have made at that name."""
+    """Return True if an entry of the host can be mounted over what commands have made at that name."""
     with contextlib.suppress(OSError):
         return stat.S_IFMT(own.lstat().st_mode) in (stat.S_IFREG, stat.S_IFDIR) and own.is_dir() == Path(entry).is_dir()
     return True
 
 
 def _shown(place: str) -> Iterator[str]:
-    """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
+    """Yield the host's temporary files that can be read in a box: the newest, without sockets and what leads to
+    them."""
     sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
     ours = f"{place}/{PREFIX}"  # many may be kept, and dated ahead: they take no other's place
     with contextlib.suppress(OSError):
@@ -210,7 +213,7 @@ def _shown(place: str) -> Iterator[str]:
 
 
 def _needed(places: Collection[str]) -> list[str]:
-    """What lies there, and commands need."""
+    """Return the paths in these places that commands need."""
     own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
     return sorted(path for path in needed if is_below(path, places) and path not in places and _exists(path))

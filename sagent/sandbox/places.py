@@ -20,12 +20,13 @@ _MAX_ENDS = 32
 
 @dataclass(frozen=True, slots=True)
 class KnownPlaces:
-    """What places.toml lists, which says what each is for. Each is a file or a directory with all that is below it.
+    """The lists of places.toml, which says what each is for. Each entry is a file or a directory with all that is below
+    it.
 
     `secrets`, `run_by_themselves` and `caches` are relative to the home directory; `secret_files` are absolute;
-    `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further places
-    of keys, or lead to them ("VARIABLE/name"). None needs to exist. `harmless` are regular expressions, by a file that
-    is `protected` or lies in what is, for lines of it that name no program.
+    `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further
+    places of keys, or lead to them ("VARIABLE/name"). None needs to exist. `harmless` are regular expressions, by a
+    file that is `protected` or lies in what is, for lines of it that name no program.
     """
 
     secrets: tuple[str, ...]
@@ -171,7 +172,8 @@ def _is_socket(path: str) -> bool:
 
 @lru_cache(maxsize=4)  # before each command, and going through all descriptors takes some 10 ms
 def _places_of(sockets: frozenset[str]) -> frozenset[str]:
-    """Where the processes work, and were started, that have one of these sockets by its number."""
+    """Return the directories in which processes work, and were started, that have one of these sockets by its
+    number."""
     found = set[str]()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # of others, or gone

@@ -1,8 +1,8 @@
-"""What commands have made that git, an editor or a shell would obey: it is found by layout or name, and taken out.
+"""Removal of what commands have made that git, an editor or a shell would obey, found by layout or name.
 
-A command may make a repository anywhere that it can write, with whatever name, and whoever runs git there later obeys
-its configuration, its hooks and what an interrupted rebase is to do. Other programs obey files with certain names,
-whatever directory they are in. Those that were there before are read-only; this is about all others.
+A command may make a repository anywhere that it can write, with whatever name, and whoever runs git there later
+obeys its configuration, its hooks and what an interrupted rebase is to do. Other programs obey files with certain
+names, whatever directory they are in. Those that were there before are read-only; this is about all others.
 """
 
 import contextlib

@@ -16,15 +16,15 @@ Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
 class Means(NamedTuple):
-    """What confines commands, and why it is not something better; "" if it is the best there is."""
+    """The means that confine commands, and why it is not something better; "" if it is the best there is."""
 
     name: Name
     why: str = ""
 
 
 def probe(cache: Path | None) -> Means:
-    """What works here, tried for real. The answer is cached in the directory `cache` until something that it depends on
-    changes; an answer that may be due to a busy moment is not cached."""
+    """Find the means that work here, by trying them. The answer is cached in the directory `cache` until something
+    that it depends on changes; an answer that may be due to a busy moment is not cached."""
     if cache is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads((cache / _FILE).read_bytes())

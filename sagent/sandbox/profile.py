@@ -1,4 +1,4 @@
-"""What a command may touch, and what else it may request, as values."""
+"""Values for what a command may touch, and for what else it may request."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ _HOST = r"((\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command needs beyond its profile: a host to reach, a path to write or to read, or no sandbox ("all").
+    """A need of a command beyond its profile: a host to reach, a path to write or to read, or no sandbox ("all").
     `target` is the host or the absolute path; "" for "all"."""
 
     kind: Kind
@@ -40,16 +40,17 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What commands may touch. Paths are absolute and free of symlinks; a directory stands for all that is below it.
+    """The permissions of commands. Paths are absolute and free of symlinks; a directory stands for all that is below
+    it.
 
     Everything may be read but `hidden`, and nothing may be written but `writable`. In there not what is `protected`,
     which need not exist; `exposed` paths may be read although they lie below a hidden one, where nothing is written.
-    Where a path lies below several of these the deepest holds, and of two that are the same `protected` and `exposed`.
-    `domains` are the hosts that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without
-    one 80 and 443.
-    `partly_known` are directories in which not everything was found that is to be hidden or protected. `origin` is from
-    what it follows but for what lies there at the moment: mode and rules, say; () where that is not known. `shown` are
-    pairs of an exposed directory and another one: of the first only the files are exposed that the second has too.
+    Where a path lies below several of these the deepest holds, and of two that are the same `protected` and
+    `exposed`. `domains` are the hosts that may be reached: "example.org", "*.example.org", each with an optional
+    ":PORT"; without one 80 and 443. `partly_known` are directories in which not everything was found that is to be
+    hidden or protected. `origin` is from what it follows but for what lies there at the moment: mode and rules, say;
+    () where that is not known. `shown` are pairs of an exposed directory and another one: of the first only the
+    files are exposed that the second has too.
     """
 
     writable: tuple[str, ...] = ()
@@ -63,7 +64,8 @@ class Profile:
 
     @property
     def permissions(self) -> Hashable:
-        """The same for two of them where one allows more than the other only as what lies there has changed since."""
+        """A key that is equal for two profiles if one allows more than the other only because what lies there has
+        changed since."""
         return frozenset(self.writable), frozenset(self.exposed), self.origin or (self.hidden, self.protected)
 
     def can_write(self, path: str) -> bool:
@@ -105,7 +107,7 @@ class Profile:
         return need.kind == "read" or self.can_write(need.target)
 
     def within(self, other: "Profile") -> "Profile":
-        """What both profiles allow."""
+        """Return the profile of what both profiles allow."""
         pairs = ((self, other), (other, self))
         writable = {path: None for one, two in pairs for path in one.writable if two.can_write(path)}
         exposed = {path: None for one, two in pairs for path in one.exposed if two.can_read(path)}
@@ -160,5 +162,5 @@ def _places(directories: tuple[str, ...]) -> frozenset[str]:
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:
-    """Whether an absolute path is one of the directories, or lies below one."""
+    """Return True if an absolute path is one of the directories, or lies below one."""
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)

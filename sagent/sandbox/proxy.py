@@ -85,7 +85,8 @@ class Proxy:
         return token
 
     def refused(self, token: str) -> tuple[str, ...]:
-        """What was asked for with a pass and is not allowed, each once, as the entry that would allow it."""
+        """Return the targets that were asked for with a pass and are not allowed, each once, as the entry that would
+        allow it."""
         return tuple(self._passes[token].refused) if token in self._passes else ()
 
     def dismiss(self, token: str) -> None:
@@ -144,7 +145,7 @@ class Proxy:
         task.add_done_callback(lambda _: writer.transport.abort())  # cancelled before it began it runs no `finally`
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, which carries one request."""
+        """Serve a connection, which carries one request."""
         with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
             async with asyncio.timeout(PATIENCE) as patience:
                 client = Side(reader, writer, h11.SERVER, patience)

@@ -14,7 +14,7 @@ MOST = 200  # connections at once, others wait; select(2) knows descriptors belo
 
 
 class Flow:
-    """One direction of a connection. What was read is written before anything more is read."""
+    """A direction of a connection. What was read is written before anything more is read."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, back: "Flow | None" = None) -> None:
         self.source, self.sink, self.back = source, sink, back or Flow(sink, source, self)

@@ -1,4 +1,4 @@
-"""What a person reads about the sandbox: what confines commands, what is missing, and what to do about it."""
+"""A report on the sandbox for a person: what confines commands, what is missing, and what to do about it."""
 
 import os
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from sagent.sandbox.profile import Profile
 
 
 def held_by(sandbox: Sandbox) -> str:
-    """What holds commands: a means by its name, "none", or "off". It is tried where it is not known yet."""
+    """Name what holds commands: a means, "none", or "off". It is tried if it is not known yet."""
     return "off" if sandbox.wanted == "off" else sandbox.means.name
 
 
 def shortfall(sandbox: Sandbox) -> str:
-    """What to warn of where a sandbox is wanted and there is none, or not the one that is installed; else ""."""
+    """Return the warning if a sandbox is wanted and there is none, or not the one that is installed; else ""."""
     if sandbox.wanted == "off":
         return ""
     means = sandbox.means
@@ -29,7 +29,7 @@ def shortfall(sandbox: Sandbox) -> str:
 
 
 def advice(means: Means) -> str:
-    """How to get the best sandbox; "" if nothing is known."""
+    """Tell how to get the best sandbox; "" if nothing is known."""
     if "not installed" not in means.why:
         return ""
     if "bwrap" in means.why:
@@ -38,7 +38,7 @@ def advice(means: Means) -> str:
 
 
 def described(profile: Profile, *, whole: bool = False) -> Sequence[tuple[str, str]]:
-    """What commands in a sandbox may reach and write, in words; hidden places are counted, or named in the `whole`."""
+    """Describe what commands in a sandbox may reach and write; hidden places are counted, or named in the `whole`."""
     home = os.path.realpath(Path("~").expanduser())
     caches = really_below(home, known_places().caches)
     written = [path for path in profile.writable if path not in caches]

@@ -36,7 +36,7 @@ _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
 
 
 class Before(NamedTuple):
-    """What lay at a path before commands: where a link led, or a copy of it. Neither: there was nothing."""
+    """The state of a path before commands: a link's target, or a copy. Neither: there was nothing."""
 
     link: str = ""
     copy: Path | None = None
@@ -155,8 +155,8 @@ def share_states(directory: Path, states: Mapping[str, Before]) -> None:
 
 
 def before_for_others(own: Path, over: set[str]) -> dict[str, Before]:
-    """What was there when commands of other sessions of this user began that run now. Those that have ended are added
-    to `over`, and not looked at again."""
+    """Return what was there when the running commands of other sessions of this user began. Those that have ended
+    are added to `over`, and not looked at again."""
     found: dict[str, Before] = {}
     with contextlib.suppress(OSError):
         state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
@@ -191,7 +191,7 @@ def _states_in(directory: str | os.PathLike[str]) -> dict[str, Before]:
 
 
 def _lives(path: Path) -> bool:
-    """Whether a session of this user has it, by the lock. Raises OSError."""
+    """Return True if a session of this user has it, by the lock. Raises OSError."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -217,8 +217,8 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove(directories: Collection[Path], seconds: float) -> None:
-    """All that is in them, but for what the guard was said to have put there of late: then it bears the time until when
-    it stays, and costs later sessions one look."""
+    """Remove all that is in these directories, except what the guard was said to have put there of late: that bears
+    the time until when it stays, and costs later sessions one look."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         places = [str(place) for directory in directories for place in _going(directory)]
         argv, null, env = ["sh", "-c", _REMOVE, "sh", *places], subprocess.DEVNULL, {"PATH": system_path()}

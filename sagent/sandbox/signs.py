@@ -31,7 +31,8 @@ _CUT_OFF = re.compile(
 
 
 def was_held_back(shown: str, *, failed: bool) -> bool:
-    """Whether what a program has printed may come from its sandbox; `failed`: it says so itself, by its exit code."""
+    """Return True if what a program has printed may come from its sandbox; `failed`: it says so itself, by its exit
+    code."""
     signs = (_CUT_OFF, _HELD_BACK) if failed else (_CUT_OFF, _PASSED_OVER)
     return any(sign.search(shown) for sign in signs)
 

@@ -1,4 +1,5 @@
-"""What in a workspace a sandbox must know of: found once, and kept up to date at little cost before each command."""
+"""The survey of what a sandbox must know of in a workspace: found once, and kept up to date at little cost before
+each command."""
 
 import os
 import time
@@ -19,7 +20,7 @@ _PASSED_OVER = BUILT | {".git"}
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """One as it was when it was looked into: what shows that it has changed, and directories to go into."""
+    """A directory as it was when it was read: a signature that shows changes, and directories to go into."""
 
     state: tuple[int, int]
     below: tuple[str, ...]
@@ -53,7 +54,7 @@ class Survey:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there are more directories than are looked into."""
+        """True if there are more directories than are looked into."""
         return len(self._known) >= self._limit and bool(self._new)
 
     @property
@@ -91,7 +92,7 @@ class Survey:
         return found
 
     def look(self, seconds: float = _LONGEST) -> Iterator[str]:
-        """What is there now, as far as it is known."""
+        """Yield what is there now, as far as it is known."""
         size = len(self._known)
         far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + _FAR)
         self._at = self._at + _FAR if self._at + _FAR < size else _NEAR

@@ -22,7 +22,7 @@ done"""
 
 
 def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
-    """How many threads run there, of all users or of one."""
+    """Count the threads that run there, of all users or of one."""
     found = 0
     for name in os.listdir(processes):  # noqa: PTH208 -- this and what follows come before every command
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def _mark(pid: int) -> int:
 
 
 def _runs(pid: int) -> bool:
-    """Whether it is this user's, and no zombie."""
+    """Return True if it is this user's, and no zombie."""
     try:
         own = os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 -- as above
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 -- as above

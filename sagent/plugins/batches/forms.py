@@ -19,7 +19,8 @@ Ask: TypeAlias = Callable[..., Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one request came to: as if the provider had answered it alone. A `final` error is not worth a second try."""
+    """The outcome of one request, as if the provider had answered it alone. A `final` error is not worth a second
+    try."""
 
     status: int
     body: bytes
@@ -37,7 +38,7 @@ MISSING = failure(503, "overloaded_error", "the batch ended without an answer to
 
 
 class Form(ABC):
-    """One provider's batch API. `url` is where a request goes alone; `most` is how many bytes a batch may have."""
+    """The batch API of a provider. `url` is where a request goes alone; `most` is how many bytes a batch may have."""
 
     most: ClassVar[int]
     dropped: ClassVar[Sequence[str]] = ("stream",)
@@ -161,7 +162,7 @@ class _OpenAI(Form):
                 return Outcome(status, wire_bytes({**body, "service_tier": TIER} if status == 200 else body))
 
     def _place(self, url: str) -> tuple[str, str]:
-        """Where the API is, and a request's endpoint as batches name it."""
+        """Return the API's address, and a request's endpoint as batches name it."""
         end = "/responses" if _path(url).endswith("/responses") else "/chat/completions"
         return _path(url).removesuffix(end), f"/v1{end}"
 

@@ -1,4 +1,4 @@
-"""Which batches were sent, and what for: one line each, so that the next process takes their answers."""
+"""The journal of batches that were sent, and what for: one line each, so that the next process takes their answers."""
 
 import json
 import os
@@ -50,11 +50,11 @@ class Journal:
         self._write({"sending": path, "at": int(time.time())})
 
     def refused(self) -> None:
-        """It was not."""
+        """Record that the batch was refused."""
         self._write({"refused": True})
 
     def sent(self, batch: Sent) -> None:
-        """It was. On the disk when this returns."""
+        """Record that the batch was sent. On the disk when this returns."""
         self._write({"batch": batch.id, "path": batch.path, "at": batch.at, "digests": batch.digests})
 
     def _write(self, fields: Mapping[str, object]) -> None:

@@ -241,7 +241,7 @@ class Batches:
         return task
 
     def asking(self, headers: Mapping[str, str]) -> Ask:
-        """How a form asks, with the headers of a request."""
+        """Return the function with which a form sends requests, with the headers of a request."""
         own = {name: value for name, value in headers.items() if name not in ("content-type", "accept")}
 
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
@@ -255,7 +255,7 @@ class Batches:
 
 
 class _Batch:
-    """One that was sent. It is asked after when the first of its answers is wanted."""
+    """A batch that was sent. Its state is asked for when the first of its answers is wanted."""
 
     def __init__(self, owner: Batches, form: Form, sent: Sent) -> None:
         self._owner, self._form, self._sent = owner, form, sent
@@ -306,6 +306,6 @@ def _settle(place: "asyncio.Future[T]", value: T) -> None:
 
 
 def _digest(url: str, body: Mapping[str, object]) -> str:
-    """The same for two requests that ask the same, on whatever day and in whatever session."""
+    """Return a digest that is equal for two requests that ask the same, on whatever day and in whatever session."""
     asked = {name: value for name, value in body.items() if name not in _PASSING}
     return sha256_hex(_DATE.sub(b"Date:", wire_bytes([urlsplit(url).path, asked])))

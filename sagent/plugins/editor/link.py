@@ -42,14 +42,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the person has said to a diff in the editor: whether they accept it, and the text as they leave it."""
+    """A person's decision on a diff in the editor: whether they accept it, and the text as they leave it."""
 
     accepted: bool
     text: str
 
 
 class EditorLink:
-    """One editor. What it does not answer in time, or wrongly, it has not said."""
+    """The link to one editor. An answer that is late or wrong counts as none."""
 
     def __init__(self, socket: "ClientConnection", lock: LockFile) -> None:
         self._socket, self.editor, self._folder = socket, lock.editor, lock.folder
@@ -84,7 +84,8 @@ class EditorLink:
         return {}
 
     def context(self) -> str:
-        """What is selected, for a model to read with the next prompt; "" where it was read already, or nothing is."""
+        """Return the selection for a model to read with the next prompt; "" if it was read already, or nothing is
+        selected."""
         found = self._selection
         if found is None or found == self._read or not found.path.is_relative_to(self._folder):
             return ""
@@ -104,7 +105,7 @@ class EditorLink:
         return None
 
     async def new_problems(self, path: Path, before: set[Problem]) -> Sequence[Problem]:
-        """Those that a change has brought, once the editor has looked at it; lines may have moved."""
+        """Return the problems that a change has brought, once the editor has looked at it; lines may have moved."""
         known = {(severity, text) for severity, _, text in before}
         waited = 0.0
         while waited < _SETTLING:
@@ -188,7 +189,7 @@ async def _until_gone(work: Awaitable[None]) -> None:
 
 
 def _selection(params: Params) -> Selection | None:
-    """What a notification says is selected; lines there count from 0."""
+    """Read the selection in a notification; lines there count from 0."""
     span, path = as_object(params.get("selection")), as_str(params.get("filePath"))
     text = as_str(params.get("text"))
     start, end = as_object(span.get("start")), as_object(span.get("end"))

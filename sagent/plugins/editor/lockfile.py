@@ -47,7 +47,7 @@ def _locks(place: Path, cwd: Path) -> Iterator[LockFile]:
 
 
 def _read(file: Path, cwd: Path) -> LockFile | None:
-    """What a file says, where it is the person's own, its editor lives, and the directory is open there."""
+    """Read a lock file, if it is the person's own, its editor lives, and the directory is open there."""
     port = int(file.stem) if file.stem.isascii() and file.stem.isdecimal() else 0
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags), "rb") as stream:
@@ -80,7 +80,8 @@ def _lives(pid: int) -> bool:
 
 
 def listens_for_others(port: int, tables: Iterable[Path] = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))) -> bool:
-    """Whether another user listens on a port: an editor's, once it has ended, may be anybody's. Only Linux tells."""
+    """Return True if another user listens on a port: an editor's, once it has ended, may be anybody's. Only Linux
+    tells."""
     for table in tables:
         with suppress(OSError):
             for line in table.read_text().splitlines()[1:]:

@@ -22,7 +22,7 @@ _SHORTEST = 8  # characters of a secret
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Where a page is: `target` is the path and the query as they are sent."""
+    """The address of a page: `target` is the path and the query as they are sent."""
 
     scheme: Scheme
     endpoint: Endpoint
@@ -39,7 +39,7 @@ class WebAddress:
 
     @property
     def need(self) -> Need:
-        """What the policy judges: the host, with its port unless that is 80 or 443."""
+        """The need that the policy judges: the host, with its port unless that is 80 or 443."""
         return Need("network", self.endpoint.wanted)
 
 
@@ -63,7 +63,7 @@ def parse_address(text: str) -> WebAddress:
 
 
 def follow(start: WebAddress, location: str) -> WebAddress:
-    """Where a redirect leads. Raises ToolError for what is no address of a page."""
+    """Return the address that a redirect leads to. Raises ToolError for what is no address of a page."""
     with suppress(UnicodeError):  # what is no ASCII in it is UTF-8, as browsers read it
         location = location.encode("latin-1").decode()
     try:

@@ -219,7 +219,7 @@ async def _dial(address: Address, port: int, tls: ssl.SSLContext | None, name: s
 
 
 def _stays(here: Endpoint, there: Endpoint) -> bool:
-    """Whether a redirect stays with the host that was judged: on its port, or between 80 and 443."""
+    """Return True if a redirect stays with the host that was judged: on its port, or between 80 and 443."""
     return here.host == there.host and (here.port == there.port or {here.port, there.port} == {80, 443})
 
 

@@ -1,4 +1,4 @@
-"""What was set up for Claude Code: rules files, skills, agents, commands, settings, servers."""
+"""The setup of Claude Code: rules files, skills, agents, commands, settings, servers."""
 
 import re
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ _REMOTE = re.compile(r"(?:[a-z+]+://|[\w.-]+@[\w.-]+:)|.*\.git/?$")
 
 @dataclass(frozen=True, slots=True)
 class FolderPlugin:
-    """What a folder brings: its name, each part in words, and what of it means nothing here."""
+    """The contents of a folder: its name, each part in words, and what of it means nothing here."""
 
     name: str
     version: str
@@ -73,7 +73,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
 
 
 def read_plugin(folder: Path, name: str, plugins: Installed) -> FolderPlugin:
-    """What a folder brings. Nothing of it is run. Raises UsageError for one that is no plugin."""
+    """Read the contents of a folder. Nothing of it is run. Raises UsageError for one that is no plugin."""
     manifest: Mapping[str, object] = {}
     for file in MANIFESTS:
         if (folder / file).exists():
@@ -155,7 +155,7 @@ def install(plugin: FolderPlugin, folder: Path, config_dir: Path, record: Mappin
 
 
 def installed(config_dir: Path) -> dict[str, Mapping[str, object]]:
-    """Where each plugin comes from, by name."""
+    """Return the source of each plugin, by name."""
     try:
         found = json.loads(read_regular(config_dir / PLUGINS / RECORD))
     except (OSError, ValueError, RecursionError):
@@ -229,7 +229,8 @@ def _keep(config_dir: Path, record: Mapping[str, object]) -> None:
 
 
 def _git(*arguments: str, may: bool = False) -> str:
-    """What git prints. Nothing that a repository names is run. Raises UsageError; with `may` it is "" then."""
+    """Run git and return its output. Nothing that a repository names is run. Raises UsageError; with `may` returns
+    "" then."""
     import subprocess
 
     from sagent.lib.process import system_path

@@ -1,4 +1,4 @@
-"""What was set up for codex, opencode, Gemini CLI and VS Code."""
+"""The setups of codex, opencode, Gemini CLI and VS Code."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""What would be taken over from another program, what is in use as it is, and what is left out and why."""
+"""The plan of an import from another program: what is taken over, what is in use as it is, and what is left out and
+why."""
 
 import json
 import os
@@ -40,7 +41,7 @@ def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], bas
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that was found: what it is, and where it goes or why it does not."""
+    """A thing that was found: what it is, and where it goes or why it does not."""
 
     kind: str
     name: str
@@ -51,7 +52,7 @@ class Item:
 
 @dataclass(slots=True)
 class Additions:
-    """What a settings file gets in addition."""
+    """Additions to a settings file."""
 
     mcp: dict[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     hooks: dict[str, list[Mapping[str, object]]] = field(default_factory=dict[str, list[Mapping[str, object]]])
@@ -68,7 +69,8 @@ class Additions:
 
 @dataclass(slots=True)
 class Plan:
-    """All that was found in a project and in the person's home. `taken` are names of servers that are there already."""
+    """The things that were found in a project and in the person's home. `taken` are names of servers that are there
+    already."""
 
     project: Path
     home: Path
@@ -97,19 +99,19 @@ class Plan:
         self.add(kind, name, file, "left out", why)
 
     def border(self, file: Path) -> Path | None:
-        """What a file may not lie outside of: the project, for what is in it."""
+        """Return the directory that a file may not lie outside of: the project, for what is in it."""
         return self.project if file.is_relative_to(self.project) and not self._is_home(file) else None
 
     def is_shared(self, file: Path) -> bool:
-        """Whether a file came with the project."""
+        """Return True if a file came with the project."""
         return self.border(file) is not None
 
     def additions(self, file: Path) -> Additions:
-        """What the settings get that what stands in a file belongs to."""
+        """Return the additions to the settings that this source maps to."""
         return self.shared if self.is_shared(file) else self.own
 
     def text(self, file: Path) -> str | None:
-        """What a file says; None where there is none, or it cannot be read, which is one more item."""
+        """Return the text of a file; None if there is none, or it cannot be read, which is one more item."""
         try:
             data = read_regular(file, self.border(file), most=MOST_BYTES)
         except (FileNotFoundError, NotADirectoryError):
@@ -177,7 +179,7 @@ class Plan:
             self.add(kind, name, file, "in use", "as it is")
 
     def _is_home(self, file: Path) -> bool:
-        """Whether a file is the person's own although their home is the project."""
+        """Return True if a file is the person's own although their home is the project."""
         return self.project == self.home and ".config" in file.parts
 
 

@@ -59,7 +59,8 @@ def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> N
 
 
 def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001 -- a fact of the server
-    """All that a server of a `stranger` is run or asked with, in a line; the person's own values may be keys."""
+    """Describe all that a server of a `stranger` is run or asked with, in a line; the person's own values may be
+    keys."""
 
     def shown(value: object) -> object:
         return value if stranger else "..."

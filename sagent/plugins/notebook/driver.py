@@ -29,7 +29,7 @@ _LONGEST_SOCKET = 80  # characters of a path: the system takes about 100
 
 
 class Client(Protocol):
-    """What is used of jupyter_client's AsyncKernelClient, whose types are partly unknown."""
+    """The part of jupyter_client's AsyncKernelClient that is used, whose types are partly unknown."""
 
     def start_channels(self) -> None: ...
     def stop_channels(self) -> None: ...
@@ -82,7 +82,7 @@ class Written:
 
 
 class Outputs:
-    """What a call has shown so far."""
+    """The outputs of a call so far."""
 
     def __init__(self) -> None:
         self._parts: list[Written | Mapping[str, str]] = []
@@ -90,7 +90,7 @@ class Outputs:
         self.failed = False
 
     def take(self, kind: str, content: Mapping[str, object]) -> str:
-        """One message; what is worth showing as progress."""
+        """Take a message; return what is worth showing as progress."""
         match kind:
             case "stream":
                 return self._write(as_str(content.get("text")))
@@ -129,7 +129,7 @@ class Outputs:
 
 
 class Driver:
-    """One kernel, and the call that it works on."""
+    """The driver of one kernel, and of the call that it works on."""
 
     def __init__(self, python: str) -> None:
         self._python = python

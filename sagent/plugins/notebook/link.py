@@ -27,7 +27,7 @@ def command(python: str) -> Sequence[str]:
 
 
 class Kernel:
-    """One kernel, asked by one call at a time."""
+    """A kernel, asked by one call at a time."""
 
     def __init__(self, program: PipedProcess, confined: Confined) -> None:
         self.confined = confined

@@ -154,7 +154,7 @@ def _judged(effect: Effect | None) -> str:
 
 
 def _code(arguments: JsonObject, workspace: Workspace) -> str:
-    """What is to be run. Raises ToolError."""
+    """Return the code to run. Raises ToolError."""
     code, path, cell = as_str(arguments.get("code")), as_str(arguments.get("file_path")), arguments.get("cell")
     if bool(code.strip()) == bool(path):
         raise ToolError("Give either code, or file_path and cell.")

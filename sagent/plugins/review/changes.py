@@ -1,4 +1,4 @@
-"""What is reviewed: a diff by git, with the lines that it shows of each file's new side."""
+"""The change under review: a diff by git, with the lines that it shows of each file's new side."""
 
 import re
 import shlex
@@ -102,7 +102,7 @@ def _untracked(cwd: Path) -> Iterator[str]:
 
 
 def _git(cwd: Path, *arguments: str, about: str = "") -> str:
-    """What git says. Raises UsageError for what it cannot do here."""
+    """Run git and return its output. Raises UsageError for what it cannot do here."""
     call = git_call(cwd, "-c", "core.quotePath=false", *arguments)
     if call is None:
         raise UsageError(

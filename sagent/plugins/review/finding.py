@@ -71,8 +71,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a review came to. `usd` is a minimum where `unpriced` models were asked; `left_out` are files whose changes
-    the model was not shown: those that did not fit, and those that are not text."""
+    """The outcome of a review. `usd` is a minimum if `unpriced` models were asked; `left_out` are files whose
+    changes the model was not shown: those that did not fit, and those that are not text."""
 
     base: str
     head: str

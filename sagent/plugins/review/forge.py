@@ -1,4 +1,4 @@
-"""What the REST APIs of GitHub and GitLab have in common, as far as a review needs them."""
+"""The common part of the REST APIs of GitHub and GitLab, as far as a review needs them."""
 
 import asyncio
 import json
@@ -71,8 +71,8 @@ class Api:
         return as_object(await self._answer(method, path, body))
 
     async def _answer(self, method: str, path: str, body: Mapping[str, object] | None) -> object:
-        """What the API answers. A limit of its is waited for; a call that writes is made again only where it says that
-        it did nothing. Raises ForgeError."""
+        """Return the API's answer. A limit of its is waited for; a call that writes is made again only if the API
+        says that it did nothing. Raises ForgeError."""
         import httpx2
 
         for left in reversed(range(TRIES)):

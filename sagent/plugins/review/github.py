@@ -46,7 +46,7 @@ class GitHub:
         return 0
 
     def suggestion(self, lines: int) -> str:
-        """How a block begins that replaces the lines of a comment: here all of them."""
+        """Return the beginning of a block that replaces the lines of a comment: here all of them."""
         return "suggestion"
 
 
@@ -59,7 +59,7 @@ def _ours(comments: Sequence[Mapping[str, object]]) -> Sequence[Comment]:
 
 
 def _line(each: Mapping[str, object]) -> int:
-    """Where a comment stands; of one that the changes have overtaken, where it stood."""
+    """Return the line of a comment; of one that the changes have overtaken, its former line."""
     return as_int(each.get("line") or each.get("original_line"))
 
 

@@ -42,7 +42,8 @@ class GitLab:
         return refused
 
     def suggestion(self, lines: int) -> str:
-        """How a block begins that replaces the lines of a comment, which GitLab has at the last of them."""
+        """Return the beginning of a block that replaces the lines of a comment, which GitLab has at the last of
+        them."""
         return f"suggestion:-{lines - 1}+0"
 
     def _position(self, commit: str, each: LineComment) -> Mapping[str, object]:

@@ -19,7 +19,8 @@ GONE = "*No longer found.*\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """How many comments at lines were added, changed, and said to be no longer true; and how many were left out."""
+    """The number of comments at lines that were added, changed, and said to be no longer true; and of those left
+    out."""
 
     added: int = 0
     changed: int = 0
@@ -41,7 +42,7 @@ class Forge(Protocol):
         ...
 
     def suggestion(self, lines: int) -> str:
-        """How a block begins that replaces a comment's lines."""
+        """Return the beginning of a block that replaces a comment's lines."""
         ...
 
 
@@ -91,7 +92,7 @@ def _marked(comments: Sequence[Comment]) -> Mapping[str, Comment]:
 
 
 def findings_of(comments: Sequence[Comment]) -> Sequence[tuple[str, str]]:
-    """Where our comments stand that are still true, and what they say."""
+    """Return the places of our comments that are still true, and what they say."""
     return [
         (each.place, _MARK.sub("", each.body).strip())
         for each in _marked(comments).values()

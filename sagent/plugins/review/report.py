@@ -59,7 +59,7 @@ def as_json(review: Review) -> str:
 
 
 def read_review(text: str) -> Review:
-    """What `as_json` wrote. Raises UsageError for anything else."""
+    """Read what `as_json` wrote. Raises UsageError for anything else."""
     try:
         value = as_object(json_load(wire_bytes(json_load(text))))  # written once, for halves of letters are lost so
     except (ValueError, RecursionError) as error:
@@ -95,7 +95,7 @@ def as_sarif(review: Review) -> str:
 
 
 def _sarif_rule(severity: Severity) -> dict[str, object]:
-    """What findings of a severity are, with all that code scanning of GitHub requires."""
+    """Return the rule for findings of a severity, with all that code scanning of GitHub requires."""
     short = f"A finding of severity {severity}"
     about = f"{short}, found by a model that read the change. Its message says what goes wrong and when."
     return {
@@ -163,7 +163,7 @@ FORMATS: Mapping[str, Callable[[Review], str]] = {
 
 
 def _as_json(value: object) -> str:
-    """As a file, and for a terminal."""
+    """Encode a value for a file and for a terminal."""
     return escaped(json.dumps(Redaction().value(value), ensure_ascii=False, indent=1)) + "\n"
 
 
@@ -172,7 +172,7 @@ def _place(each: Finding) -> str:
 
 
 def figures(review: Review) -> str:
-    """What it came to, in a line."""
+    """Describe the figures of a review in a line."""
     cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
     more = f" and {len(review.left_out) - MOST_NAMED} more" if len(review.left_out) > MOST_NAMED else ""
     named = f"{', '.join(review.left_out[:MOST_NAMED])}{more}"

@@ -106,7 +106,7 @@ async def _missing(request: Request, error: Exception) -> Response:
 
 
 async def _broken(_: Request, error: Exception) -> Response:
-    """What is a fault of ours; its traceback goes to stderr."""
+    """Answer for a fault of ours; its traceback goes to stderr."""
     return problem(500, f"{type(error).__name__}: see the server's output.")
 
 

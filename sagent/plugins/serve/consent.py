@@ -1,4 +1,4 @@
-"""How long a call that is allowed stays allowed: this once, in its session, or always, by the rules that it names."""
+"""The scope of a permission: this once, in its session, or always, by the rules that it names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

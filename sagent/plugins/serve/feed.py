@@ -145,7 +145,7 @@ class Feed:
             self._waiting.discard(wake)
 
     def past(self, after: str = "") -> Iterator[Item]:
-        """What the logs have after an entry, by the beginning of its id, or all of it. Raises OSError."""
+        """Yield what the logs have after an entry, by the beginning of its id, or all of it. Raises OSError."""
         return self._read(self._sizes(), after)
 
     def _place(self, after: str) -> int | None:
@@ -178,7 +178,7 @@ class Feed:
         return {file: file.stat().st_size for file in log_files(self._path())}
 
     def _begun(self) -> list[Item]:
-        """What no log has yet: the calls that run, and the unfinished texts, each as one piece."""
+        """Return what no log has yet: the calls that run, and the unfinished texts, each as one piece."""
         pieces = (kind(agent, "".join(texts)) for (agent, kind), texts in self._drafts.items())
         return [Item("", "", wire_bytes(encode_event(event))) for event in (*self._calls.values(), *pieces)]
 

@@ -40,7 +40,7 @@ def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
 
 
 def diff_fragment(path: str, diff: str) -> str:
-    """What changed in a file."""
+    """Render the changes of a file."""
     redaction = Redaction(keep=True)
     cards = Cards(Timeline(), redaction, Prose(redaction, 10 * MOST), lambda _: None)
     return "".join(cards.call(Call("Edit", {"file_path": path}, diff, "done")))

@@ -1,4 +1,4 @@
-"""What a request says, checked by the OpenAPI document."""
+"""The reading of requests, checked by the OpenAPI document."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def number_of(request: Request, name: str, default: int | None) -> int | None:
 
 
 def flag_of(request: Request, name: str) -> bool:
-    """Whether the query says yes to something."""
+    """Return True if the query says yes to something."""
     return request.query_params.get(name, "").lower() in ("1", "true", "yes")
 
 

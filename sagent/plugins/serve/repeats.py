@@ -21,7 +21,7 @@ _LONGEST = 200  # characters of a key
 
 
 async def read_body(request: Request) -> bytes:
-    """What a request has sent. Raises UsageError for too much, or too slowly."""
+    """Read the body of a request. Raises UsageError for too much, or too slowly."""
     if not hasattr(request.state, "body"):
         data, size, most = bytearray(), 0, MOST_BODY if USER in request.scope else MOST_OF_NOBODY
         try:

@@ -20,7 +20,7 @@ _BACK: Mapping[_How, _How] = {"written": "written", "created": "deleted", "delet
 
 
 def list_points(session: Path) -> Sequence[dict[str, object]]:
-    """What was asked for, on every branch. May block."""
+    """Return the prompts on every branch. May block."""
     return [
         {"id": each.before if each.current else each.tip, "text": one_line(each.text, 200), "at": each.at,
          "current": each.current, "depth": each.depth}
@@ -29,7 +29,7 @@ def list_points(session: Path) -> Sequence[dict[str, object]]:
 
 
 def past_cost(session: Path) -> dict[str, object]:
-    """What a session has cost that is closed. May block."""
+    """Return the cost of a closed session. May block."""
     return encode_cost(spend(entry for file in named_logs(session) for entry in read_log(file)).cost())
 
 
@@ -52,7 +52,7 @@ async def list_files(agent: Agent) -> dict[str, object]:
 
 
 async def diff(agent: Agent, path: str, *, html: bool) -> dict[str, object]:
-    """What became of a file. Raises UsageError for one that was not changed."""
+    """Return the changes of a file. Raises UsageError if it was not changed."""
     found = await agent.diff(path)
     shown: dict[str, object] = {"path": path, "diff": found.diff, "note": found.note}
     return {**shown, "html": diff_fragment(path, found.diff)} if html and found.diff else shown

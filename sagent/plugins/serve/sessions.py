@@ -31,7 +31,7 @@ _PAUSE = 0.25  # seconds between two reports of how a session stands
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a user's sessions may work and where they are kept."""
+    """The directories in which a user's sessions may work and are kept."""
 
     roots: tuple[Path, ...]  # the first is where a session works that names no directory
     state: Path
@@ -82,8 +82,8 @@ class Hosted:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and nothing is being done: what is closed and opened again then has lost nothing but what
-        was allowed for the session."""
+        """True if it is open and nothing is being done: what is closed and opened again then has lost nothing but
+        what was allowed for the session."""
         if self.live is None or not self.is_open or self.live.busy or self.live.questions:
             return False
         living = self.live.agent.tree.living
@@ -144,7 +144,7 @@ class Hosted:
             self.live = None
 
     def status(self) -> dict[str, object]:
-        """How it stands, as JSON."""
+        """Return the state of the session, as JSON."""
         shown: dict[str, object] = {
             "id": self.id,
             "cwd": self.cwd,
@@ -171,7 +171,7 @@ class Hosted:
         }
 
     def questions(self) -> Sequence[Mapping[str, object]]:
-        """What waits for a person, as JSON."""
+        """Return the questions that wait for a person, as JSON."""
         open_ones = self.live.questions.values() if self.live else ()
         return [{**show_question(each), **offered(each, self.keep)} for each in open_ones]
 
@@ -197,7 +197,7 @@ class Hosted:
 
 
 class Sessions:
-    """What one user sees. `keep` writes rules that are allowed always; without it none is."""
+    """The sessions that one user sees. `keep` writes rules that are allowed always; without it none is."""
 
     def __init__(self, opening: Opening, place: Place, keep: Keep | None = None) -> None:
         self.place = place
@@ -250,7 +250,7 @@ class Sessions:
         return [each for each in self._hosted.values() if each.is_open]
 
     def earlier(self) -> Sequence[Mapping[str, object]]:
-        """Those on the disk that are not open, the latest first. May block."""
+        """Return the sessions on the disk that are not open, the latest first. May block."""
         known = {each.id for each in self.open()}
         paths = [each for each in sessions(self.place.state) if each.name not in known]
         found: list[Mapping[str, object]] = []

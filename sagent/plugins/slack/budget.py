@@ -1,4 +1,4 @@
-"""What may be spent in a day, in a file: over all processes of the day, and past a kill."""
+"""The budget of a day, in a file: over all processes of the day, and past a kill."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ def today() -> str:
 
 
 class DayBudget:
-    """What is held for a run counts as spent until the run is settled: in a process that was killed, for good. One
-    process has the file."""
+    """The budget of a day. What is held for a run counts as spent until the run is settled: in a process that was
+    killed, for good. One process has the file."""
 
     def __init__(self, file: Path, rules: ChatRules, day: Callable[[], str] = today) -> None:
         self._file, self._rules, self._day = file, rules, day

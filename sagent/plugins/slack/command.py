@@ -63,7 +63,8 @@ async def _serve(rules: "ChatRules", tokens: Sequence[str], flags: Mapping[str, 
 
 
 def opener(flags: Mapping[str, object]) -> "OpenThread":
-    """What opens the agents of threads: by the flags and settings, within the rules of their channel."""
+    """Return a function that opens the agents of threads: by the flags and settings, within the rules of their
+    channel."""
 
     def opened(opening: "Opening") -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent

@@ -35,7 +35,7 @@ LEAST = Decimal("0.01")  # USD that have to be left for a run
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the agent of a thread is opened with. `session` is where its log lies, or will."""
+    """The way to open a thread's agent. `session` is where its log lies, or will."""
 
     rules: PlaceRules
     session: Path
@@ -59,7 +59,7 @@ class Pending:
 
 
 class ThreadSession:
-    """One thread. Its agent is open while it works; between two prompts the session is on the disk."""
+    """A thread. Its agent is open while it works; between two prompts the session is on the disk."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ def counted(agent: Agent) -> Decimal:
 
 
 async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
-    """What a prompt comes to, with what was said while its run ended."""
+    """Return the result of a prompt, with what was said while its run ended."""
     result = await outcome(agent.run(user(text, *parts)), agent.wait)
     while result.error is None and agent.state.inbox.holds():
         result = await agent.go_on()
@@ -288,7 +288,7 @@ def _outcome(pending: Pending) -> str:
 
 
 def _footer(result: Result, problems: Sequence[str]) -> str:
-    """What a run came to, in a line."""
+    """Describe the outcome of a run in a line."""
     error = f"{result.error.message}; " if result.error is not None else ""
     least = "at least " if result.cost.unpriced else ""
     notes = "".join(f"; {each}" for each in problems)
@@ -298,6 +298,6 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
 
 
 def _question(call: ToolCall, ask: Ask) -> str:
-    """What a call is, as a person is to judge it, and why it is asked about."""
+    """Describe a call for a person to judge, and why it is asked about."""
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
     return "\n".join(filter(None, (who, fenced(call_text(call)), wants_text(ask.wants), ask.reason)))

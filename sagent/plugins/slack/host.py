@@ -1,4 +1,4 @@
-"""What comes from a chat, brought to its thread: what was there already, from whom it may come, what it asks for."""
+"""The way of a chat's message to its thread: what was there already, from whom it may come, what it asks for."""
 
 import asyncio
 import fcntl
@@ -82,7 +82,7 @@ class ChatHost:
         self._post(said.thread, self._control(session, said))
 
     def _control(self, session: ThreadSession, said: Said) -> str:
-        """What a word with an exclamation mark asks for, and what came of it."""
+        """Carry out a word with an exclamation mark, and return the outcome."""
         word, _, rest = said.text[1:].strip().partition(" ")
         match word.lower():
             case "stop":

@@ -13,7 +13,7 @@ _CALLED = re.compile(r"@(?=channel\b|here\b|everyone\b)|(?<=<)(?=[!@#])")  # wha
 
 
 class Reply:
-    """One answer in a thread. Only this writes its messages, so that nothing of it is there twice."""
+    """An answer in a thread. Only this writes its messages, so that nothing of it is there twice."""
 
     def __init__(self, surface: ChatSurface, thread: Thread) -> None:
         self._surface, self._thread = surface, thread
@@ -27,17 +27,17 @@ class Reply:
         self._changed.set()
 
     def settle(self) -> None:
-        """What was written so far stays."""
+        """Keep what was written so far."""
         self._text = f"{self._text.rstrip()}\n\n" if self._text.strip() else ""
         self._certain = len(self._text)
 
     def discard(self) -> None:
-        """What was written since then does not count."""
+        """Discard what was written since the last `settle`."""
         self._text = self._text[: self._certain]
         self._changed.set()
 
     def show(self, doing: str) -> None:
-        """What is being done, in a line below the text."""
+        """Show what is being done, in a line below the text."""
         self._doing = doing
         self._changed.set()
 
@@ -97,7 +97,7 @@ def _whole_words(text: str) -> str:
 
 
 def outgoing(text: str) -> str:
-    """What may leave for a chat: no secret, and nobody is called by it."""
+    """Return a text as it may leave for a chat: no secret, and nobody is called by it."""
     return _CALLED.sub(lambda found: f"{found[0]}\u200b", Redaction().text(text))
 
 

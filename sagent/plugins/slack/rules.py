@@ -1,4 +1,4 @@
-"""Who may do what where, and for how much: a TOML file. What it does not name is not served."""
+"""The rules of a chat: who may do what where, and for how much, in a TOML file. What it does not name is not served."""
 
 import tomllib
 from collections.abc import Mapping

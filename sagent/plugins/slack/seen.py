@@ -1,4 +1,4 @@
-"""Which messages were taken: a service delivers some twice, and again after this process was started anew."""
+"""The messages that were taken: a service delivers some twice, and again after this process was started anew."""
 
 import os
 import time
@@ -24,7 +24,7 @@ class SeenMessages:
             out.writelines(f"{at:.0f} {key}\n" for key, at in self._keys.items())
 
     def take(self, key: str) -> bool:
-        """Whether it is new; from now on it is not."""
+        """Return True if it is new; from now on it is not."""
         key = " ".join(key.split())
         if key in self._keys:
             return False

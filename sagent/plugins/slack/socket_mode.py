@@ -214,7 +214,7 @@ def _plain(text: str) -> str:
 
 
 def _data(response: object) -> Mapping[str, object]:
-    """What Slack answered; nothing where that is no object."""
+    """Return the data of Slack's answer; empty if that is no object."""
     return as_object(getattr(response, "data", response))
 
 

@@ -1,4 +1,4 @@
-"""What a chat service offers, and what comes from it. For another service this protocol is all there is to write."""
+"""The interface of a chat service. For another service this protocol is all there is to write."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, TypeAlias

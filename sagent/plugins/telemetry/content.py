@@ -1,4 +1,4 @@
-"""What was said, as attributes: only where it was asked for, without what looks like a secret, each text cut."""
+"""The texts of a conversation as attributes: only if asked for, without what looks like a secret, each text cut."""
 
 from collections.abc import Sequence
 

@@ -130,7 +130,7 @@ def _load(group: str, name: str, kind: type[Exporter]) -> type[Exporter]:
 
 
 class _Faults(logging.Handler):
-    """What the SDK would print: each doubt about a variable, and of failed exports one line."""
+    """Handler for what the SDK would print: each doubt about a variable, and of failed exports one line."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, warn: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

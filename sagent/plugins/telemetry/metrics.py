@@ -47,11 +47,11 @@ class Instruments:
         self._counters = {name: meter.create_counter(name, unit, what) for name, (unit, what) in _COUNTERS.items()}
 
     def observe(self, name: str, value: float, attributes: Attributes) -> None:
-        """One value of a histogram, by its name."""
+        """Record a value of a histogram, by its name."""
         self._histograms[name].record(value, attributes)
 
     def count(self, charge: Charge) -> None:
-        """What was billed: together these are the ledger's sums."""
+        """Count a charge: together these are the ledger's sums."""
         usage = charge.usage
         attributes = {**model_of(charge.provider, charge.model), names.ROLE: charge.role}
         amounts = (

@@ -105,7 +105,7 @@ def provider_name(provider: str) -> str:
 
 
 def operation_name(provider: str) -> str:
-    """What a model call of a provider is called."""
+    """Return the operation name of a provider's model calls."""
     return "generate_content" if provider in ("google", "vertex") else "chat"
 
 

@@ -88,7 +88,7 @@ class _Consultation(_Open):
 
 @dataclass(slots=True)
 class _Run(_Open):
-    """One run of an agent."""
+    """A run of an agent."""
 
     since: int  # when it had its last input
     first: int = 0  # when the first piece of the reply to it came
@@ -159,7 +159,7 @@ class Telemetry:
         return found
 
     def environment(self, agent: str, call_id: str) -> Mapping[str, str]:
-        """The same as variables of a command: TRACEPARENT, TRACESTATE."""
+        """Return the carrier as variables of a command: TRACEPARENT, TRACESTATE."""
         return {name.upper(): value for name, value in self.carrier(agent, call_id).items()}
 
     def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm for each class of the union
@@ -224,8 +224,8 @@ class Telemetry:
         return run
 
     def _above(self, agent: str, sender: str) -> Context:
-        """What began an agent's run: a consultation; the call in whose task it was spawned; later the one who writes
-        to it."""
+        """Return what began an agent's run: a consultation; the call in whose task it was spawned; later the one who
+        writes to it."""
         above, _, own = agent.rpartition("/")
         for (asker, advisor), consultation in self._consulting.items():
             if above == asker and own.startswith(f"advisor-{advisor}"):
