@@ -124,7 +124,7 @@ def record() -> Iterator[str]:
         scratch.mkdir()
         stack.callback(shutil.rmtree, scratch)
         home, work = scratch, scratch / "calendar"
-        shutil.copytree(ROOT / "sagent" / "cli" / "commands" / "demo_project", work)
+        shutil.copytree(ROOT / "sagent/plugins/setup/demo_project", work)
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

@@ -12,7 +12,6 @@ from sagent.config import values
 from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
-    Check,
     Command,
     ExportFormat,
     Part,
@@ -240,7 +239,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 _PARTS, _FORMATS = "sagent.app.parts", "sagent.transcript.formats"
 _TOOLS, _TOOL_MAKERS = "sagent.tools", "sagent.app.makers"
-_TABLES, _CHECKS = "sagent.config.tables", "sagent.repl.doctor"
+_TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
@@ -254,8 +253,6 @@ _COMMANDS = {
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
-    "doctor": "check keys, providers, programs, the terminal and directories",
-    "demo": "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
     "completion": "print shell completion for bash, zsh or fish, or a man page",
 }
 
@@ -265,7 +262,7 @@ _SLASH = {
     "model": "model executor provider effort advisor ask-advisor login",
     "rewind": "rewind diff tree:show_tree fork",
     "session": "resume new sessions:list_sessions rename status cost export",
-    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme doctor bug",
+    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
 }
 """Modules of slash commands, and the names in each, followed by that of the function where it is another."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data
@@ -358,14 +355,6 @@ CORE = Plugin(
         Table("providers", f"{_TABLES}:read_providers"),
         Table("prices", f"{_TABLES}:read_prices"),
         Table("aliases", f"{_TABLES}:read_aliases"),
-    ),
-    checks=(
-        Check("keys", f"{_CHECKS}:check_keys"),
-        Check("programs", f"{_CHECKS}:check_programs"),
-        Check("sandbox", f"{_CHECKS}:check_sandbox"),
-        Check("terminal", f"{_CHECKS}:check_terminal"),
-        Check("directories", f"{_CHECKS}:check_places"),
-        Check("providers", f"{_CHECKS}:check_providers"),
     ),
 )  # fmt: skip
 """What the core adds: its commands, parts of an agent, settings, providers and more, by the door of every plugin."""

@@ -205,6 +205,8 @@ COMMANDS: Mapping[str, str] = {
     "send": "mesh",
     "review": "review",
     "serve": "serve",
+    "doctor": "setup",
+    "demo": "setup",
     "slack": "slack",
     "team": "teams",
 }

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
-from sagent.errors import SagentError, UsageError
+from sagent.errors import ModelError, SagentError, UsageError
 from sagent.lib.raised import reason
 from sagent.model import Provider
 from sagent.plugin import resolve
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sagent.providers.families.responses.provider import ResponsesProvider
 
 
+_KEY_PAGES = {"openrouter": "/key"}
+"""Pages that tell of a key, of providers whose list of models is public."""
 _OPEN_WEIGHTS = ("gemma", "gpt-oss")
 """How models are called that anybody can serve, though the maker's row speaks another API than Chat Completions."""
 
@@ -209,3 +211,29 @@ def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> boo
 def has_key(row: Row) -> bool:
     """Whether the environment holds a key of this provider."""
     return bool(first_set(f"{row.key} {row.token}")[1])
+
+
+async def prove_key(name: str, provider: Provider, rows: Mapping[str, Row] | None = None) -> bool:
+    """Ask a provider for something that its key opens; False where it answers any key. Raises ModelError."""
+    if not isinstance(provider, Endpoint):
+        await provider.models()
+        return True
+    endpoint: Endpoint = provider
+    address = endpoint.access.base_url
+    if page := _KEY_PAGES.get(name):
+        await endpoint.fetch(address.rstrip("/") + page)
+        return True
+    await endpoint.models()
+    return not (endpoint.access.key and await _is_public(name, address, rows))
+
+
+async def _is_public(name: str, address: str, rows: Mapping[str, Row] | None) -> bool:
+    """Return True if the list of models is given for a wrong key as well."""
+    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address or None, rows=rows or {})
+    try:
+        await stranger.models()
+    except ModelError:
+        return False
+    finally:
+        await stranger.aclose()
+    return True

@@ -19,24 +19,6 @@ from sagent.testing.server import Turn
 from tests.surroundings import PYTHON
 
 
-def test_the_demo_fixes_the_test(shell: Shell) -> None:
-    done = shell.run("demo", model="")
-    assert done.code == 0, done.err
-    for words in (
-        "a failing test",
-        "⏺ Edit(intervals.py)",
-        "+        if merged and start <=",
-        "Ran 4 tests",
-        "USD",
-        "root.jsonl",
-        "nothing was charged",
-    ):
-        assert words in done.out
-    log = re.search(r"^log +(\S+)", done.out, re.MULTILINE)
-    assert log is not None
-    assert Path(log[1]).is_file()
-
-
 def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "show", "n" * 300]) == 2
     # by the system's error, or from Python 3.14 on as one that is not there

@@ -719,15 +719,6 @@ def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:
         assert "Did you mean anthropic" in done.err
 
 
-def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
-    shell.environment["TMPDIR"] = str(shell.cwd)
-    child = shell.start("demo", model="", stderr=subprocess.STDOUT)
-    wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
-    child.kill()
-    assert child.wait() == -signal.SIGKILL  # it did not end by itself, and closed nothing
-    wait_until(lambda: not processes(f"--port-file\0{shell.cwd}"), "the end of the server")
-
-
 @pytest.mark.parametrize("flag", ["-p", "--print"])
 def test_print_is_what_any_prompt_does(flag: str, shell: Shell) -> None:
     shell.serve([Turn(text="fine")] * 2)
@@ -790,7 +781,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
     ("words", "near"),
     [
         ("sesions list", "sagent sessions"),
-        ("doctr", "sagent doctor"),
+        ("modls", "sagent models"),
         ("help", "sagent --help"),
         ("auth", "sagent login"),
         ("update", "the program that installed sagent"),

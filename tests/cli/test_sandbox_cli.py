@@ -90,13 +90,3 @@ def test_where_it_is_required_and_there_is_none_nothing_is_begun(shell: Shell, n
 
 def test_a_log_of_before_says_nothing_of_it() -> None:
     assert Environment({"git_commit": "abc", "git_dirty": False}).sandbox == ""
-
-
-def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
-    def line() -> str:
-        return next(line for line in shell.run("doctor", model="").out.splitlines() if " sandbox " in line)
-
-    assert "commands run in" in line() or "none: " in line()
-    shell.environment["SAGENT_SANDBOX"] = "off"
-    assert "! sandbox " in line()
-    assert "off: the model's commands run without a sandbox" in line()

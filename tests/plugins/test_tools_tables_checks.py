@@ -199,18 +199,6 @@ def test_a_part_is_added_for_a_value_and_for_a_tool(
     assert ("Harbours:" in str(asked(shell, 0)["system"])) is added
 
 
-def test_its_check_is_made_and_one_that_fails_is_a_finding(shell: Shell, folder: Path) -> None:
-    (folder.parent / "config.toml").write_text(TABLE)
-    assert next(line.split()[-2:] for line in shell.run("doctor", model="").out.splitlines() if "harbours" in line) == [
-        "harbours",
-        "1",
-    ]
-    (folder / "harbour.py").write_text(HARBOUR.replace("len(settings", "lenn(settings"))
-    done = shell.run("doctor", model="")
-    assert "the check of harbour failed: NameError" in done.out
-    assert "terminal" in done.out
-
-
 FILES = {
     "a tool": "from sagent.tools import tool\n@tool\ndef Tide(place: str) -> str:\n    'High water.'\n"
     "    return '14:20'\ndef inner(x):\n    return x\n",

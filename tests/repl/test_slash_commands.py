@@ -91,8 +91,6 @@ COMMANDS = (
     Row("/login [provider] [host]", "/login openai", refuses="no terminal to type", completes="openai", wrong="opneai"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
-    Row("/doctor", "/doctor", "state directory", wrong="x"),
-    Row("/bug", "/bug", "sagent .*, Python", wrong="x"),
     Row("/quit", "/quit", wrong="now"),
     Row("/exit", "/exit", wrong="now"),
 )
@@ -260,8 +258,6 @@ async def test_looking(context: RecordingContext) -> None:
     assert "edit" in await context.do("/status")
     assert "root" in await context.do("/agents")
     assert "no background jobs" in await context.do("/tasks")
-    assert "state directory" in await context.do("/doctor")
-    assert "sagent" in await context.do("/bug")
     assert "(not saved)  a question" in await context.do("/sessions")
     cost = await context.do("/cost")
     assert "executor" in cost

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from sagent.config import load
-from sagent.repl.doctor import examine
 from sagent.sandbox import Sandbox, SandboxMode, probe
 from sagent.sandbox.probe import Means, keep
 from sagent.sandbox.profile import Profile
@@ -40,31 +38,6 @@ def test_advice_names_the_package() -> None:
     assert "bubblewrap" in advice(Means("landlock", "bwrap, setpriv are not installed"))
     assert "util-linux" in advice(Means("none", "setpriv is not installed"))
     assert advice(Means("none", "there is none for sunos")) == ""
-
-
-@pytest.mark.parametrize(
-    ("means", "state", "says"),
-    [
-        (Means("bubblewrap"), "good", "commands run in bubblewrap"),
-        (
-            Means("landlock", "bwrap is not installed"),
-            "poor",
-            "commands run in landlock, as bwrap is not installed. Install",
-        ),
-        (Means("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
-        (Means("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
-    ],
-)
-async def test_the_doctor_tries_it_anew(
-    means: Means, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "_try_all", lambda: means)
-    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path)}, tmp_path)
-    settings.state_dir.mkdir(parents=True)
-    keep(settings.state_dir, Means("seatbelt"))  # what was found once
-    (finding,) = [each for each in await examine(settings) if each.what == "sandbox"]
-    assert finding.state == state
-    assert finding.detail.startswith(says)
 
 
 def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,17 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.commands.demo import diff_of, say
+from sagent.lib.diff import folder_diff
 
 if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch
 
 HERE = Path(__file__).parent
+_say = partial(print, flush=True)  # programs that are run write there too
 LOCAL_MODEL = "qwen2.5-coder-1.5b"
 LOCAL_TEST = "test_intervals.py"
 # worded as this model follows it: files that a task names are enclosed, so it sees both
@@ -47,23 +49,23 @@ def run_local(flags: Mapping[str, object]) -> int | None:
     shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
     _move_in(folder / "home", named)
     progress.say(f"Copied a small project with a failing test to {project}")
-    say("")
+    _say()
     _run_local_test(project)
     code = _ask_local(project, launch)
     if code in (129, 130, 143):
-        say("\nStopped.")
+        _say("\nStopped.")
         return code
-    say("\n== What changed\n")
-    say("\n".join(diff_of(before, project)) or "Nothing.")
-    say("\n== The test\n")
+    _say("\n== What changed\n")
+    _say("\n".join(folder_diff(before, project)) or "Nothing.")
+    _say("\n== The test\n")
     passes = _run_local_test(project)
     test = project / LOCAL_TEST
     kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
-    say("")
+    _say()
     progress.say(_verdict(passes=passes, kept=kept))
     progress.say(f"The project and the log of the session are in {folder}.")
-    say("\nTo use this model on your own files:")
-    say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
+    _say("\nTo use this model on your own files:")
+    _say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
     return 0 if passes and kept else code or 1
 
 
@@ -94,9 +96,9 @@ def _ask_local(project: Path, launch: "Launch") -> int:
 
     flags = ["--cwd", str(project), "--model", f"llamacpp/{launch.name}", "--option", "temperature=0"]
     flags += ["--log-level", "info", "--allow", f"Bash(python3 {LOCAL_TEST})", LOCAL_TASK]
-    say(f"\n$ sagent {shlex.join(flags)}\n")
+    _say(f"\n$ sagent {shlex.join(flags)}\n")
     if not sys.stdout.isatty():
-        say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
+        _say("The model is loaded, reads the task and answers: a minute or two on two cores.\n")
     given = vars(run_parser(plugins_of(())).parse_args(flags))
     words: list[str] = given.pop("prompt")
     with ExitStack() as stack:
@@ -113,8 +115,8 @@ def _run_local_test(project: Path) -> bool:
 
     from sagent.lib.check import run_check
 
-    say(f"$ python3 {LOCAL_TEST}")
+    _say(f"$ python3 {LOCAL_TEST}")
     command = f"{shlex.quote(sys.executable)} {LOCAL_TEST}"
     done = asyncio.run(run_check(command, project, LOCAL_TEST_SECONDS))
-    say(done.said)
+    _say(done.said)
     return done.code == 0

@@ -19,7 +19,7 @@ from sagent.model import EFFORTS, Effort
 from sagent.peer import Consult, Switch
 from sagent.plugin import resolve
 from sagent.providers.abilities import reasons, sees
-from sagent.providers.registry import provider_named, row_called, row_named
+from sagent.providers.registry import prove_key, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import Choices
@@ -277,8 +277,6 @@ async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "Cu
 
     Raises UsageError with its answer.
     """
-    from sagent.repl.doctor import prove_key
-
     rows = {name: one.row for name, one in own.items()}
     opened = provider_named(provider, key=key, base_url=base_url or None, rows=rows)
     try:

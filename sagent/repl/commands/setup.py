@@ -1,8 +1,6 @@
 """Commands about permissions, tools, skills, settings and the terminal."""
 
 import asyncio
-import os
-import platform
 from collections.abc import Mapping
 from typing import Literal
 
@@ -26,8 +24,6 @@ _SANDBOX = {
     "required": "commands run in a sandbox, or not at all",
     "off": "commands run without a sandbox, with your own access; you are asked about them",
 }
-
-_MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": ("class:failed", "✗")}
 
 
 @command(complete=MODE_WORDS.items())
@@ -141,28 +137,3 @@ async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "")
 async def theme(context: CommandContext, name: str) -> None:
     """Set the colours: auto, dark, light or plain."""
     context.set_display("theme", name)
-
-
-@command(here=True)
-async def doctor(context: CommandContext) -> None:
-    """Check keys, providers, terminal and programs."""
-    from sagent.repl.doctor import examine
-
-    found = await examine(context.settings)
-    context.write(table([_MARKS[one.state], ("", one.what), ("class:dim", one.detail)] for one in found))
-
-
-@command()
-async def bug(context: CommandContext) -> None:
-    """Show what to put into a bug report.
-
-    Versions, terminal and session, but nothing of the conversation.
-    """
-    from sagent.version import __version__
-
-    lines = [
-        f"sagent {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"TERM={os.environ.get('TERM', '')} TERM_PROGRAM={os.environ.get('TERM_PROGRAM', '')}",
-        f"session {context.opened.agent.log.path or 'in memory'}: attach it only if nothing in it is secret",
-    ]
-    context.write([(("", f"  {line}"),) for line in lines])

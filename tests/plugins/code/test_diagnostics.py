@@ -11,7 +11,7 @@ import pytest
 from sagent.app import open_agent
 from sagent.config import load
 from sagent.events import Event, Notice
-from sagent.repl.doctor import examine
+from sagent.plugins.setup.doctor import examine
 from sagent.session.touches import Touched
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn
 from tests.waiting import wait_until

@@ -17,12 +17,9 @@ from sagent.plugin import Check, Finding, resolve
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
-    from sagent.model import Provider
     from sagent.providers.rows import Row
 
 MAX_ANSWER_SECONDS = 10.0
-_KEY_PAGES = {"openrouter": "/key"}
-"""Pages that tell of a key, of providers whose list of models is public."""
 
 
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
@@ -77,7 +74,7 @@ async def _test(name: str, own: "CustomProvider | None", login: str, rows: "Mapp
     """Ask a provider for its list of models with the key, which costs nothing; None for one without an address."""
     from sagent.errors import ModelError, UsageError
     from sagent.providers.families.endpoint import Endpoint
-    from sagent.providers.registry import provider_named
+    from sagent.providers.registry import prove_key, provider_named
 
     base_url = (own.base_url if own else "") or None
     try:
@@ -114,37 +111,6 @@ async def _test(name: str, own: "CustomProvider | None", login: str, rows: "Mapp
         return Finding("bad", name, f"{at} cannot be reached: no answer within {MAX_ANSWER_SECONDS:.0f} s")
     finally:
         await provider.aclose()
-
-
-async def prove_key(name: str, provider: "Provider", rows: "Mapping[str, Row] | None" = None) -> bool:
-    """Ask a provider for something that its key opens; False where it answers any key. Raises ModelError."""
-    from sagent.providers.families.endpoint import Endpoint
-
-    if not isinstance(provider, Endpoint):
-        await provider.models()
-        return True
-    endpoint: Endpoint = provider
-    address = endpoint.access.base_url
-    if page := _KEY_PAGES.get(name):
-        await endpoint.fetch(address.rstrip("/") + page)
-        return True
-    await endpoint.models()
-    return not (endpoint.access.key and await _is_public(name, address, rows))
-
-
-async def _is_public(name: str, address: str, rows: "Mapping[str, Row] | None") -> bool:
-    """Return True if the list of models is given for a wrong key as well."""
-    from sagent.errors import ModelError
-    from sagent.providers.registry import provider_named
-
-    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address or None, rows=rows or {})
-    try:
-        await stranger.models()
-    except ModelError:
-        return False
-    finally:
-        await stranger.aclose()
-    return True
 
 
 def check_sandbox(settings: "Settings", _: str) -> Sequence[Finding]:

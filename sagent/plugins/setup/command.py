@@ -24,7 +24,7 @@ def run_doctor(argv: Sequence[str]) -> int:
     parser.add_cwd()
     parser.add_config()
     flags = vars(parser.parse_args(argv))
-    from sagent.repl.doctor import Finding, examine
+    from sagent.plugins.setup.doctor import Finding, examine
 
     wrong: list[Finding] = []
     try:

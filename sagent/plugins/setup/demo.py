@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.cli.flags import Parser, plugins_of
 from sagent.errors import SagentError
+from sagent.lib.diff import folder_diff
 from sagent.plugin import resolve
 
 HERE = Path(__file__).parent
@@ -91,20 +92,10 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
     say("\n== What changed\n")
-    say("\n".join(diff_of(HERE / "demo_project", project)))
+    say("\n".join(folder_diff(HERE / "demo_project", project)))
     say("\n== The tests\n")
     tests = subprocess.run(TESTS, cwd=project, env=environment, capture_output=True, text=True, check=False)
     say(tests.stderr.strip())
     say("\n== Cost and log\n")
     subprocess.run([*PROGRAM, "sessions", "show", "--cwd", str(project), "--costs"], env=environment, check=False)
     return code or tests.returncode
-
-
-def diff_of(before: Path, after: Path) -> Iterator[str]:
-    import difflib
-
-    for old in sorted(before.iterdir()):
-        new = after / old.name
-        if old.is_file() and new.is_file():
-            lines = (old.read_text("utf-8").splitlines(), new.read_text("utf-8").splitlines())
-            yield from difflib.unified_diff(*lines, f"a/{old.name}", f"b/{old.name}", lineterm="")

@@ -10,8 +10,8 @@ import pytest
 from sagent.config import load
 from sagent.errors import UsageError
 from sagent.plugin import Finding
+from sagent.plugins.setup.doctor import examine
 from sagent.repl.commands.model import test_key as try_key
-from sagent.repl.doctor import examine
 
 LISTED = b'{"data":[{"id":"m"}],"models":[{"name":"models/m"}]}'
 GOOD = "good-key-good-key"

@@ -1,0 +1,30 @@
+"""What helps to set sagent up: checks of this machine, a report of it, and a demo."""
+
+from sagent.plugin import Check, Command, Plugin, SlashCommand
+
+_CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
+plugin = Plugin(
+    "setup",
+    "checks of keys, programs and directories, and a demo",
+    commands=(
+        Command(
+            "doctor",
+            "check keys, providers, programs, the terminal and directories",
+            "sagent.plugins.setup.command:run_doctor",
+        ),
+        Command(
+            "demo",
+            "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
+            "sagent.plugins.setup.demo:run_demo",
+        ),
+    ),
+    slash_commands=(SlashCommand("doctor", f"{_SLASH}:doctor"), SlashCommand("bug", f"{_SLASH}:bug")),
+    checks=(
+        Check("keys", f"{_CHECKS}:check_keys"),
+        Check("programs", f"{_CHECKS}:check_programs"),
+        Check("sandbox", f"{_CHECKS}:check_sandbox"),
+        Check("terminal", f"{_CHECKS}:check_terminal"),
+        Check("directories", f"{_CHECKS}:check_places"),
+        Check("providers", f"{_CHECKS}:check_providers"),
+    ),
+)

@@ -1,0 +1,106 @@
+"""`sagent doctor` and `/doctor`: what they look at, also where settings are wrong, and what is said of the sandbox."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sagent.config import load
+from sagent.plugins.setup.doctor import examine
+from sagent.sandbox import probe
+from sagent.sandbox.probe import Means, keep
+from tests.cli.program import Shell
+from tests.repl.recorded import RecordingContext
+
+CHECKING = """
+from sagent.plugin import Check, Finding, Plugin
+
+def check(settings, login):
+    yield Finding("good", "harbours", str(len(settings.fallback)))
+
+plugin = Plugin("harbour", checks=(Check("harbours", ":check"),))
+"""
+
+
+async def test_slash_commands_show_what_it_found_and_what_a_report_needs(context: RecordingContext) -> None:
+    assert "state directory" in await context.do("/doctor")
+    assert re.search("sagent .*, Python", await context.do("/bug"))
+    for line in ("/doctor x", "/bug x"):
+        with pytest.raises(Exception, match="x"):
+            await context.do(line)
+
+
+def test_a_check_of_a_plugin_is_made_and_one_that_fails_is_a_finding(shell: Shell) -> None:
+    file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/harbour.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(CHECKING)
+    assert re.search(r"harbours +0$", shell.run("doctor", model="").out, re.MULTILINE)
+    file.write_text(CHECKING.replace("len(", "lenn("))
+    done = shell.run("doctor", model="")
+    assert "the check of harbour failed: NameError" in done.out
+    assert f"{file}:" in done.out, "where it was raised"
+    assert "terminal" in done.out and "Traceback" not in done.out + done.err
+
+
+def test_a_home_where_nobody_may_look_is_a_finding(shell: Shell) -> None:
+    shell.environment["XDG_CONFIG_HOME"] = "/" + "x" * 300
+    assert re.search(r"^✗ +settings +/x+", shell.run("doctor", model="").out, re.MULTILINE)
+
+
+def test_the_doctor_looks_at_the_rest_where_the_settings_are_wrong(shell: Shell) -> None:
+    shell.serve([])
+    settings = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    for text, wrong in (("modle = 1", "there is no setting modle"), ("[", "not valid TOML")):
+        settings.write_text(text)
+        done = shell.run("doctor", model="")
+        assert done.code == 1
+        assert re.search(rf"^✗ +settings +.*{wrong}", done.out, re.MULTILINE)
+        assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
+
+
+def test_the_doctor_names_what_it_looked_at_and_fails_without_a_key(shell: Shell) -> None:
+    done = shell.run("doctor", model="")
+    assert done.code == 1
+    assert re.search(r"^✗ +keys +none is set: use sagent login$", done.out, re.MULTILINE)
+    shell.serve([])
+    done = shell.run("doctor", model="")
+    assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
+    found = re.search(r"^. +anthropic +127\.0\.0\.1:\d+ answers in (.*)$", done.out, re.MULTILINE)
+    assert found and "its list of models needs no key, so the key could not be tested" in found[1]
+    assert re.search(rf"^. +state directory +{re.escape(str(Path(shell.environment['HOME'])))}", done.out, re.MULTILINE)
+
+
+def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
+    def line() -> str:
+        return next(line for line in shell.run("doctor", model="").out.splitlines() if " sandbox " in line)
+
+    assert "commands run in" in line() or "none: " in line()
+    shell.environment["SAGENT_SANDBOX"] = "off"
+    assert "! sandbox " in line()
+    assert "off: the model's commands run without a sandbox" in line()
+
+
+@pytest.mark.parametrize(
+    ("means", "state", "says"),
+    [
+        (Means("bubblewrap"), "good", "commands run in bubblewrap"),
+        (
+            Means("landlock", "bwrap is not installed"),
+            "poor",
+            "commands run in landlock, as bwrap is not installed. Install",
+        ),
+        (Means("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
+        (Means("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
+    ],
+)
+async def test_the_doctor_tries_it_anew(
+    means: Means, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_try_all", lambda: means)
+    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path)}, tmp_path)
+    settings.state_dir.mkdir(parents=True)
+    keep(settings.state_dir, Means("seatbelt"))  # what was found once
+    (finding,) = [each for each in await examine(settings) if each.what == "sandbox"]
+    assert finding.state == state
+    assert finding.detail.startswith(says)
