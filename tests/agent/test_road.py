@@ -1,4 +1,4 @@
-"""How far it is from a prompt to the model: frames on the way, and how often a request is made ready."""
+"""How far it is from a prompt to the model: frames and files on the way, and how often a request is made ready."""
 
 import sys
 from collections import Counter
@@ -13,6 +13,8 @@ import sagent
 from sagent.agent import Agent, Resources
 from sagent.app import open_agent
 from sagent.config import load
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
 from sagent.model import Request
 from sagent.providers import provider_named
 from sagent.testing import ScriptedModel
@@ -27,18 +29,19 @@ FAMILIES = (
     "moonshot/kimi-k2.6",
     "google/gemini-3.1-pro-preview",
 )
+MAX_FILES = 45  # of sagent that one prompt and one Read pass, with the scripted model
 READY = ("WireModel._fit", "_dialect", "EncodingCache.conversation")  # once for each call of a model
 
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count how often functions are entered, by their names with and without the class."""
+    """Count how often functions are entered, by their names with and without the class, and by their files."""
     entered = Counter[str]()
 
     def enter(frame: FrameType, event: str, argument: object) -> None:
         code: CodeType = frame.f_code
         if event == "call" and code.co_filename.startswith(HOME):
-            entered.update({code.co_name, code.co_qualname})
+            entered.update({code.co_name, code.co_qualname, code.co_filename})
 
     sys.setprofile(enter)
     try:
@@ -61,6 +64,17 @@ async def test_two_frames_lie_between_a_program_and_the_turn() -> None:
     assert (await Agent(ScriptedModel(look)).run("hi")).content == "Hello."
     turn = names.index("take_turn")
     assert names[turn : turn + 3] == ["take_turn", "Runner.take", "Agent.run"]
+
+
+async def test_one_read_passes_few_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    model = ScriptedModel(ToolCall("c", "Read", json_freeze_object({"file_path": "a.txt"})), "Hello.")
+    agent = Agent(model, tools=[Read()], resources=Resources(workspace=Workspace(tmp_path)))
+    with counted() as entered:
+        assert (await agent.run("Look.")).content == "Hello."
+    await agent.aclose()
+    assert "hello" in agent.messages[2].results[0].text
+    assert len(passed := {name for name in entered if name.endswith(".py")}) <= MAX_FILES, sorted(passed)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
