@@ -278,7 +278,6 @@ class Ledger:
         max_output: int | None,
         least_output: int = 256,
         *,
-        tier: str | None = None,
         extra_usd: Decimal = ZERO,
         likely: int = 0,
         count: Callable[[], Awaitable[int | None]] | None = None,
@@ -290,11 +289,11 @@ class Ledger:
 
         If the budget does not allow `max_output` tokens, the reservation says how many it allows, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a budget
-        nothing is looked up. `tier` is as in PriceBook.ceiling; `options` are the request's, which say what its tools
-        may cost; `extra_usd` is what models that the provider runs inside the call may cost. `count` gives a closer
-        bound of the input. It is called if `input_bound` would refuse the call, or allow a shorter answer than an input
-        of `likely` tokens would, but not for a model that was once billed for more than it had counted. While the call
-        waits, `told` is called with a sentence.
+        nothing is looked up. `options` are the request's, which say what its tools may cost; `extra_usd` is what models
+        that the provider runs inside the call may cost. `count` gives a closer bound of the input. It is called if
+        `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens would, but not
+        for a model that was once billed for more than it had counted. While the call waits, `told` is called with a
+        sentence.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
@@ -304,7 +303,7 @@ class Ledger:
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add((id(self), agent))
-        ask.ceiling = self.prices.ceiling(provider, model, tier=tier, hour=keeps_an_hour(options))
+        ask.ceiling = self.prices.ceiling(provider, model, hour=keeps_an_hour(options))
         if ask.ceiling is not None and "tools" in options:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
         if count and ask.ceiling is not None and (provider, model) not in self._miscounted:

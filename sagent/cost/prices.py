@@ -72,7 +72,7 @@ class PriceBook:
         self._windows = {key.lower(): row.get("window") for key, row in (overrides or {}).items()}
         self._say = billing or _declared
         self._billings: dict[str, Billing] = {}
-        self._ceilings: dict[tuple[str, str, str | None, bool], tuple[object, Ceiling | None]] = {}
+        self._ceilings: dict[tuple[str, str, bool], tuple[object, Ceiling | None]] = {}
 
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
@@ -116,27 +116,27 @@ class PriceBook:
             return charge.usd
         return self.price(provider, charge.model, charge.usage, at, charge.tier)
 
-    def ceiling(self, provider: str, model: str, *, tier: str | None = None, hour: bool = False) -> "Ceiling | None":
+    def ceiling(self, provider: str, model: str, *, hour: bool = False) -> "Ceiling | None":
         """A bound that no call made today can exceed by list price, and the largest output that a sum affords; None if
         a price is unknown.
 
-        It holds for any split over buckets, size band and time of day; for OpenRouter, whose hosts differ, it is twice
-        the list price. `tier` None is whichever service tier the provider picks, which under a budget is OpenAI's
-        standard one; "fast" speed and Gemini's "priority" cost more and count only if named. With `hour`, a request may
-        use caches that are kept for an hour. A model that makes images has no bound if their price is unknown, and none
-        that searches unasked.
+        It holds for any split over buckets, size band and time of day, and for whichever service tier the provider
+        picks, which under a budget is OpenAI's standard one; "fast" speed and Gemini's "priority" cost more, and no
+        request under a budget names them. For OpenRouter, whose hosts differ, it is twice the list price. With `hour`,
+        a request may use caches that are kept for an hour. A model that makes images has no bound if their price is
+        unknown, and none that searches unasked.
         """
         from sagent.cost.tariff import Ceiling, scale
 
-        tier = "" if tier is None and provider in STANDARD else tier
         hour = hour or self._billing(provider).hour
-        key = (provider, model, tier if tier is None else _tier(tier)[0], hour)
+        key = (provider, model, hour)
         now = datetime.now(UTC)
         day, ceiling = self._ceilings.get(key, (None, None))
         if day != now.date():
             entry = self._entry(provider, model)
-            tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
-            margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
+            tier = "" if provider in STANDARD else None
+            tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, tier) if entry else None
+            margin = _MARGINS.get(provider, Decimal(1))
             scaled = [scale(tariff, margin) for tariff in tariffs or ()]
             drawn = self.fees(provider, model, now).get("image_output")  # under a budget no model speaks
             unknown = _SEARCHING if drawn is not None else ("image", *_SEARCHING)

@@ -243,10 +243,6 @@ def test_googles_tiers_are_a_factor_which_the_library_lacks(tier, factor):
     assert standard is not None
     found = BOOK.price(provider, model, usage, NOON, tier)
     assert found == (standard - fee) * factor + fee
-    worst = bound_of(BOOK, provider, model, 1200, 30, tier=tier)
-    assert worst is not None
-    assert found is not None
-    assert found - fee <= worst
 
 
 def test_a_free_row_costs_nothing_and_no_other():
@@ -404,16 +400,12 @@ def test_worst_bounds_every_price(named, spent, slack, minutes, tier):
     if at < datetime.now(UTC):
         at = datetime.now(UTC)
     price = BOOK.price(*named, usage, at, tier)  # pyright: ignore[reportCallIssue]
-    if price is not None:
-        asked = bound_of(BOOK, *named, *limits, tier=tier)  # pyright: ignore[reportCallIssue]
-        if asked is None:  # it is not known what its images cost, or how often it searches
+    if price is not None and tier != "fast" and (named[0] not in ("google", "openai") or tier != "priority"):
+        worst = bound_of(BOOK, *named, *limits)  # pyright: ignore[reportCallIssue]
+        if worst is None:  # it is not known what its images cost, or how often it searches
             assert re.search("image|-search|deep-research", named[1])
             return
-        assert price <= asked
-        if tier != "fast" and (named[0] not in ("google", "openai") or tier != "priority"):  # requests name theirs
-            worst = bound_of(BOOK, *named, *limits)  # pyright: ignore[reportCallIssue]
-            assert worst is not None
-            assert price <= worst
+        assert price <= worst  # requests under a budget name none of the tiers that cost more
 
 
 rates = st.decimals(0, 100, places=4)
