@@ -68,12 +68,15 @@ async def test_two_frames_lie_between_a_program_and_the_turn() -> None:
 
 async def test_one_read_passes_few_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
-    model = ScriptedModel(ToolCall("c", "Read", json_freeze_object({"file_path": "a.txt"})), "Hello.")
-    agent = Agent(model, tools=[Read()], resources=Resources(workspace=Workspace(tmp_path)))
+    read = ToolCall("c", "Read", json_freeze_object({"file_path": "a.txt"}))
+    agent = Agent(
+        ScriptedModel("Hi.", read, "Hello."), tools=[Read()], resources=Resources(workspace=Workspace(tmp_path))
+    )
+    await agent.run("What a process reads once is not counted.")
     with counted() as entered:
         assert (await agent.run("Look.")).content == "Hello."
     await agent.aclose()
-    assert "hello" in agent.messages[2].results[0].text
+    assert "hello" in agent.messages[4].results[0].text
     assert len(passed := {name for name in entered if name.endswith(".py")}) <= MAX_FILES, sorted(passed)
 
 
