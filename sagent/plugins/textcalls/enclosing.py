@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
+from sagent.agent.progress import UNPROVEN
 from sagent.context.prompt import SHOWN
 from sagent.engine.state import AgentState, Arrived, Inbox
 from sagent.errors import ToolError
@@ -21,10 +22,10 @@ from sagent.events import Failure
 from sagent.lib.encoding import Text, decode
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.regular import open_regular
-from sagent.messages import Message, Part, ToolCall
+from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
-from sagent.peer import Action, Moment
-from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
+from sagent.peer import Action, Inject, Moment
+from sagent.plugins.textcalls.writing import LEFT_OUT, PATHLESS, UNCHANGED, enclose, left_unwritten
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read
@@ -72,13 +73,15 @@ async def admit(
 
 class ShowingPolicy(Policy):
     """An agent's policy, which shows a text model the file that it would replace unseen, tells it of a file that it
-    writes as it is, and gives messages that have come during a turn the files that they name."""
+    writes as it is and of a block that it forgets to give a path, and gives messages that have come during a turn the
+    files that they name."""
 
     def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
         self._state, self._inbox, self._inner = state, inbox, inner
         self._held: dict[str, str] = {}  # calls of this turn, and what is said of them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
+        self._called = False  # in this run, or told that nothing was called
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._inner.before_tool(call, effect, workspace)
@@ -110,8 +113,21 @@ class ShowingPolicy(Policy):
             if turn.results is None:
                 self._wrote.clear()
                 self._warned.clear()
+            if turn.results is not None or self._called:
+                self._called = turn.results is not None
+            elif path := self._unwritten(turn.reply):
+                self._called = True
+                told = Inject(user(PATHLESS.format(path=path), sender="sagent"), "next")
+                actions = [*(action for action in actions if not _is_unproven(action)), told]
             await self._inbox.fill()
         return actions
+
+    def _unwritten(self, reply: Message) -> str:
+        """Return the file that a reply shows a new version of in a block without a path; "" for any other reply."""
+        state = self._state
+        if reply.stop not in (None, "end") or state.closing or not is_text_model(state.model):
+            return ""
+        return left_unwritten(state.context.history, ("", state.above))
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return what is said of a write that would take definitions away which the request does not ask to take away;
@@ -190,6 +206,11 @@ async def _files_for(state: AgentState, message: Message) -> Sequence[Message]:
 def _shown(file: tuple[str, str]) -> Message:
     """Return a file as a message, which compactions know by its sender."""
     return Message("user", (enclose(*file),), f"{SHOWN}{file[0]}")
+
+
+def _is_unproven(action: Action) -> bool:
+    """Return True for what a model is told that says it did something and called nothing."""
+    return isinstance(action, Inject) and action.message.content == UNPROVEN
 
 
 def is_text_model(model: object) -> bool:

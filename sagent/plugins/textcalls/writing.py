@@ -1,8 +1,9 @@
 """A history as plain messages: calls as the blocks that they are in text, results as messages of the user's."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from operator import is_
 
 from sagent.context.prompt import SHOWN
@@ -33,6 +34,10 @@ LEFT_OUT = "{path} was not changed, because your block leaves out {lost}. Write 
 """The result of a write that takes functions or classes away. It stands last: a model that is shown the file there
 writes it as it is."""
 _LEFT_OUT = LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")]
+PATHLESS = (
+    "Nothing was changed: your block has no path. Write the path {path} on a line of its own and then the whole new"
+    " file in a block."
+)
 MAX_COMMAND = 80  # characters of a command that its result names
 
 
@@ -49,6 +54,15 @@ _NAME = (
 )
 _FILE = re.compile(_NAME)
 _RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
+_BLOCK = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_CHANGES = re.compile(
+    r"(?:^|[.!;:,]\s+|\b(?:please|then|and|must|should)\s+)(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
+    r"update|set|replace|rename|remove|delete|sort|translate|convert|turn|make|write|create|implement|refactor)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TELLS = re.compile(
+    r"\b(?:explain|show|describe|review|suggest|propose|tell|answer|how|what|why|which)\b", re.IGNORECASE
+)
 _STAYS = re.compile(  # a file that is not to change
     rf"(?:(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:chang|edit|modify|touch|alter)(?:e|ing)?|\b(?:leave|keep))\s+[`'\"]?({_NAME})",
     re.IGNORECASE,
@@ -90,8 +104,8 @@ class Reminders:
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and _asks_for_number(message):
             return "(Do not count by eye: write a ```bash block with a command that counts.)"
-        path, is_new = _to_write(message)
-        if is_new and not _NUMBER.search(_said(message)):
+        path, is_new = _to_write(message) if not _NUMBER.search(_said(message)) else ("", False)
+        if is_new:
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:
             change = f"If {path or 'a file'} must change, write its path and then the whole new file in a block."
@@ -119,6 +133,24 @@ def _to_write(message: Message) -> tuple[str, bool]:
     new = [name for name in others if name in made]
     files = new or ([] if others else [name for name in named if name not in left])
     return (files[0], bool(new)) if len(files) == 1 else ("", False)
+
+
+def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
+    """Return the one file that the last request of these senders asks to change, if the reply to it shows a block and
+    calls nothing; "" for any other."""
+    if not _BLOCK.search(history[-1].content):
+        return ""
+    at = next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
+    if at < 0 or not _CHANGES.search(history[at].content) or _TELLS.search(history[at].content):
+        return ""
+    files = takewhile(_is_file, history[at + 1 :])
+    parts = (part for message in (history[at], *files) for part in message.parts)
+    return _to_write(Message("user", tuple(parts)))[0]
+
+
+def _is_request(message: Message, senders: Container[str]) -> bool:
+    """Return True for a message of one of these senders that asks for something."""
+    return message.role == "user" and message.sender in senders and not message.results
 
 
 def _asks_to_move(message: Message) -> bool:

@@ -107,6 +107,26 @@ async def test_switched_root_gets_files(work: Path) -> None:
     assert "opensesame" in stage.sent[0]
 
 
+@pytest.mark.parametrize(
+    ("asked", "said", "told"),
+    [
+        ("Fix notes.txt", "It must be:\n```\nshort\n```", True),
+        ("Fix notes.txt", "I have updated the file notes.txt:\n```\nshort\n```", True),
+        ("Fix notes.txt", "It is fine.", False),
+        ("Fix notes.txt, and explain it", "It must be:\n```\nshort\n```", False),
+        ("Is notes.txt right?", "It must be:\n```\nshort\n```", False),
+        ("Look at notes.txt", "It must be:\n```\nshort\n```", False),
+    ],
+)
+async def test_block_without_a_path_is_asked_for_once(work: Path, asked: str, said: str, told: bool) -> None:
+    stage = Stage(work, [], [Turn(text=said)] * (2 if told else 1))
+    async with stage.agent(f"own/{SMALL}") as agent:
+        result = await agent.run(asked)
+    assert result.content == said
+    assert ["has no path" in sent for sent in stage.sent] == [False, True][: 1 + told]
+    assert not any("no tool was called" in sent for sent in stage.sent)
+
+
 @pytest.mark.parametrize("moment", ["now", "next", "idle"])
 async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, moment: str) -> None:
     looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]

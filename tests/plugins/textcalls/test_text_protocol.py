@@ -361,7 +361,7 @@ def test_request_that_names_a_file_may_be_to_write_it(name: str) -> None:
         ("What does a.txt say?", "If a file must"),
         ("Fix a.txt so that asyncio.run works", "If a file must"),
         ("Fix a.txt so that `cat a.txt c.txt` prints x", "If a.txt must"),
-        ("Write the number of lines of a.txt into c.txt", "If c.txt must"),
+        ("Write the number of lines of a.txt into c.txt", "If a file must"),
         ("Write the first line of a.txt into c.txt", "Write the path c.txt on a line"),
         ("Create a file named c.txt for all files that end with .log", "Write the path c.txt on a line"),
         ("Write a summary of c.txt to a.txt", "If a file must"),
