@@ -104,11 +104,10 @@ class Reminders:
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and _asks_for_number(message):
             return "(Do not count by eye: write a ```bash block with a command that counts.)"
-        path, is_new = _to_write(message) if not _NUMBER.search(_said(message)) else ("", False)
-        if is_new:
+        if (path := _to_make(message)) and not _NUMBER.search(_said(message)):
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:
-            change = f"If {path or 'a file'} must change, write its path and then the whole new file in a block."
+            change = "If a file must change, write its path and then the whole new file in a block."
         run = "If a command can do it, or something must be counted or looked up, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
         return f"({said})" if said else ""
@@ -119,20 +118,28 @@ def _names_file(message: Message) -> bool:
     return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
 
 
-def _to_write(message: Message) -> tuple[str, bool]:
-    """Return the one file that a request can be about, and whether it is a new one: one that it says is to be made, or
-    one of those within it that is not to stay as it is; "" for a question, and if there are several."""
-    said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", _said(message))  # without commands
-    if "?" in said:
-        return "", False
-    enclosed = _enclosed(message)
-    left = {found[1] for found in _STAYS.finditer(said)}
-    named = [*dict.fromkeys(found[0] for found in _FILE.finditer(said))]
-    others = [name for name in named if name not in enclosed]
-    made = {found[1] for found in _MADE.finditer(said)}
-    new = [name for name in others if name in made]
-    files = new or ([] if others else [name for name in named if name not in left])
-    return (files[0], bool(new)) if len(files) == 1 else ("", False)
+def _to_make(message: Message) -> str:
+    """Return the one new file that a request says is to be made; "" for a question, and if there are several."""
+    made = {found[1] for found in _MADE.finditer(_named(message))}
+    named = {found[0] for found in _FILE.finditer(_named(message))} - _enclosed(message)
+    new = {name for name in named if name in made or name[0] != "."}  # others with a dot in front are endings
+    return new.pop() if len(new) == 1 and new <= made else ""
+
+
+def _to_change(message: Message) -> str:
+    """Return the one file that a request can be about: one to be made, or one of those within it that is not to stay as
+    it is; "" for a question, and if there are several."""
+    if path := _to_make(message):
+        return path
+    named = {found[0] for found in _FILE.finditer(_named(message))}
+    left = named - {found[1] for found in _STAYS.finditer(_named(message))}
+    return left.pop() if len(left) == 1 and named <= _enclosed(message) else ""
+
+
+def _named(message: Message) -> str:
+    """Return what a request says without its commands; "" for a question."""
+    said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", _said(message))
+    return "" if "?" in said else said
 
 
 def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
@@ -145,7 +152,7 @@ def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
         return ""
     files = takewhile(_is_file, history[at + 1 :])
     parts = (part for message in (history[at], *files) for part in message.parts)
-    return _to_write(Message("user", tuple(parts)))[0]
+    return _to_change(Message("user", tuple(parts)))
 
 
 def _is_request(message: Message, senders: Container[str]) -> bool:

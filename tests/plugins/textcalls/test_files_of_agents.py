@@ -74,7 +74,7 @@ async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -
     async with stage.agent() as agent:
         await agent.run("Have it shortened, whatever other.txt says")
     assert "opensesame" in stage.sent[0] and "gazebo" not in stage.sent[0]
-    words = ("Shorten notes.txt", "opensesame", "(If notes.txt must change")
+    words = ("Shorten notes.txt", "opensesame", "(If a file must change")
     places = [stage.sent[0].index(word) for word in words]
     assert places == sorted(places)
     assert (work / "notes.txt").read_text() == "short\n"
@@ -112,6 +112,10 @@ async def test_switched_root_gets_files(work: Path) -> None:
     [
         ("Fix notes.txt", "It must be:\n```\nshort\n```", True),
         ("Fix notes.txt", "I have updated the file notes.txt:\n```\nshort\n```", True),
+        ("Fix notes.txt. Leave other.txt as it is.", "It must be:\n```\nshort\n```", True),
+        ("Fix `notes.txt` without changing other.txt", "It must be:\n```\nshort\n```", True),
+        ("Fix notes.txt, but don't touch other.txt", "It must be:\n```\nshort\n```", True),
+        ("Fix notes.txt and other.txt", "It must be:\n```\nshort\n```", False),
         ("Fix notes.txt", "It is fine.", False),
         ("Fix notes.txt, and explain it", "It must be:\n```\nshort\n```", False),
         ("Is notes.txt right?", "It must be:\n```\nshort\n```", False),
