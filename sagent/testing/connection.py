@@ -1,4 +1,4 @@
-"""One TCP connection to the fake provider: requests in, deliveries out, HTTP/1.1 by hand so that it can go wrong."""
+"""A TCP connection to the fake provider: requests in, deliveries out, HTTP/1.1 by hand so that it can go wrong."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Reader(asyncio.StreamReader):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One TCP connection. (asyncio has set TCP_NODELAY, so one write is one segment.)"""
+    """A TCP connection. (asyncio has set TCP_NODELAY, so one write is one segment.)"""
 
     reader: Reader
     writer: asyncio.StreamWriter

@@ -149,9 +149,9 @@ def texts(deltas: Iterable[Delta]) -> str:
 
 @pytest.mark.asyncio
 class ModelSuite:
-    """What every Model promises. Override `make_model`, and `billed` where a wire lacks one of its buckets.
+    """The promises of every Model. Override `make_model`, and `billed` if a wire lacks one of its buckets.
 
-    `filters` is False where nothing withholds a reply for its content, as with weights of one's own.
+    `filters` is False if nothing withholds a reply for its content, as with weights of one's own.
     """
 
     billed = Usage(input=10, cache_read=200, cache_write=30, output=50, reasoning=7)
@@ -248,7 +248,8 @@ class ModelSuite:
     async def test_an_error_status_is_a_model_error_of_its_kind(
         self, make_model: MakeModel, step: Fail | Raw, kind: ModelErrorKind
     ) -> None:
-        """It names provider, model and status. Retrying is the agent's business: the next call gets the next step."""
+        """Check that the error names provider, model and status. Retrying is the agent's business: the next call
+        gets the next step."""
         async with make_model([step, Turn("next")]) as model:
             text, error = await failure(model, ask())
             assert (text, error.kind, error.status) == ("", kind, step.status)
@@ -327,7 +328,8 @@ class ModelSuite:
     # Histories
 
     async def test_a_history_with_calls_and_results_goes_out_again(self, make_model: MakeModel) -> None:
-        """What the model said comes back to it, thinking and parallel calls included, with results of every sort."""
+        """Check that the model's words come back to it, thinking and parallel calls included, with results of every
+        sort."""
         script = [Turn("On it.", thinking="Hm.", calls=_CALLS), Turn(calls=_CALLS[:1]), Turn("done")]
         async with make_model(script) as model:
             history = [user("fix it", Image("image/png", _PIXEL))]
@@ -356,7 +358,7 @@ class ModelSuite:
         assert weights == sorted(set(weights)), f"the weights do not grow: {weights}"
 
     async def test_the_digest_is_of_the_bytes_sent(self, make_model: MakeModel) -> None:
-        """The same request sent again is the same bytes; another one is not."""
+        """Check that the same request sent again is the same bytes, and that another one is not."""
         request = ask(user("hi"))
         async with make_model([Turn("a"), Turn("b"), Turn("c")]) as model:
             first, again, other = [
@@ -394,7 +396,7 @@ class ModelSuite:
 
 @pytest.mark.asyncio
 class ServedModelSuite(ModelSuite):
-    """What an adapter promises in addition, seen from a server that refuses what the real one refuses.
+    """The promises of an adapter in addition, seen from a server that refuses what the real one refuses.
 
     Override `open_model`.
     """

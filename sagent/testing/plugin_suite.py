@@ -27,7 +27,8 @@ class PluginSuite:
     target: ClassVar[str]
 
     def test_all_that_it_names_can_be_had(self) -> None:
-        """All that the declaration names is there, and of its kind; no name is taken by the core."""
+        """Check that all that the declaration names is there, and of its kind, and that no name is taken by the
+        core."""
         found = without_doubles([known_plugin(self.plugin.name, "under test", self.target)])
         wrong = [each for each in check_plugin(found, self.plugin.name) if each.state != "good"]
         assert wrong == []

@@ -1,4 +1,4 @@
-"""What a fake provider says, as data: turns, and the ways a provider fails. From Python, or from a JSON file."""
+"""The script of a fake provider, as data: turns, and the ways a provider fails. From Python, or from a JSON file."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reply of the model: its thinking, then its text, then its calls.
+    """A reply of the model: its thinking, then its text, then its calls.
 
     `stop` is one of `sagent.messages.StopReason`, translated for the family, or a family's own word, sent as it is.
     None means "tool_use" when there are calls, else "end". `usage=None` lets the server count. `delay` is the time
@@ -141,7 +141,7 @@ Script: TypeAlias = Sequence[Step] | Callable[[Received], Step | Awaitable[Step]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How the bytes of a stream are sent: the size of one write (and HTTP chunk), newlines, comments.
+    """The form in which the bytes of a stream are sent: the size of one write (and HTTP chunk), newlines, comments.
 
     `chunks` is "event", "whole", "bytes" (one each) or a number of bytes. A `comment` is sent before every event.
     """

@@ -203,7 +203,7 @@ class FakeProviderServer:
             raise
 
     def _count(self, member: str, received: Received) -> Delivery:
-        """How many tokens a request has, as it would be billed where no script says otherwise."""
+        """Answer with the tokens of a request, as it would be billed if no script says otherwise."""
         if not self._counts:
             return failure(Fail(404, message=f"the fake provider does not know {received.path}"), received)
         return plain(200, JSON, encode({member: input_tokens(received, self._bill)}), received)
@@ -228,7 +228,7 @@ class FakeProviderServer:
         return played(step, answer, self._wire)
 
     def _refusal(self, received: Received, family: Family) -> Fail | None:
-        """What the API would say before it asks the model."""
+        """Return the refusal that the API would give before it asks the model."""
         listing = received.path.endswith("/models")
         if not listing and family_of(received.path) is None:
             return Fail(404, message=f"the fake provider does not know {received.path}")

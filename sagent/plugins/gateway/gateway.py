@@ -38,7 +38,7 @@ _HEAD = 65_536  # bytes of status line and headers, at most
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one fetch may take: seconds in all, bytes of a body when inflated, seconds for a connection."""
+    """The limits of a fetch: seconds in all, bytes of a body when inflated, seconds for a connection."""
 
     seconds: float = 30.0
     bytes: int = 10_000_000
@@ -47,7 +47,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class WebRequest:
-    """What is asked for. A `body` has its media type in `headers`."""
+    """A request. A `body` has its media type in `headers`."""
 
     address: WebAddress
     method: str = "GET"
@@ -57,7 +57,7 @@ class WebRequest:
 
 @dataclass(frozen=True, slots=True)
 class WebResponse:
-    """What came back. Header names are in lower case. `moved` is where a redirect leads that was not followed; `cut`:
+    """A response. Header names are in lower case. `moved` is where a redirect leads that was not followed; `cut`:
     the body is longer than what is here. `public`: it came from a public address."""
 
     address: WebAddress
@@ -147,7 +147,7 @@ class Gateway:
         return found
 
     async def _exchange(self, request: WebRequest, addresses: Sequence[Address]) -> WebResponse:
-        """One request and its answer. Raises ToolError."""
+        """Send a request and return the answer. Raises ToolError."""
         address = request.address
         (reader, writer), public = await self._connect(address, addresses)
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
@@ -240,7 +240,7 @@ def _encode(http: h11.Connection, request: WebRequest) -> bytes:
 
 
 async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> object:
-    """What comes next. Raises h11.RemoteProtocolError where that is not HTTP, or ends too early."""
+    """Return the next event. Raises h11.RemoteProtocolError if the data is not HTTP, or ends too early."""
     while (event := http.next_event()) is h11.NEED_DATA:
         data = await reader.read(_CHUNK)
         if not data and http.their_state is h11.SEND_RESPONSE:

@@ -120,7 +120,7 @@ class Door(Generic[U]):
             await problem(401, text, {"WWW-Authenticate": "Bearer"})(scope, receive, answer)
 
     def user_of(self, headers: Mapping[bytes, str]) -> U | None:
-        """What the token of a request opens."""
+        """Return the user of a request's token."""
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
         return self.find(token.strip()) if scheme.lower() == "bearer" else None
 
@@ -141,7 +141,8 @@ class Door(Generic[U]):
         return found
 
     def _knows(self, host: str) -> bool:
-        """Whether a request may name this host: an address, for a foreign name is none, or the name it listens at."""
+        """Return True if a request may name this host: an address, for a foreign name is none, or the name it
+        listens at."""
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         name = name if port.isdecimal() else host
         if name.lower() in ("localhost", self._host.lower()):

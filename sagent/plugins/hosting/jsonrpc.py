@@ -25,7 +25,7 @@ class RpcError(Exception):
 
 
 def text_in(params: Params, name: str, where: str = "") -> str:
-    """What is needed, and no empty text. Raises RpcError."""
+    """Return a parameter that must be a text and not empty. Raises RpcError."""
     if not (found := as_str(params.get(name))):
         raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a string.")
     return found
@@ -167,7 +167,8 @@ class Connection:
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
-        """What the peer answers; one that is not waited for any more is cancelled there. Raises RpcError."""
+        """Send a request and return the answer; one that is not waited for any more is cancelled there. Raises
+        RpcError."""
         self._count += 1
         number = self._count
         self._asked[number] = waiting = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Where a server listens, the tokens that open it, and how that is said."""
+"""The listener of a server: its address, the tokens that open it, and how these are announced."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a server is reached, the token of each user, or one for "", and in which form that is said."""
+    """The address of a server, the token of each user, or one for "", and the form in which these are announced."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ def add_listener(parser: "Parser", user: str) -> None:
 
 
 def take_listener(given: dict[str, object], variable: str) -> Listener:
-    """What was given of these flags, taken out; tokens are in the environment, or new. Raises UsageError."""
+    """Take these flags out of what was given; tokens are in the environment, or new. Raises UsageError."""
     port, form = str(given.pop("port", "0")), str(given.pop("output_format", "text"))
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise UsageError(f"--port {port}: give a number from 0 to 65535.")

@@ -30,7 +30,7 @@ _Waiting: TypeAlias = "tuple[Callable[[Agent], Awaitable[object]], asyncio.Futur
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client asks for; None for what the server was started with."""
+    """The wishes of a client; None for what the server was started with."""
 
     session: str | None = None  # to go on with
     cwd: str | None = None
@@ -56,9 +56,9 @@ Opening: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker, Answerer]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked: whether a call may be made (`ask` says why that is a question), or what an agent wants to
-    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered. `change` is
-    what the call would make of a file, where that is known: its path, and all of a diff, as a person is to see it."""
+    """A question for a person: may a call be made (`ask` says why that is a question), or what does an agent want to
+    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered. `change`
+    is what the call would make of a file, if that is known: its path, and all of a diff, as a person is to see it."""
 
     id: str
     agent: str
@@ -68,8 +68,8 @@ class Question:
 
 
 class LiveSession:
-    """One session, open until `aclose`. Its prompts are answered one after another; `changed` is called when a run or a
-    question begins or ends."""
+    """A session, open until `aclose`. Its prompts are answered one after another; `changed` is called when a run or
+    a question begins or ends."""
 
     def __init__(
         self, opening: Opening, wanted: Wanted, on_event: Callable[[Event], None], changed: Callable[[], None]
@@ -100,7 +100,7 @@ class LiveSession:
 
     @property
     def busy(self) -> bool:
-        """Whether a prompt is being answered, or waits for that."""
+        """True if a prompt is being answered, or waits for that."""
         return self._run is not None or not self._waiting.empty()
 
     @property
@@ -252,7 +252,7 @@ def show_question(question: Question) -> dict[str, object]:
 
 
 def progress_of(event: Event) -> str:
-    """What happens, in a line for whoever waits; "" for what is no news to them."""
+    """Describe an event in a line for whoever waits; "" for what is no news to them."""
     match event:
         case ToolStarted():
             said = f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}"
@@ -268,7 +268,7 @@ def progress_of(event: Event) -> str:
 
 
 def failure_of(error: BaseException) -> str:
-    """What went wrong, for a person."""
+    """Describe an error for a person."""
     if isinstance(error, OSError) and not isinstance(error, SagentError):
         return f"{error.filename or 'A file could not be used'}: {error.strerror or error}"
     return str(error) or type(error).__name__

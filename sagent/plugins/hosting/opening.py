@@ -26,8 +26,8 @@ def opening_of(
     *,
     users: Iterable[str] = (),
 ) -> "Opening":
-    """What opens sessions with a person to ask, for clients who want them. Those of a named `user` are kept apart, also
-    from those of `users`; `prepare` has the last word on their settings."""
+    """Return a function that opens sessions with a person to ask, for clients who want them. Those of a named `user`
+    are kept apart, also from those of `users`; `prepare` has the last word on their settings."""
 
     def opening(
         wanted: "Wanted", listener: "Listener", ask: "Asker", answer: "Answerer"
@@ -47,7 +47,7 @@ def opening_of(
 
 
 def state_of(settings: "Settings", user: str) -> "Path":
-    """Where the sessions of a user of a server are kept, "" for the person whose server it is."""
+    """Return the state directory of a user of a server, "" for the person whose server it is."""
     return settings.state_dir / "users" / user if user else settings.state_dir
 
 

@@ -1,4 +1,4 @@
-"""What went wrong, as application/problem+json (RFC 9457): `detail` is a sentence that says what to do."""
+"""Errors as application/problem+json (RFC 9457): `detail` is a sentence that says what to do."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

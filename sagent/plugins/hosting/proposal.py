@@ -1,4 +1,4 @@
-"""What a call of Edit or Write would make of its file as it is now: what a person is shown who is asked about it."""
+"""The change that a call of Edit or Write would make to its file as it is now, for the person who is asked about it."""
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
@@ -26,7 +26,8 @@ class Proposal:
 
 
 def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
-    """What a call would make of its file; None where that cannot be said, and for calls of other tools. May block."""
+    """Return the change that a call would make to its file; None if that is not known, and for calls of other tools.
+    May block."""
     name = as_str(call.arguments.get("file_path"))
     if call.name not in ("Edit", "Write") or not name:
         return None

@@ -23,7 +23,7 @@ PATIENCE = 3  # seconds for clients whose requests are open when the server ends
 
 
 class Closing(Protocol):
-    """What belongs to a user of the server."""
+    """The belongings of a user of the server."""
 
     async def aclose(self) -> None: ...
 
@@ -62,7 +62,7 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """One that leaves it to us what a signal means."""
+    """A server that leaves it to us what a signal means."""
 
     def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
         super().__init__(config)

@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One call. `emit` takes its deltas, then its answer or an error, on the thread that does the work.
+    """A call of a model. `emit` takes its deltas, then its answer or an error, on the thread that does the work.
 
     `body` is {"tools": [...], "messages": [...], ...}; `sampling` holds members of the generation configuration,
     `template` variables of the chat template. Once `stop` is set nothing more is emitted.
@@ -140,7 +140,7 @@ class LoadedModel:
             ) from error
 
     def _room(self, job: Job, size: int) -> int:
-        """How many tokens may be written."""
+        """Return how many tokens may be written."""
         wanted = job.max_output or _USUAL_OUTPUT
         window = self.limits.window
         if window is None:
@@ -178,7 +178,7 @@ class LoadedModel:
         return self._library.DynamicCache(config=self._network.config), 0
 
     def _resume_slots(self, slots: Slots, ids: Sequence[int]) -> int:
-        """How many of these tokens are in the slots already; at least one is left to read."""
+        """Return how many of these tokens are in the slots already; at least one is left to read."""
         same, self._known = _common(self._known, ids[:-1]), []
         slots.resume(ids, same)
         return same
@@ -302,7 +302,7 @@ class _Generated:
             self._reasoning += before or self.reader.thinking
 
     def end(self) -> None:
-        """There are no more tokens."""
+        """End the reply: there are no more tokens."""
 
     def finish(self) -> None:
         """Show what has been held back."""
@@ -337,7 +337,8 @@ class _Generated:
 
 
 def _thinking(effort: Effort | None) -> Mapping[str, object]:
-    """How an effort is given to a template; each reads what it knows (Qwen, Granite and DeepSeek, gpt-oss)."""
+    """Return the variables by which templates learn the effort; each reads what it knows (Qwen, Granite and
+    DeepSeek, gpt-oss)."""
     variables: dict[str, object] = {"enable_thinking": effort != "none"}
     if effort is not None:
         variables["thinking"] = effort != "none"
@@ -352,7 +353,7 @@ def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two sequences begin with together."""
+    """Count the tokens with which both sequences begin."""
     size = min(len(first), len(second))
     return next((at for at in range(size) if first[at] != second[at]), size)
 
@@ -382,6 +383,6 @@ def _save(cache: Cache, ids: list[int]) -> tuple[Cache, list[int]]:
 
 
 def _takes_cache(network: Network) -> bool:
-    """Whether a model takes a cache of the usual kind."""
+    """Return True if a model takes a cache of the usual kind."""
     usual = cast("Callable[[], bool] | None", getattr(network, "_supports_default_dynamic_cache", None))
     return usual is not None and usual() and "mamba" not in type(network).__name__.lower()

@@ -43,9 +43,8 @@ _NOT_INHERITED = ("LLAMA_ARG_API_PREFIX", "LLAMA_ARG_API_KEY_FILE", "LLAMA_ARG_S
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started. `context` is in tokens (None: the server's choice), `patience` in seconds: how long
-    loading the model may take.
-    """
+    """The start of a server. `context` is in tokens (None: the server's choice), `patience` in seconds: how long
+    loading the model may take."""
 
     program: str
     model: Path
@@ -88,7 +87,7 @@ class Launch:
 
 
 class LlamaServer:
-    """One run of a server: started when made. Call `stop` or `strike` in every case."""
+    """A run of a server: started when made. Call `stop` or `strike` in every case."""
 
     def __init__(self, launch: Launch, key: str) -> None:
         """Raises OSError."""
@@ -126,21 +125,21 @@ class LlamaServer:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs. What else is left of its group goes with it."""
+        """True if it still runs. What else is left of its group goes with it."""
         if self._process.alive:
             return True
         self.strike()
         return False
 
     async def ended(self, seconds: float) -> bool:
-        """Whether it ends within a time."""
+        """Return True if it ends within a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._process.ended()
         return not self.alive
 
     async def obituary(self) -> str:
-        """How it ended and what it said last; it has ended."""
+        """Describe how the server ended and what it said last."""
         await self._output.whole(0.5)
         code = self._process.code
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

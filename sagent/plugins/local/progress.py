@@ -1,4 +1,4 @@
-"""How far something is that takes its time: on a terminal one line that changes, elsewhere a line now and then."""
+"""The progress of something that takes its time: on a terminal one line that changes, elsewhere a line now and then."""
 
 import time
 from shutil import get_terminal_size

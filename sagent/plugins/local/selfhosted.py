@@ -47,7 +47,7 @@ _ACCEPTED = "a device (cpu, cuda, cuda:N, mps), a dtype (float16, bfloat16, floa
 
 
 def read_weights(model_id: str) -> Weights:
-    """What "name+option+option" asks for; a name that is a path here may hold "+" itself.
+    """Parse "name+option+option"; a name that is a path here may hold "+" itself.
 
     Raises UsageError for an unknown option with those that are accepted, and for two of one category.
     """
@@ -149,7 +149,7 @@ def _nine(call_id: str) -> str:
 
 
 class SelfHostedModel:
-    """One model that runs in this process. It is loaded by the first call, and shared by all that ask for the same."""
+    """A model that runs in this process. It is loaded by the first call, and shared by all that ask for the same."""
 
     def __init__(self, provider: "SelfHosted", model_id: str) -> None:
         self._provider = provider
@@ -215,7 +215,7 @@ class SelfHostedModel:
 
 
 def _members(request: Request, origin: Origin) -> Mapping[str, object]:
-    """What a call is made with in addition to the conversation. Raises ModelError for an unknown option."""
+    """Return the members of a call in addition to the conversation. Raises ModelError for an unknown option."""
     accepted = (*_SAMPLING, "chat_template_kwargs")
     if unknown := next((name for name in request.options if name not in accepted), None):
         raise origin.error("invalid_request", f"unknown option {unknown!r}; accepted are {', '.join(accepted)}.")
@@ -302,7 +302,8 @@ def _refuse_address(base_url: str | None) -> None:
 
 
 def hub_cache(environ: Mapping[str, str]) -> Path:
-    """Where the Hub's client keeps repositories (huggingface.co/docs/huggingface_hub, environment variables)."""
+    """Return the directory where the Hub's client keeps repositories (huggingface.co/docs/huggingface_hub,
+    environment variables)."""
     if own := first_set("HF_HUB_CACHE HUGGINGFACE_HUB_CACHE", environ)[1]:
         return Path(own).expanduser()
     caches = environ.get("XDG_CACHE_HOME") or "~/.cache"

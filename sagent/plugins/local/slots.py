@@ -23,14 +23,14 @@ Recorder = Callable[[Torch, object, Step], Step]
 
 
 class UnfitError(Exception):
-    """These weights cannot be run over slots; the text says why."""
+    """Error for weights that cannot be run over slots; the text says why."""
 
 
 class Slots:
-    """What a model has read and writes, in as many slots as a power of two. One conversation at a time.
+    """The cache of a model's reading and writing, in as many slots as a power of two. One conversation at a time.
 
-    Where anything fails, what was read moves into a cache of the usual kind (`loose`), the answer goes on with that,
-    and `reason` says why. Nothing is captured where `record` is None: the step is then called as it is.
+    If anything fails, what was read moves into a cache of the usual kind (`loose`), the answer goes on with that,
+    and `reason` says why. Nothing is captured if `record` is None: the step is then called as it is.
     """
 
     def __init__(self, loaded: Loaded, record: Recorder | None = None) -> None:
@@ -202,7 +202,7 @@ class Slots:
         self._size = size
 
     def _moved(self) -> Cache:
-        """What was read, in a cache of the usual kind; the slots are given up one layer after another."""
+        """Move what was read into a cache of the usual kind; the slots are given up one layer after another."""
         self._replay = None
         cache = self._library.DynamicCache(config=self._network.config)
         layers, self._cache.layers = self._cache.layers, []

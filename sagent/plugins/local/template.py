@@ -1,4 +1,4 @@
-"""What a chat template takes: found out once by trying it, so that what it refuses is said another way."""
+"""The abilities of a chat template, found out once by trying it, so that what it refuses is said another way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ _WORDS = ("sagent asks argument", "sagent asks result")
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a template takes, as it was seen to; what it does not take is said in another way."""
+    """The abilities of a template, as seen by trying it; what it does not take is said in another way."""
 
     system: bool = True  # a system message
     tools: bool = True  # tools, calls and results as such
@@ -86,7 +86,7 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
 
 
 def _is_read(written: str, *, bare: bool) -> bool:
-    """Whether a call is read from what a template makes of it: so the model writes it too."""
+    """Return True if a call is read from what a template makes of it: so the model writes it too."""
     reader = MarkReader((ToolSpec("probe", "", EMPTY),), "probe", bare=bare)
     reader.feed(written)
     reader.finish()

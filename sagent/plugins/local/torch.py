@@ -41,7 +41,7 @@ class Cache(Protocol):
 
 
 class StaticLayer(Protocol):
-    """One layer's slots. `cumulative_length` is where the next token goes; `update` moves it."""
+    """A layer's slots. `cumulative_length` is where the next token goes; `update` moves it."""
 
     is_initialized: bool
     max_cache_len: int
@@ -123,7 +123,7 @@ class Stream(Protocol):
 
 
 class Graph(Protocol):
-    """What was captured of a stream."""
+    """A captured stream."""
 
     def replay(self) -> None: ...
 

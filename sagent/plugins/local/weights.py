@@ -22,7 +22,7 @@ from sagent.providers.wire.faults import Origin
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Which weights, and how they are run. "" leaves the choice to us."""
+    """The weights, and how they are run. "" leaves the choice to us."""
 
     name: str  # a repository of the Hub, or a path
     device: str = ""
@@ -32,7 +32,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where weights come from, and whom errors name."""
+    """The source of weights, and the origin that errors name."""
 
     origin: Origin
     folder: Path  # the Hub's cache
@@ -96,7 +96,7 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
 
 
 class _UntaughtError(OSError):
-    """There is no chat template."""
+    """Error for weights without a chat template."""
 
 
 def _open(library: Transformers, weights: Weights, source: Source, device: str) -> tuple[Tokenizer, Network]:
@@ -171,7 +171,7 @@ def _check_device(torch: Torch, device: str, origin: Origin) -> None:
 
 
 def _load_error(weights: Weights, device: str, origin: Origin, error: Exception) -> ModelError:
-    """What it means that a model could not be loaded."""
+    """Return the error for a model that could not be loaded."""
     if is_out_of_memory(error):
         return origin.error(
             "invalid_request",
@@ -184,7 +184,7 @@ def _load_error(weights: Weights, device: str, origin: Origin, error: Exception)
 
 
 def _fetch_error(weights: Weights, origin: Origin, names: set[str], said: str) -> ModelError:
-    """What it means that a model could not be downloaded, by the names of the error's classes."""
+    """Return the error for a model that could not be downloaded, by the names of the exception's classes."""
     name = weights.name
     if "GatedRepoError" in names:
         return origin.error("permission", f"{name} is gated: accept its terms on its page, and set HF_TOKEN.")

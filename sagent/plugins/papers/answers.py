@@ -1,4 +1,4 @@
-"""What the services answer, read: each in its own format."""
+"""Readers of the services' answers, each in its own format."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -101,7 +101,7 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
 
 
 def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
-    """Which paper, or which address. Raises ToolError."""
+    """Return the paper, or the address, that is asked for. Raises ToolError."""
     from sagent.plugins.gateway.address import parse_address
     from sagent.plugins.papers.ids import parse_id
 

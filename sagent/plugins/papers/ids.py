@@ -1,4 +1,4 @@
-"""What a paper is called: ids of every kind, read from text and from addresses."""
+"""Ids of papers, of every kind, read from text and from addresses."""
 
 import re
 from typing import Literal, TypeAlias, cast
@@ -30,7 +30,7 @@ _AT_OPENALEX = {"doi": "doi", "pmid": "pmid", "pmc": "pmcid"}
 
 @dataclass(frozen=True, slots=True)
 class PaperId:
-    """One id, in the one spelling that it has: arXiv's without a version, DOIs in lower case."""
+    """The id of a paper, in its one spelling: arXiv's without a version, DOIs in lower case."""
 
     kind: Kind
     value: str
@@ -40,12 +40,12 @@ class PaperId:
 
     @property
     def at_s2(self) -> str:
-        """As Semantic Scholar takes it; "" where it knows no such ids."""
+        """The id as Semantic Scholar takes it; "" if it knows no such ids."""
         return self.value if self.kind == "s2" else f"{_AT_S2[self.kind]}:{self.value}" if self.kind in _AT_S2 else ""
 
     @property
     def at_openalex(self) -> str:
-        """As OpenAlex takes it; "" where it knows no such ids."""
+        """The id as OpenAlex takes it; "" if it knows no such ids."""
         if self.kind == "openalex":
             return self.value
         if self.kind == "arxiv":

@@ -31,7 +31,7 @@ _OPENALEX_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class PaperService:
-    """Where a service is, its rate, and what may hold its key, which goes into a header or a parameter."""
+    """A service: its address, its rate, and the variable of its key, which goes into a header or a parameter."""
 
     base_url: str
     interval: float
@@ -60,7 +60,7 @@ class Library:
         self._access, self._run = access, run
 
     async def search(self, service: str, query: str, limit: int, year: str) -> Sequence[Paper]:
-        """What one service finds, best first; `year` is "2020" or "2020-2024". Raises ToolError."""
+        """Search one service, best results first; `year` is "2020" or "2020-2024". Raises ToolError."""
         first, _, last = year.partition("-")
         last = last or first
         if service == "arxiv":
@@ -82,8 +82,8 @@ class Library:
         return _papers(read_crossref, as_object(as_object(found).get("message")).get("items"))
 
     async def details(self, ids: Sequence[PaperId]) -> tuple[dict[PaperId, Paper], list[str]]:
-        """What is known of papers, and what went wrong: many at once from Semantic Scholar, and what it does not know
-        from who does."""
+        """Return what is known of papers, and what went wrong: many at once from Semantic Scholar, and the rest from
+        whoever knows them."""
         found: dict[PaperId, Paper] = {}
         failures: list[str] = []
         asked = [each for each in ids if each.at_s2]
@@ -121,7 +121,8 @@ class Library:
         return _papers(read_s2, as_object(answer).get("data"))
 
     async def open_pdf(self, paper: PaperId) -> str:
-        """Where its PDF is free to read; "" where nobody knows. Raises ToolError where nobody could be asked."""
+        """Return the address where a paper's PDF is free to read; "" if nobody knows one. Raises ToolError if nobody
+        could be asked."""
         failures: list[str] = []
         if paper.at_openalex and (found := await self.attempt(self._single(paper), failures)) and found.pdf:
             return found.pdf
@@ -151,7 +152,7 @@ class Library:
         return [read_s2(each) for each in as_array(answer)]
 
     async def _single(self, paper: PaperId) -> Paper | None:
-        """One paper, from OpenAlex, or by its DOI from Crossref. Raises ToolError."""
+        """Return a paper from OpenAlex, or by its DOI from Crossref. Raises ToolError."""
         if paper.at_openalex:
             path = f"/works/{quote(paper.at_openalex, safe=':/')}"
             try:
@@ -180,7 +181,7 @@ class Library:
             raise ToolError(f"{name}'s answer is not JSON.") from None
 
     async def _get(self, name: str, path: str, members: Mapping[str, object], body: bytes = b"") -> bytes:
-        """What a service answers. Raises ToolError."""
+        """Return the answer of a service. Raises ToolError."""
         row, own = PAPER_SERVICES[name], self._access.service(name)
         key = own.get("api_key") or os.environ.get(row.variable or "-", "")
         asked = {member: str(value) for member, value in members.items() if value != ""}
@@ -222,7 +223,7 @@ def base_url(access: WebAccess, name: str) -> str:
 
 
 def reaching(access: WebAccess, services: Sequence[str], reason: str) -> Effect:
-    """What a call that asks services would do: those that the person has set are not asked about."""
+    """Return the effect of a call that asks services: those that the person has set are not asked about."""
     hosts = [
         parse_address(base_url(access, name)).need
         for name in services

@@ -1,4 +1,4 @@
-"""What is known of a paper, whoever says it: joined from several services, listed, and as BibTeX."""
+"""The data of a paper, joined from several services, listed, and as BibTeX."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""What the tools for the web share: the way out, the rate, what was fetched lately, and what may be reached."""
+"""The web access that tools share: the gateway, the rate, the cache, and the hosts that may be reached."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _KEPT_HEADERS = ("content-type", "last-modified")
 
 
 def default_directory() -> Path:
-    """Where rates and pages are kept where nothing else is said: this person's cache."""
+    """Return the default directory for rates and pages: this person's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sagent" / "web"
 
 
@@ -40,12 +40,12 @@ def access_of(builder: "AgentBuilder") -> "WebAccess":
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """What the tools for the web share. `allow_hosts` can be reached although they are not public: "localhost:3000",
+    """The web access that tools share. `allow_hosts` can be reached although they are not public: "localhost:3000",
     "intranet.corp:443".
 
-    Processes that share `directory` keep to one rate. `services` are configured by name: those for search and papers,
-    and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests to one
-    host; `gateway` makes the connections, and takes a resolver for tests.
+    Processes that share `directory` keep to one rate. `services` are configured by name: those for search and
+    papers, and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests
+    to one host; `gateway` makes the connections, and takes a resolver for tests.
     """
 
     allow_hosts: tuple[str, ...] = ()
@@ -66,8 +66,8 @@ class WebAccess:
         return self.services.get(name, {})
 
     def entries(self, run: RunContext, address: WebAddress) -> tuple[Entry, ...]:
-        """What may be reached in addition to public hosts: those listed here, those that the policy's rules name, and
-        this machine or a private address if the policy has judged exactly that call."""
+        """Return the hosts that may be reached in addition to public ones: those listed here, those that the
+        policy's rules name, and this machine or a private address if the policy has judged exactly that call."""
         workspace = run.workspace
         names = list(self.allow_hosts)
         if workspace.profile is not None:

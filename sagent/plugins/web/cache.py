@@ -1,4 +1,4 @@
-"""What was fetched a short while ago, on the disk, for all processes of this person."""
+"""The cache of what was fetched a short while ago, on the disk, for all processes of this person."""
 
 import json
 import time

@@ -95,7 +95,8 @@ class WebFetch(WebTool):
         return _part(page, response, as_int(arguments.get("offset")), run)
 
     async def _ask(self, question: str, page: "Page", response: "WebResponse", run: RunContext) -> ToolOutput:
-        """What a small model, which has no tools, reads in the page. Its calls are billed to the role "web"."""
+        """Let a small model, which has no tools, answer a question about the page. Its calls are billed to the role
+        "web"."""
         from sagent.plugins.web.native import answer_of
 
         if run.caller is None:
@@ -117,7 +118,7 @@ class WebFetch(WebTool):
 
 
 def _request(arguments: JsonObject) -> "WebRequest":
-    """What is to be sent. Raises ToolError for what is no URL, carries a secret or contradicts itself."""
+    """Return the request to send. Raises ToolError for what is no URL, carries a secret or contradicts itself."""
     from sagent.lib.json import json_thaw
     from sagent.plugins.gateway.address import check_secrets, parse_address
     from sagent.plugins.gateway.gateway import WebRequest
@@ -145,7 +146,7 @@ def _request(arguments: JsonObject) -> "WebRequest":
 
 
 async def _failure(response: "WebResponse") -> str:
-    """What a status says, and what the page says about it."""
+    """Describe a status, with what the page says about it."""
     from http import HTTPStatus
 
     known = {status.value: status.phrase for status in HTTPStatus}
@@ -236,7 +237,7 @@ def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -
 
 
 def _end_of_part(text: str, offset: int) -> int:
-    """Where a part ends: at a line's end, where one is near."""
+    """Return the end of a part: at a line's end, if one is near."""
     end = offset + PART
     if end >= len(text):
         return len(text)

@@ -16,7 +16,7 @@ _MOST_ANSWER = 2_000_000  # bytes
 
 
 async def search_keyless(query: str, seconds: float, address: str = "") -> list[Found]:
-    """What DuckDuckGo finds, at another `address` where one is given. Raises ToolError."""
+    """Search DuckDuckGo, at another `address` if one is given. Raises ToolError."""
 
     if find_spec("ddgs") is None:
         from sagent.lib.installed import install_command
@@ -48,7 +48,7 @@ class _Client(Protocol):
 
 
 class _Library(Protocol):
-    """What is used of ddgs."""
+    """The part of ddgs that is used."""
 
     def __call__(self, *, timeout: int) -> _Client: ...
 

@@ -22,7 +22,7 @@ _SYSTEM = (
 
 
 async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[str], model: str, run: RunContext) -> str:
-    """What a model found, in its words. `model` is "" for the one that works. Raises ToolError."""
+    """Return what a model found, in its words. `model` is "" for the one that works. Raises ToolError."""
     if run.caller is None:
         raise ToolError("native: no model can be asked here.")
     model = model or run.caller.status().model
@@ -44,7 +44,7 @@ async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[st
 
 
 async def answer_of(caller: Caller, order: SpawnRequest, failed: str, silent: str) -> str:
-    """What a model says that is asked one thing. Raises ToolError that says in `failed` or `silent` why it does not."""
+    """Ask a model one question and return its answer. Raises ToolError with the text `failed` or `silent`."""
     try:
         agent = await caller.spawn(order)
     except (SagentError, OSError) as error:

@@ -60,7 +60,7 @@ async def read_page(data: bytes, content_type: str, extractor: Extractor, base: 
 
 
 async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
-    """What the other process answers, in time and well."""
+    """Return the answer of the other process; None if it is late or wrong."""
     asked = json.dumps(question).encode() + b"\n" + data
     try:
         done = await isolated.answered(__name__, asked, seconds=_PATIENCE, most=_MOST_ANSWER)
@@ -85,7 +85,7 @@ def answer() -> None:
 
 
 def convert(data: bytes, content_type: str, extractor: Extractor, base: str, *, plain: bool = False) -> Page:
-    """The same, in this process; `plain`: by the standard library alone."""
+    """Convert a page in this process; `plain`: by the standard library alone."""
     text = decode(data, content_type)
     kind = content_type.partition(";")[0].strip().lower()
     if extractor == "raw":
@@ -128,7 +128,7 @@ def _indented(text: str) -> str:
 
 
 class _Node(Protocol):
-    """What is used of selectolax's elements."""
+    """The part of selectolax's elements that is used."""
 
     html: str | None
 
@@ -142,7 +142,7 @@ class _Tree(_Node, Protocol):
 
 
 class _Options(Protocol):
-    """What is used of html-to-markdown."""
+    """The part of html-to-markdown that is used."""
 
     def __call__(self, **options: object) -> object: ...
 
@@ -177,7 +177,7 @@ def _converted(text: str, extractor: Extractor, base: str) -> str:
 
 
 def has_packages() -> bool:
-    """Whether the packages of the extra "web" that read HTML are installed."""
+    """Return True if the packages of the extra "web" that read HTML are installed."""
     return find_spec("html_to_markdown") is not None and find_spec("selectolax") is not None
 
 

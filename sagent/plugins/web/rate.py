@@ -1,4 +1,4 @@
-"""One polite rate for each host, over all processes of this person: a file says when the next request may begin."""
+"""A polite rate for each host, over all processes of this person: a file says when the next request may begin."""
 
 import asyncio
 import fcntl

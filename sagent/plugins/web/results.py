@@ -1,4 +1,4 @@
-"""What was found: read from a service's answer, held to the domains that were asked for, and listed."""
+"""Search results: read from a service's answer, held to the domains that were asked for, and listed."""
 
 import html
 import re
@@ -16,7 +16,7 @@ _TAG = re.compile(r"<[^<>]{0,200}>")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One result."""
+    """A search result."""
 
     title: str
     url: str
@@ -41,7 +41,7 @@ def _text(value: object) -> str:
 
 
 def within(found: Iterable[Found], allowed: Sequence[str], blocked: Sequence[str]) -> Iterator[Found]:
-    """Those of the web that lie in an allowed domain, where some are, and in none that is blocked; each once."""
+    """Yield the results that lie in an allowed domain, if there are some, and in none that is blocked; each once."""
     seen = set[str]()
     for each in found:
         try:

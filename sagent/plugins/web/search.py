@@ -103,14 +103,14 @@ class WebSearch(WebTool):
         return "web", f"{install_command('web', PACKAGES)} (or set one of {keys})"
 
     def _services(self, named: str) -> tuple[str, ...]:
-        """Those to ask: the one that is named, else all that are set, else the one without a key."""
+        """Return the services to ask: the one that is named, else all that are set, else the one without a key."""
         if named:
             return (named,)
         native = [NATIVE] if self.access.service(NATIVE) else []
         return (*filter(self._is_set, SEARCHES), *native) or (KEYLESS,)
 
     async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
-        """What the provider's own search finds, as a model lists it. Raises ToolError."""
+        """Search with the provider's own search, as a model lists it. Raises ToolError."""
         from sagent.plugins.web.native import search_native
 
         text = await search_native(query, allowed, blocked, self.access.service(NATIVE).get("model", ""), run)
@@ -124,7 +124,7 @@ class WebSearch(WebTool):
         return own or next(filter(None, map(os.environ.get, SEARCHES[name].variables)), "")
 
     def _base_url(self, name: str) -> str:
-        """Where a service is: where the person says, by a variable too where there is no key, else its own address."""
+        """Return the address of a service: the person's, by a variable too if it needs no key, else its own."""
         row = SEARCHES[name]
         variables = () if row.key[0] else row.variables
         own = self.access.service(name).get("base_url", "")
@@ -133,7 +133,7 @@ class WebSearch(WebTool):
     async def _find(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[Found]":
-        """What a service finds now, or found lately. Raises ToolError."""
+        """Return what a service finds now, or found lately. Raises ToolError."""
         from sagent.plugins.web.results import decode, encode
 
         cache = self.access.cache
@@ -187,7 +187,7 @@ class WebSearch(WebTool):
 def _members(
     row: SearchService, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str]
 ) -> Mapping[str, object]:
-    """What a service is asked with."""
+    """Return the members of a request to a service."""
     if not row.include:
         query = _with_sites(query, allowed, blocked)
     members: dict[str, object] = {row.query: query, **row.members}

@@ -1,4 +1,4 @@
-"""What the tools for the web have in common."""
+"""The common part of the tools for the web."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What every wire family is made of: the answer to render, and the row that describes a family."""
+"""The answer to render, and the row that describes a wire family."""
 
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ Bill: TypeAlias = Literal["script", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All that a family needs to render a turn. `nonce` makes ids that are the same in every run."""
+    """The input of a family that renders a turn. `nonce` makes ids that are the same in every run."""
 
     turn: Turn
     request: Received
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def streamed(self) -> bool:
-        """Whether the request's body, or at Google and Bedrock its path, asks for a stream."""
+        """True if the request's body, or at Google and Bedrock its path, asks for a stream."""
         path = self.request.path
         return self.request.json.get("stream") is True or path.endswith((":streamGenerateContent", "/converse-stream"))
 
@@ -61,7 +61,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One wire format: how it answers, what it refuses, how it says errors."""
+    """A wire format: how it answers, what it refuses, how it says errors."""
 
     suffixes: tuple[str, ...]  # of the paths it answers
     render: Callable[[Answer], list[bytes] | bytes]
@@ -80,7 +80,7 @@ def raw_arguments(call: Call) -> str:
 
 
 def input_tokens(received: Received, bill: Bill) -> int:
-    """What a request's input is billed as, where no script says it."""
+    """Return the input tokens for which a request is billed, if no script says so."""
     return len(received.body) if bill == "worst" else max(1, len(received.body) // 4)
 
 

@@ -182,7 +182,7 @@ def _says_something(block: object) -> bool:
 
 
 def _breakpoints(body: Mapping[str, object]) -> int:
-    """How many cache_control marks there are, where the API looks for them (not inside a call's input)."""
+    """Count the cache_control marks where the API looks for them (not inside a call's input)."""
     marked = [body, *as_array(body.get("tools")), *as_array(body.get("system"))]
     for message in as_array(body.get("messages")):
         for block in as_array(as_object(message).get("content")):

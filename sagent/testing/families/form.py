@@ -1,4 +1,5 @@
-"""What the wire families share: JSON and events as bytes, marks to recognise, and what several of them refuse."""
+"""The common part of the wire families: JSON and events as bytes, marks to recognise, and what several of them
+refuse."""
 
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def refused(*rules: tuple[object, str]) -> Iterator[str]:
 
 
 def check_tools(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    """What both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
+    """Yield what both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
     seen: set[str] = set()
     for number, tool in enumerate(tools):
         name = as_str(tool.get("name"))
@@ -61,12 +62,12 @@ def check_tools(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[s
 
 
 def is_name(text: str) -> bool:
-    """Whether the text has the form of a tool's name, or of a call's id."""
+    """Return True if the text has the form of a tool's name, or of a call's id."""
     return bool(text) and _NAME_CHARACTERS.issuperset(text)
 
 
 def too_long(where: str, text: str, most: int) -> str:
-    """As OpenAI says it."""
+    """Return OpenAI's message about a text that is too long."""
     return (
         f"Invalid '{where}': string too long. Expected a string with maximum length {most}, but got a string with"
         f" length {len(text)} instead."
@@ -74,5 +75,5 @@ def too_long(where: str, text: str, most: int) -> str:
 
 
 def unsupported(value: object, names: Iterable[str], where: str = "", last: str = ", ") -> str:
-    """As OpenAI says it."""
+    """Return OpenAI's message about an unsupported value."""
     return f"Invalid value: {value!r}{where}. Supported values are: {last.join(map(repr, names))}."

@@ -98,7 +98,7 @@ def _signature(name: str) -> str:
 
 
 def _recent(model: str) -> bool:
-    """Whether a model is of Gemini 3 or later."""
+    """Return True if a model is of Gemini 3 or later."""
     version = model.rpartition("/")[2].removeprefix("gemini-")
     return version[:1] in ("3", "4") or version.endswith("latest")
 
