@@ -214,8 +214,29 @@ def test_inquiries_and_plans_are_answered(page: Open, story: Story) -> None:
     until(browser, "document.querySelector('.question strong') !== null")
     assert browser.run("document.querySelectorAll('.question script').length") == 0
     browser.run("document.querySelector('.question button').click(); 0")
-    until(browser, f"{SHOWN}.includes('So it is.')")
-    assert browser.run("at('questions').hidden") is True
+    until(browser, f"{SHOWN}.includes('So it is.') && at('questions').hidden")
+    assert browser.complaints() == []
+
+
+def test_a_late_answer_of_another_session_changes_nothing(page: Open, story: Story) -> None:
+    browser = page("Which colour")
+    until(browser, "document.querySelector('.question') !== null")
+    browser.run(
+        """window.really = fetch; window.fetch = async (path, options) => {
+            const answer = await really(path, options);
+            if (String(path).includes('/questions/')) await new Promise((go) => { window.release = go; });
+            return answer;
+        }; 0"""
+    )
+    browser.run("document.querySelectorAll('.question button')[1].click(); 0")
+    until(browser, "window.release !== undefined")
+    made = story.http.post("/v1/sessions", json={"text": "Which colours"}).json()
+    browser.run(f"show({made['id']!r}); 0")
+    until(browser, "document.querySelector('.question input[type=checkbox]') !== null")
+    browser.run("document.activeElement.blur(); window.fetch = really; release(); 0")
+    until(browser, "document.activeElement === words")  # with which the answer is done
+    assert browser.run("status.id") == made["id"]
+    assert browser.run("document.querySelector('.question input[type=checkbox]') !== null")
     assert browser.complaints() == []
 
 

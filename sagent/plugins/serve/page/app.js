@@ -82,6 +82,13 @@ function listen(path, heard, ended) {
 
 const here = (rest = "") => `/v1/sessions/${current}${rest}`;
 
+// What the session that is shown answers; nothing where another one is shown by then.
+async function askShown(method, rest = "", body = undefined) {
+  const asked = current;
+  const answer = await ask(method, here(rest), body);
+  return asked === current ? answer : undefined;
+}
+
 async function attempt(work) {
   try {
     return await work();
@@ -406,6 +413,7 @@ function dropDraft(agent) {
 // -- how it stands
 
 function stand(session) {
+  if (!session) return;
   status = session;
   document.body.classList.add("has-session");
   const place = sessions.findIndex((each) => each.id === session.id);
@@ -511,7 +519,7 @@ function question(each) {
   const card = make("div", { className: "question", "data-id": each.id, tabindex: "-1", role: "group", "aria-label": heading.textContent }, heading);
   const answer = (body) => attempt(async () => {
     for (const button of card.querySelectorAll("button")) button.disabled = true;
-    stand(await ask("POST", here(`/questions/${each.id}`), body));
+    stand(await askShown("POST", `/questions/${each.id}`, body));
   }).finally(() => { for (const button of card.querySelectorAll("button")) button.disabled = false; words.focus(); });
   const deny = () => answer(reason.value ? { decision: "deny", reason: reason.value } : { decision: "deny" });
   if (each.kind === "approval") {
@@ -577,8 +585,8 @@ function size() {
   words.rows = Math.min(12, Math.max(2, words.value.split("\n").length));
 }
 
-const interrupt = () => attempt(async () => stand(await ask("POST", here("/interrupt"), {})));
-const act = (body) => attempt(async () => stand(await ask("POST", here("/actions"), body)));
+const interrupt = () => attempt(async () => stand(await askShown("POST", "/interrupt", {})));
+const act = (body) => attempt(async () => stand(await askShown("POST", "/actions", body)));
 
 words.addEventListener("input", size);
 words.addEventListener("keydown", (key) => {
@@ -594,8 +602,8 @@ at("effort").addEventListener("change", () => act({ type: "switch", effort: at("
 at("switch").addEventListener("submit", (event) => { event.preventDefault(); act({ type: "switch", model: at("model").value }); });
 at("compact").addEventListener("click", () => act({ type: "compact" }));
 at("close").addEventListener("click", () => attempt(async () => {
-  await ask("DELETE", here());
-  stand(await ask("GET", here()));
+  await askShown("DELETE");
+  stand(await askShown("GET"));
   refresh();
 }));
 
@@ -603,12 +611,13 @@ at("close").addEventListener("click", () => attempt(async () => {
 
 async function files() {
   const box = at("files").querySelector(".fill");
-  const found = await attempt(() => ask("GET", here("/files")));
+  const found = await attempt(() => askShown("GET", "/files"));
   if (!found) return;
   box.replaceChildren(...found.changed.map((file) => {
     const place = make("div");
     const open = make("button", { type: "button", on: { click: () => attempt(async () => {
-      const diff = await ask("GET", here(`/diff?html=1&path=${encodeURIComponent(file.path)}`));
+      const diff = await askShown("GET", `/diff?html=1&path=${encodeURIComponent(file.path)}`);
+      if (!diff) return;
       if (diff.html) fill(place, diff.html);
       else place.textContent = diff.note || "No line differs.";
     }) } }, "Diff");
@@ -621,12 +630,13 @@ async function files() {
 
 async function points() {
   const box = at("points").querySelector(".fill");
-  const found = await attempt(() => ask("GET", here("/points")));
+  const found = await attempt(() => askShown("GET", "/points"));
   if (!found) return;
   box.replaceChildren(...found.points.slice().reverse().map((point) => {
     const back = (what) => attempt(async () => {
       if (!confirm(`Go back to before “${point.text.slice(0, 80)}”?`)) return;
-      const done = await ask("POST", here("/rewind"), { point: point.id, what });
+      const done = await askShown("POST", "/rewind", { point: point.id, what });
+      if (!done) return;
       say(`Files: ${done.changed.length} set back, ${done.left.length} left alone.`);
       if (point.current && what !== "files" && !words.value) words.value = point.text;
       points();
