@@ -82,7 +82,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-async def test_what_is_opened_ahead_is_what_the_first_command_finds(boxed: Boxed, opened: list[object]) -> None:
+async def test_what_is_opened_ahead_is_what_the_first_command_finds(
+    boxed: Boxed, opened: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.mounts.listening", lambda _: ())  # what others begin to would need another view
     await boxed.tool.prepare(boxed.workspace, boxed.blobs)
     ahead = [*opened]
     assert ahead
