@@ -25,7 +25,7 @@ from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment
-from sagent.plugins.textcalls.writing import LEFT_OUT, PATHLESS, UNCHANGED, enclose, left_unwritten
+from sagent.plugins.textcalls.writing import ECHOED, LEFT_OUT, PATHLESS, UNCHANGED, echoes, enclose, left_unwritten
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read
@@ -82,8 +82,17 @@ class ShowingPolicy(Policy):
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
         self._called = False  # in this run, or told that nothing was called
+        self._delayed: dict[str, str] = {}  # calls of this turn that wait, and what is said of them
+        self._waiting = ""  # what was said of all calls of the turn before
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        verdict = await self._judge(call, effect, workspace)
+        if isinstance(verdict, Hold) and verdict.reason != UNCHANGED:
+            self._delayed[call.id] = verdict.reason
+        return verdict
+
+    async def _judge(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """Return what the policy says, and of a write that it allows what has to come before it."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         own = workspace is self._state.workspace and is_text_model(self._state.model)
         if call.name != "Write" or isinstance(verdict, Deny | Hold) or not own:
@@ -113,21 +122,28 @@ class ShowingPolicy(Policy):
             if turn.results is None:
                 self._wrote.clear()
                 self._warned.clear()
-            if turn.results is not None or self._called:
-                self._called = turn.results is not None
-            elif path := self._unwritten(turn.reply):
-                self._called = True
-                told = Inject(user(PATHLESS.format(path=path), sender="sagent"), "next")
-                actions = [*(action for action in actions if not _is_unproven(action)), told]
+            told = self._missing(turn)
+            if told:
+                others = (action for action in actions if not _is_unproven(action))
+                actions = [*others, Inject(user(told, sender="sagent"), "next")]
+            self._called = turn.results is not None or told != ""
+            waits = turn.results is not None and all(call.id in self._delayed for call in turn.reply.calls)
+            self._waiting = "\n".join(self._delayed.values()) if waits else ""
+            self._delayed.clear()
             await self._inbox.fill()
         return actions
 
-    def _unwritten(self, reply: Message) -> str:
-        """Return the file that a reply shows a new version of in a block without a path; "" for any other reply."""
-        state = self._state
-        if reply.stop not in (None, "end") or state.closing or not is_text_model(state.model):
+    def _missing(self, turn: Turn) -> str:
+        """Return what a model is told that ends its run with a block without a path, or with what it was told of calls
+        that wait; "" for any other turn."""
+        state, reply = self._state, turn.reply
+        ended = turn.results is None and reply.stop in (None, "end")
+        if not ended or state.closing or not is_text_model(state.model):
             return ""
-        return left_unwritten(state.context.history, ("", state.above))
+        if self._waiting:
+            return ECHOED if echoes(reply.content, self._waiting) else ""
+        path = "" if self._called else left_unwritten(state.context.history, ("", state.above))
+        return PATHLESS.format(path=path) if path else ""
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return what is said of a write that would take definitions away which the request does not ask to take away;

@@ -38,6 +38,11 @@ PATHLESS = (
     "Nothing was changed: your block has no path. Write the path {path} on a line of its own and then the whole new"
     " file in a block."
 )
+ECHOED = (
+    "That is what you were told: nothing was done yet. If it is still to be done, write the block again. If not, say in"
+    " plain words what you did not do."
+)
+MIN_ECHO_WORDS = 4
 MAX_COMMAND = 80  # characters of a command that its result names
 
 
@@ -153,6 +158,13 @@ def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
     files = takewhile(_is_file, history[at + 1 :])
     parts = (part for message in (history[at], *files) for part in message.parts)
     return _to_change(Message("user", tuple(parts)))
+
+
+def echoes(reply: str, told: str) -> bool:
+    """Return True for a reply that says a sentence of what was told again."""
+    known = " ".join(told.split())
+    sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.!?])\s+|\n", reply))
+    return any(each in known for each in sentences if len(each.split()) > MIN_ECHO_WORDS)
 
 
 def _is_request(message: Message, senders: Container[str]) -> bool:

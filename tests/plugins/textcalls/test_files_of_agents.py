@@ -89,6 +89,22 @@ async def test_spawned_agent_is_shown_a_file_that_it_writes_unread(work: Path) -
     assert (work / "notes.txt").read_text() == "short\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ("notes.txt was not changed:\nIt was not written: the file exists, and you have not seen it.", 2),
+        ("I leave it.", 0),
+    ],
+)
+async def test_what_is_said_of_a_call_that_waits_is_no_answer(work: Path, said: str, more: int) -> None:
+    answers = [Turn(text=SHORTEN), Turn(text=said), Turn(text=SHORTEN), Turn(text="Done.")]
+    stage = Stage(work, [], answers)
+    async with stage.agent(f"own/{SMALL}") as agent:
+        await agent.run("Shorten what I wrote")
+    assert len(answers) == 2 - more
+    assert (work / "notes.txt").read_text() == ("short\n" if more else "opensesame\n")
+
+
 async def test_fallback_is_shown_a_file_that_it_writes_unread(work: Path) -> None:
     answers = [Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [Fail(529, "overloaded")], answers)
