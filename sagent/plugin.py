@@ -125,10 +125,15 @@ class Store(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """Something added to what another plugin offers: `to` is the place that it names, `add` "module:member"."""
+    """Something added to what another plugin offers: `to` is the place that it names, `add` "module:member".
+
+    The operations of a command are such places: to "sessions repair" a function is added that is given the words after
+    these two, and `help` is what the command's own help says of it.
+    """
 
     to: str
     add: str
+    help: str = ""
 
 
 class Variable(NamedTuple):
@@ -155,8 +160,8 @@ class Suite(NamedTuple):
 
 class ExportFormat(NamedTuple):
     """A format of `sagent export` and /export. `write` is "module:function": it is given a
-    `sagent.transcript.formats.Exporting`, and returns `sagent.transcript.export.Exported`. `suffix` is that of its
-    files, where it is not the name."""
+    `sagent.transcript.formats.Exporting`, and returns its `Exported`. `suffix` is that of its files, where it is
+    not the name."""
 
     name: str
     help: str

@@ -4,7 +4,7 @@ sagent/providers/owners.json from those of providers: whose each is, for message
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from keyword import iskeyword
 from pathlib import Path
 
@@ -107,9 +107,17 @@ def source(plugins: Sequence[Plugin]) -> str:
     owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
     tables = [table for plugin in plugins for table in plugin.tables if table.guards]
     guards = "".join(f'    "{table.name}": "{table.folder_file}",\n' for table in tables)
-    started = [(command.name, plugin.name) for plugin in plugins if plugin != CORE for command in plugin.commands]
+    started = [(name, plugin.name) for plugin in plugins if plugin != CORE for name in _commands(plugin)]
     commands = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in started)
     return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{GUARDS}{guards}{COMMANDS}{commands}}}\n"
+
+
+def _commands(plugin: Plugin) -> Iterator[str]:
+    """Yield what a person may type of a plugin: its commands, slash commands, and operations of the core's commands."""
+    yield from (command.name for command in plugin.commands)
+    yield from (f"/{command.name}" for command in plugin.slash_commands)
+    core = {command.name for command in CORE.commands}
+    yield from (extra.to for extra in plugin.extras if " " in extra.to and extra.to.split()[0] in core)
 
 
 def _given(setting: Setting) -> str:

@@ -15,7 +15,7 @@ CONTRACTS = ("model.py", "tool.py", "peer.py", "policy/__init__.py")
 ENGINE = ("engine/*.py",)
 PASSED = (
     *("agent/*.py", "cost/*.py", "session/log.py", "session/entries.py", "session/contents.py", "session/view.py"),
-    *("session/segment.py", "session/blobs.py"),
+    *("session/place.py", "session/blobs.py"),
 )
 PROMISE = re.compile(r"([\d,]+) lines a reader must know.*?([\d,]+) lines that a turn passes", re.DOTALL)
 

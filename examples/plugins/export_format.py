@@ -6,8 +6,7 @@ from sagent.plugin import ExportFormat, Plugin
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import history
 from sagent.session.log import read_log
-from sagent.transcript.export import Exported
-from sagent.transcript.formats import Exporting
+from sagent.transcript.formats import Exported, Exporting
 
 
 def write(exporting: Exporting) -> Exported:

@@ -81,11 +81,8 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])
-    if argv and argv[0].islower():
-        from sagent.config.typed import COMMANDS
-
-        if owner := COMMANDS.get(argv[0]) or plugins.gone("commands").get(argv[0]):  # else it would be sent as a prompt
-            raise UsageError(f"`{argv[0]}` is a command of the plugin {owner}, which is not there.")
+    if argv and argv[0].islower():  # a command of a plugin that is not there would be sent as a prompt
+        check_former(plugins, argv[0])
     flags = vars(run_parser(plugins).parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
     runner = _runner(plugins, flags)
@@ -113,6 +110,26 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     run = _loaded(plugins, owner, plugins.commands[name].run, f"The command {name}")
     with named_errors(f"The command {name}", owner.name) if owner is not plugins.plugins[0] else nullcontext():
         return cast("Callable[[Sequence[str]], int]", run)(words)
+
+
+def run_operation(plugins: "Installed", command: str, words: "Sequence[str]") -> int | None:
+    """Run an operation that a plugin adds to a command, where these are the words of one; None where they are not.
+    Raises UsageError as `run_command` does, and where the plugin is not there."""
+    from sagent.config.plugins import named_errors
+
+    name = f"{command} {words[0]}" if words else ""
+    for owner, extra in plugins.extras(name):
+        run = _loaded(plugins, owner, extra.add, f"`{name}`")
+        with named_errors(f"`{name}`", owner.name):
+            return cast("Callable[[Sequence[str]], int]", run)(words[1:])
+    check_former(plugins, name)
+    return None
+
+
+def check_former(plugins: "Installed", command: str) -> None:
+    """Raise UsageError for a command of a plugin that is not there."""
+    if owner := plugins.former_owner(command):
+        raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not there.")
 
 
 def _loaded(plugins: "Installed", owner: "Plugin", function: str, what: str) -> object:

@@ -13,7 +13,7 @@ from sagent.lib.json import json_dump
 from sagent.lib.text import Table, printable
 
 if TYPE_CHECKING:
-    from sagent.transcript.export_redaction import Redaction
+    from sagent.transcript.redaction import Redaction
 
 _NARROW = 60  # columns of a terminal below which tables are set closer
 

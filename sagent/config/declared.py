@@ -13,7 +13,6 @@ from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
     Command,
-    ExportFormat,
     Part,
     Plugin,
     ProviderRow,
@@ -237,23 +236,16 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
-_PARTS, _FORMATS = "sagent.app.parts", "sagent.transcript.formats"
-_TOOLS, _TOOL_MAKERS = "sagent.tools", "sagent.app.makers"
+_PARTS, _TOOLS, _TOOL_MAKERS = "sagent.app.parts", "sagent.tools", "sagent.app.makers"
 _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
     "models": "list known models: window, limits, price",
-    "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
-    "verify": "check that a session, or an exported bundle, has not been changed",
-    "export": "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
-    "share": "export sessions as a static folder for any web server",
-    "trace": "show a run turn by turn, from its trace or its session",
-    "advice": "show what a session's advisors said, what came of it and what it cost",
+    "sessions": "list, search, show and change sessions",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
-    "completion": "print shell completion for bash, zsh or fish, or a man page",
 }
 
 _SLASH = {
@@ -261,7 +253,7 @@ _SLASH = {
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
     "model": "model executor provider effort advisor ask-advisor login",
     "rewind": "rewind diff tree:show_tree fork",
-    "session": "resume new sessions:list_sessions rename status cost export",
+    "session": "resume new sessions:list_sessions rename status cost",
     "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
 }
 """Modules of slash commands, and the names in each, followed by that of the function where it is another."""
@@ -297,13 +289,6 @@ CORE = Plugin(
         SlashCommand(name, f"sagent.repl.commands.{module}:{function or name.replace('-', '_')}")
         for module, names in _SLASH.items()
         for name, _, function in (each.partition(":") for each in names.split())
-    ),
-    export_formats=(
-        ExportFormat("bundle", "all of it, checked by `sagent verify`", f"{_FORMATS}:export_bundle_file", "tar"),
-        ExportFormat("html", "one page", f"{_FORMATS}:export_html"),
-        ExportFormat("md", "Markdown", f"{_FORMATS}:export_markdown"),
-        ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
-        ExportFormat("cast", "a terminal recording for asciinema", "sagent.repl.cast:export_cast"),
     ),
     triggers=(
         Trigger("need_advice", "the executor asks for advice in its reply"),

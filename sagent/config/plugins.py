@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEX = "plugins.json"
-_FORM = 10  # of the index
+_FORM = 11  # of the index
 MAX_FORMER = 500
 """Names in the index of what plugins had that are gone."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
@@ -171,6 +171,11 @@ class Installed:
         """Yield what plugins add to a place that a plugin offers, with whose it is."""
         yield from ((plugin, extra) for plugin in self.plugins for extra in plugin.extras if extra.to == place)
 
+    def operations(self, command: str) -> Mapping[str, Extra]:
+        """Return what plugins add to a command, by the word after its name."""
+        found = [(extra.to.partition(" "), extra) for plugin in self.plugins for extra in plugin.extras]
+        return {name: extra for (first, _, name), extra in found if first == command}
+
     @property
     def rows(self) -> Mapping[str, "Row"]:
         """The providers of plugins, each row read when it is asked for."""
@@ -211,6 +216,13 @@ class Installed:
     def parts(self, moment: str) -> Iterator[tuple[Plugin, Part]]:
         """Yield what may be added to an agent at this moment, with whose it is."""
         yield from ((plugin, part) for plugin in self.plugins for part in plugin.parts if part.moment == moment)
+
+    def former_owner(self, command: str) -> str:
+        """Return the name of the plugin that has a command, a slash command ("/export") or an operation of a command
+        ("sessions repair") where it is there; "" for what no known plugin has."""
+        from sagent.config.typed import COMMANDS
+
+        return COMMANDS.get(command) or self.gone("commands").get(command, "")
 
     def gone(self, member: str) -> Mapping[str, str]:
         """Return the names of things of a kind that plugins had which are not there now, with whose they were."""
@@ -279,9 +291,12 @@ def _parts_known(known: Sequence[Known], *, ours: bool = False) -> Iterator[tupl
     """Yield what a file or a command line may name of plugins: a member, a name, and whose it is."""
     for each in known:
         if not each.error and (ours or each.origin not in ("sagent", "the core")):
+            plugin = each.plugin
             for member in ("commands", "settings", "tables"):
-                yield from ((member, row.name, each.plugin.name) for row in getattr(each.plugin, member))
-            yield from (("guards", table.name, each.plugin.name) for table in each.plugin.tables if table.guards)
+                yield from ((member, row.name, plugin.name) for row in getattr(plugin, member))
+            yield from (("commands", f"/{row.name}", plugin.name) for row in plugin.slash_commands)
+            yield from (("commands", row.to, plugin.name) for row in plugin.extras)
+            yield from (("guards", table.name, plugin.name) for table in plugin.tables if table.guards)
 
 
 def _stamps(config_dir: Path, files: Sequence[Path], *, foreign: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from sagent.session.names import log_file, new_session_id
 from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, branch, damaged
 
 if TYPE_CHECKING:
-    from sagent.session.segment import Place
+    from sagent.session.place import Place
 
 _L = TypeVar("_L")
 
@@ -372,7 +372,7 @@ class _Forks:
     """The entries of a log that are taken up again, from a place on."""
 
     def __init__(self, file: Path, place: int, size: int) -> None:
-        from sagent.session.segment import Place, find_ids  # few logs have any
+        from sagent.session.place import Place, find_ids  # few logs have any
 
         self._wanted = _taken_up(Place(file, place, size - place))
         self._seen = find_ids(Place(file, 0, place), self._wanted)

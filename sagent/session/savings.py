@@ -240,13 +240,6 @@ def _model_of(charge: Charge) -> str:
     return f"{charge.provider}/{charge.model}"
 
 
-def save_ahead(log: LogView, price: Price, tokens: int) -> Saving:
-    """What an agent would have been sent more, had it begun with so many `tokens` more. Raises SessionCorrupt."""
-    twin, own = Savings(price, tokens).follow(log), Savings(price).follow(log)
-    less = None if own.usd is None else EXACT.minus(own.usd)
-    return twin + Saving(-own.compactions, -own.tokens, less)
-
-
 def add_savings(files: Iterable[Path], price: Price) -> Saving:
     """What was saved in several logs of a session. One that cannot be read is left out."""
     found = Saving()

@@ -320,8 +320,8 @@ def named_logs(session: Path) -> list[Path]:
 def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[str, str]]:
     """Return the logs that others name, and what is wrong with those that lack what is named, by their agents. Where
     `whole` is False, logs that lack their end are among the first. Raises OSError."""
-    from sagent.session.segment import find_children, has_entries
-    from sagent.session.signature import STATEMENT, read_statement
+    from sagent.session.place import find_children, has_entries
+    from sagent.session.statement import STATEMENT, read_statement
 
     files = {agent_of(session, file): file for file in log_files(session)}
     signed: Mapping[str, str] = {}

@@ -11,7 +11,7 @@ from sagent.errors import UsageError
 from sagent.events import AdviceDelta, Event, TextDelta, ThinkingDelta, ToolProgress
 from sagent.lib.json import as_object, as_str, wire_bytes
 from sagent.transcript.event_json import encode_event
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 
 _BEGINNING = b'{"type":"'  # of every line, which may have been cut off there
 _MOST = 1 << 16  # characters of pieces that wait to be written

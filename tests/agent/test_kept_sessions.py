@@ -14,12 +14,12 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import SessionBusy, SessionNotFound, UsageError
 from sagent.peer import SpawnRequest
 from sagent.session.log import MemoryLog
-from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
 from sagent.tools import tool
 from tests.agent.cast import PRICES, Cast
+from tests.intact import faults
 from tests.messages import call, in_turn
 
 
@@ -42,7 +42,7 @@ async def test_a_session_is_begun_and_gone_on_with(tmp_path: Path) -> None:
             assert len([message for message in agent.messages if message.content == "go"]) == prompts
     assert [result.text for message in agent.messages for result in message.results] == ["Bob"]
     assert {request.system for request in model.requests} == {"You work for Ann."}
-    assert not verify(tmp_path / "chats" / "a").problems
+    assert faults(tmp_path / "chats" / "a") == []
 
 
 async def test_a_resumed_session_wants_its_dependencies_again(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_agent_that_was_closed_keeps_what_it_is_asked_then(tmp_path: Path) ->
     assert other.run_sync("z").content == "three"
     with pytest.raises(UsageError, match="was continued elsewhere: make a new agent"):
         agent.run_sync("after another")
-    assert not verify(tmp_path / "a").problems
+    assert faults(tmp_path / "a") == []
 
 
 def test_an_agent_that_was_closed_before_it_was_asked_anything_begins_anew(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_process_that_was_forked_writes_nothing_into_the_session(tmp_path: Pat
     assert [message.content for message in Agent(ScriptedModel(), session=tmp_path / "a").messages] == [
         "x", "one", "y", "two",
     ]  # fmt: skip
-    assert not verify(tmp_path / "a").problems
+    assert faults(tmp_path / "a") == []
 
 
 KILLED = """
@@ -202,4 +202,4 @@ def test_calls_that_were_open_as_the_process_was_killed_have_a_result(names: lis
     assert [result.call_id for result in agent.messages[2].results] == names
     assert agent.messages[2].results[-1].text.startswith("The process ended while this call was open")
     assert Agent(ScriptedModel(), session=tmp_path / "a").messages == agent.messages
-    assert not verify(tmp_path / "a").problems
+    assert faults(tmp_path / "a") == []

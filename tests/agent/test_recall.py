@@ -20,11 +20,10 @@ from sagent.peer import SpawnRequest, Switch
 from sagent.session.contents import Unknown
 from sagent.session.folds import charges, history
 from sagent.session.log import read_log
-from sagent.session.repair import repair
 from sagent.session.store import Session, log_files
-from sagent.session.verify import verify
 from sagent.tool import RunContext
 from tests.agent.cast import PRICES, Cast, results, tree_tools
+from tests.intact import faults
 from tests.messages import call, forever, in_turn, last
 from tests.waiting import until
 
@@ -94,7 +93,7 @@ async def test_a_prompt_that_nobody_had_read_is_worked_on(tmp_path: Path) -> Non
         (request,) = cast.requests["root/a"]
         assert request.system == "you count"
         assert "count to 3" in last(request)
-    assert not verify(copy).problems
+    assert faults(copy) == []
 
 
 async def test_an_answer_that_had_not_arrived_does_and_work_that_was_cut_off_is_told(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ async def test_a_child_is_there_as_it_was_changed_and_with_what_it_shared(tmp_pa
         a.send("still there?")
         assert (await a.wait()).content == "still there?"
         assert again.requests["root/a"][0].messages[: len(before)] == before
-    assert not verify(copy).problems
+    assert faults(copy) == []
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.3])
@@ -260,21 +259,3 @@ async def test_a_log_put_in_the_place_of_a_childs_is_not_taken_for_its_memory(tm
         assert [each.path for each in agent.tree.living] == ["root", "root/b"]
         await agent.run("go on")
         assert any("root/a could not be restored: its log" in m.content for m in agent.messages)
-
-
-async def test_a_child_is_there_again_after_the_repair_of_its_log(tmp_path: Path) -> None:
-    async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"))) as agent:
-        child = await agent.spawn(SpawnRequest("first words", name="a", persistent=True))
-        await child.wait()
-        copy = killed(tmp_path / "s")
-    file = copy / "root" / "a.jsonl"
-    first, *rest = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([bytes(len(first)) + b"\n", *rest]))
-    assert {done.file.name for done in repair(copy)} == {"a.jsonl", "root.jsonl"}
-    async with at_work(copy, Cast(root__a=in_turn("again"))) as agent:
-        child = agent.tree.get("root/a")
-        assert child is not None
-        assert "first words" in " ".join(message.content for message in child.state.context.history)
-        assert agent.ledger.cost().unpriced == ("lost/in a damaged log",)
-        assert "" not in agent.ledger.totals().by_agent
-    assert verify(copy).problems == ()

@@ -21,11 +21,11 @@ from sagent.policy import Allow, AllowAll, Deny, Verdict
 from sagent.session.contents import Unknown
 from sagent.session.folds import history
 from sagent.session.store import Session
-from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash
 from tests.agent.cast import PRICES, Cast, results, root_of, tree_tools
+from tests.intact import faults
 from tests.messages import Player, Step, call, in_turn
 from tests.waiting import until
 
@@ -338,7 +338,7 @@ async def test_results_of_a_tool_are_dropped_and_the_context_is_cleared_between_
         assert (task, cleared.startswith(CLEARED)) == ("the task", True)
         assert "the task" in Path(cleared.rpartition("kept in ")[2].removesuffix(".")).read_text()
         assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
-    assert not verify(tmp_path / "s").problems
+    assert faults(tmp_path / "s") == []
 
 
 async def test_a_coordinator_retunes_a_worker() -> None:
@@ -426,12 +426,11 @@ async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
         log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         result = await root_of(cast, log=log).run("go")
         assert result.content == "end"
-    proof = verify(tmp_path / "s")
-    assert not proof.problems
+    assert faults(tmp_path / "s") == []
     assert (tmp_path / "s/root/a/b.jsonl").is_file()
     data = (tmp_path / "s/root/a/b.jsonl").read_bytes()
     (tmp_path / "s/root/a/b.jsonl").write_bytes(data.replace(b'"b"', b'"c"', 1))
-    assert verify(tmp_path / "s").problems
+    assert faults(tmp_path / "s")
 
 
 async def test_from_python_agents_are_spawned_awaited_told_and_shown() -> None:

@@ -9,6 +9,9 @@ import pytest
 from program import CHECKOUT, Shell
 
 from tests.forks import Forks
+from tests.session_place import place
+
+__all__ = ["place", "processes", "shell"]
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Stall, Step, Turn
+from tests.intact import faults
 from tests.waiting import wait_until
 
 Player = list[Step | Callable[[Received], Step]]
@@ -93,7 +93,7 @@ def test_the_stream_carries_every_agents_events_under_its_path(shell: Shell) -> 
     by_agent = cost["by_agent"]
     assert set(by_agent) == {"root", "root/a", "root/a/deep"}
     assert sum(by_agent.values()) == pytest.approx(cost["total"])
-    assert verify(Path(str(result["session_path"])), str(result["head"])).problems == ()
+    assert faults(Path(str(result["session_path"])), str(result["head"])) == []
 
 
 @pytest.mark.needs("linux")
@@ -116,7 +116,7 @@ def test_a_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], 
     assert not processes(f"sleep\0{marker}")
     found = json.loads(out)
     assert (found["error"]["kind"], found["result"]) == ("interrupted", "Asking.")
-    assert verify(Path(found["session_path"]), found["head"]).problems == ()
+    assert faults(Path(found["session_path"]), found["head"]) == []
     shell.serve(cast(root=[Turn(text="Going on.")]))
     assert shell.run(*FULL, "--continue", "go on").out == "Going on.\n"
 
@@ -145,7 +145,7 @@ def test_after_kill_9_agents_jobs_and_messages_are_there_again(shell: Shell) -> 
     child.kill()
     child.wait()
     session = Path(str(seen[0]["session_path"]))
-    assert [problem for problem in verify(session).problems if "unfinished" not in problem] == []
+    assert [problem for problem in faults(session) if "unfinished" not in problem] == []
 
     server = shell.serve(
         cast(
@@ -175,7 +175,7 @@ def test_after_kill_9_agents_jobs_and_messages_are_there_again(shell: Shell) -> 
     assert "root/aide has answered" in root
     assert "what is left?" in first or "what is left?" in root
     assert not any(line.get("agent") == "root/worker" for line in done.lines)
-    assert verify(session).problems == ()
+    assert faults(session) == []
 
 
 def test_a_run_waits_for_its_jobs_unless_it_is_told_not_to(shell: Shell, processes: Callable[[str], list[int]]) -> None:

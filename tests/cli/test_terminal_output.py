@@ -16,7 +16,6 @@ from program import PROGRAM, Shell
 from sagent.lib.terminal import neutral
 from sagent.lib.text import printable
 from sagent.testing.server import Call, Turn
-from sagent.transcript.page import escape
 
 HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8mh\x7fi\x9d0;x\x9cj"
 DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -39,12 +38,6 @@ def session(shell: Shell) -> Path:
 
 
 COMMANDS = (
-    "export {0} --out - --format html",
-    "export {0} --out - --format md",
-    "export {0} --out - --format jsonl",
-    "export {0} --out - --format jsonl --keep-secrets",
-    "trace {0}",
-    "trace {0} --full",
     "sessions show {0}",
     "sessions list --costs",
     "replay {0}",
@@ -52,8 +45,6 @@ COMMANDS = (
     "compare {0} {0}",
     "compare {0} {0} --output-format json",
     "compare {0} {0} --output-format html",
-    "verify {0}",
-    "advice {0}",
 )
 
 
@@ -63,25 +54,6 @@ def test_no_command_that_shows_a_session_drives_a_terminal(shell: Shell, session
         assert shown, command
         assert "Traceback" not in shown, command
         assert driving(shown) == [], command
-
-
-def test_a_pipe_and_a_file_get_every_byte_of_an_export(shell: Shell, session: Path) -> None:
-    for form in ("html", "md", "jsonl"):
-        argv = ("export", str(session), "--keep-secrets", "--format", form)
-        assert shell.run(*argv, "--out", "whole", model="").code == 0
-        whole = (shell.cwd / "whole").read_bytes()
-        done = subprocess.run(
-            [*PROGRAM, *argv, "--out", "-"], cwd=shell.cwd, env=shell.environment, capture_output=True, check=True
-        )
-        assert done.stdout == whole
-        assert "\u202e".encode() in whole or form == "html"
-        (shell.cwd / "whole").unlink()
-
-
-def test_json_on_a_terminal_says_the_same_as_in_a_pipe(shell: Shell, session: Path) -> None:
-    argv = ("export", str(session), "--out", "-", "--format", "jsonl", "--keep-secrets")
-    shown = [line for line in shell.on_terminal(*argv).splitlines() if line.startswith("{")]
-    assert [json.loads(line) for line in shown] == shell.run(*argv, model="").lines
 
 
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
@@ -94,7 +66,7 @@ def test_a_run_does_not_drive_a_terminal(shell: Shell, form: str) -> None:
     assert driving(shown) == []
 
 
-@pytest.mark.parametrize("argv", ["sessions show", "export", "trace", "verify", "--config", "--cwd"])
+@pytest.mark.parametrize("argv", ["sessions show", "--config", "--cwd"])
 def test_an_error_does_not_drive_a_terminal(shell: Shell, argv: str) -> None:
     shown = shell.on_terminal(*argv.split(), HOSTILE)
     assert "owned" in shown
@@ -108,10 +80,6 @@ def test_neutral_text_holds_nothing_that_drives_and_all_else(text: str) -> None:
     assert driving(printable(text)) == []
     assert re.sub(r"\\u[0-9a-f]{4}", "", shown).replace("\x1b", "") == DRIVING.sub("", text)
     assert json.loads(neutral(json.dumps(text, ensure_ascii=False))) == text
-
-
-def test_a_page_shows_control_characters_of_8_bits() -> None:
-    assert escape("\x9b31m\x85") == "[U+009B]31m[U+0085]"
 
 
 def test_an_answer_that_goes_through_a_pipe_is_on_the_terminal_once(shell: Shell) -> None:

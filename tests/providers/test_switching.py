@@ -27,12 +27,12 @@ from sagent.providers import provider_named
 from sagent.session.entries import read_body
 from sagent.session.folds import history, spend
 from sagent.session.store import Session
-from sagent.session.verify import verify
 from sagent.testing import check_pairing
 from sagent.testing.script import Call, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Answer, Effect, RunContext, ToolOutput, Workspace
 from sagent.usage import Usage
+from tests.intact import faults
 from tests.providers.sdk_types import sdk_adapters
 
 CLAUDE, GPT = "anthropic/claude-sonnet-4-6", "openai/gpt-5.6-terra"
@@ -166,8 +166,7 @@ async def test_eleven_switches(tmp_path: Path) -> None:
             check_money(stage, ledger, log.entries(), events)
             kept = list(agent.messages)
             await agent.aclose()
-    proof = verify(session.path, result.head)
-    assert proof.problems == ()
+    assert faults(session.path, result.head) == []
     with Session.open(session.path) as again:
         log = again.log()
         entries = list(log.entries())

@@ -1,7 +1,6 @@
 """Slash commands: parsed, validated, carried out without a terminal."""
 
 import asyncio
-import os
 import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from sagent.policy.rules import Rules
 from sagent.repl.commands.command import Command, split_command
 from sagent.repl.commands.filling import filled
 from sagent.repl.commands.registry import all_commands, own_command, plugin_commands
-from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import OpenedHere
 from sagent.sandbox import Sandbox, probe
@@ -71,7 +69,6 @@ COMMANDS = (
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
     Row("/sessions", "/sessions", "● .*not saved", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
-    Row("/export [form] [file]", "/export md x.md", refuses="not saved", completes="bundle", wrong="pdf"),
     Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
     Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
@@ -412,43 +409,6 @@ async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Pat
     assert list(sessions(settings.state_dir)) == [session.path]
 
 
-async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
-    session = Session.create(settings.state_dir, tmp_path)
-    log = session.log()
-    log.append(contents.Opened(session.id, "root", str(tmp_path)))
-    model = ScriptedModel("The answer.")
-    agent = Agent(model, resources=Resources(log=log))
-    context = RecordingContext(settings, OpenedHere(agent, PermissionPolicy("edit")))
-    await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
-    assert "1 that looked like secrets" in await context.do("/export md talk.md")
-    text = (tmp_path / "talk.md").read_text()
-    assert "The answer." in text
-    assert "abcdefghijklmnop" not in text
-    assert (tmp_path / "talk.md").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "talk.md").write_text("mine")
-    context.picks = ["keep", "replace"]
-    assert await context.do("/export md talk.md") == "Nothing was exported."
-    assert (tmp_path / "talk.md").read_text() == "mine"
-    assert str(tmp_path / "talk.md") in (await context.do("/export md talk.md")).splitlines()
-    assert (tmp_path / "talk.md").read_text() == text
-    monkeypatch.setattr("sagent.repl.commands.session.show_page", lambda page: f"{page.name} opened")
-    (tmp_path / "pages").mkdir()
-    assert f"{session.path.name}.html opened" in await context.do("/export html pages")
-    assert (tmp_path / "pages" / f"{session.path.name}.html").exists()
-    await context.do("/export")
-    await context.do("/export jsonl")
-    await context.do("/export bundle")
-    found = {path.suffix for path in tmp_path.iterdir() if path.name.startswith(session.path.name)}
-    assert found == {".html", ".jsonl", ".tar"}
-    with pytest.raises(UsageError, match=r"no format 'pdf': give one of bundle, html, md, jsonl, cast"):
-        await context.do("/export pdf")
-    await agent.aclose()
-    session.close()
-
-
 @pytest.mark.parametrize(
     ("body", "arguments", "text"),
     [
@@ -486,29 +446,3 @@ async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext
     for text in ("/model", "/login openai", "/copy", "/resume x", "/vim", "/nothing"):
         with pytest.raises(UsageError):
             await headless_command(text)
-
-
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"DISPLAY": ":7"}, "It is open in your browser."),
-        ({"WAYLAND_DISPLAY": "w", "FAILS": "exit 3"}, "It could not be opened in a browser (xdg-open: exit 3)."),
-        ({"DISPLAY": ":7", "SSH_CONNECTION": "a b"}, "Not opened in a browser: the terminal is on another"),
-        ({"DISPLAY": ""}, "Not opened in a browser: there is no desktop here."),
-        ({"DISPLAY": ":7", "PATH": "/nowhere"}, "Not opened in a browser: there is no xdg-open here."),
-    ],
-)
-def test_a_page_is_opened_where_there_is_a_desktop(
-    environment: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told, page, program = tmp_path / "told", tmp_path / "a page.html", tmp_path / "xdg-open"
-    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {told}; $FAILS\n')
-    program.chmod(0o755)
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("sagent.repl.commands.session.system_path", lambda: os.environ["PATH"])  # it may have one
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment}.items():
-        monkeypatch.setenv(name, value)
-    assert show_page(page).startswith(said)
-    assert (told.read_text() if told.exists() else "") == ("" if "Not opened " in said else page.as_uri())

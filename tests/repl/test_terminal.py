@@ -480,8 +480,8 @@ def test_a_dumb_terminal_can_be_used(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"
     console.start(ready=">")
-    console.type("/export md /proc/no/file.md")
-    console.until("No such file")  # which ends the command alone
+    console.type("/resume nothing")
+    console.until("no session")  # which ends the command alone
     console.type("hello")
     console.until("Plain words.")
 

@@ -37,11 +37,11 @@ from sagent.session.folds import contents
 from sagent.session.log import Log, MemoryLog
 from sagent.session.store import Session, copy
 from sagent.session.touches import ABSENT, NOT_SEEN, Touched
-from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
 from tests.agent.cast import Cast, root_of
+from tests.intact import faults, unnamed_blobs
 from tests.messages import call, in_turn
 from tests.waiting import until
 
@@ -212,8 +212,8 @@ async def test_a_session_with_checkpoints_verifies_and_its_blobs_are_accounted_f
         await rig.run("echo changed by a command > below/b.txt")
         await rig.agent.rewind_files(point)
         await rig.agent.aclose()
-    assert not verify(session.path).problems
-    assert "named by no entry" not in str(verify(session.path).parts)
+    assert faults(session.path) == []
+    assert unnamed_blobs(session.path) == set()
     blobs = sorted((session.path / "blobs").iterdir())
     assert {blob.read_bytes() for blob in blobs} == {
         b"a\n",
@@ -224,11 +224,11 @@ async def test_a_session_with_checkpoints_verifies_and_its_blobs_are_accounted_f
     for blob in blobs:
         kept = blob.read_bytes()
         blob.write_bytes(b"x" + kept[1:])
-        assert any(f"{blob.name} was changed" in problem for problem in verify(session.path).problems)
+        assert any(f"{blob.name} was changed" in problem for problem in faults(session.path))
         blob.unlink()
-        assert any(f"{blob.name} is missing" in problem for problem in verify(session.path).problems)
+        assert any(f"{blob.name} is missing" in problem for problem in faults(session.path))
         blob.write_bytes(kept)
-    assert not verify(session.path).problems
+    assert faults(session.path) == []
 
 
 # -- what git has stays git's ------------------------------------------------------------------------------------------
@@ -710,7 +710,7 @@ async def test_odd_names(where: str, request: pytest.FixtureRequest, tmp_path: P
         assert (await rig.agent.rewind_files(tip)).left == ()
         assert tree(cwd) == after
         await rig.agent.aclose()
-    assert not verify(session.path).problems
+    assert faults(session.path) == []
 
 
 # -- calls at the same time, cut off, of others ------------------------------------------------------------------------
@@ -918,7 +918,7 @@ async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plai
         await rig.agent.rewind_files(later)
         assert (plain / "below" / "b.txt").read_text() == "whole\n"
         await rig.agent.aclose()
-    assert not verify(session.path).problems
+    assert faults(session.path) == []
 
 
 KILLED_REWIND = """
@@ -975,7 +975,7 @@ async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_pa
         await rig.agent.rewind_files(point)
         await rig.agent.aclose()
     assert (plain / "a.txt").read_text() == "a\n"
-    assert not verify(path).problems
+    assert faults(path) == []
 
 
 def watches() -> int:

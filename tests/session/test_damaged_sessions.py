@@ -23,7 +23,6 @@ from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.folds import spend
 from sagent.session.log import read_agent, read_log
 from sagent.session.store import Session, copy, delete, find, latest, log_files, sessions
-from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from tests.agent.cast import PRICES, Cast, tree_tools
 from tests.messages import call, in_turn
@@ -255,9 +254,3 @@ async def test_torn_end_of_a_log_is_said_by_agents_and_forks(state: Path, tmp_pa
     for each in (path, copied):
         said, _ = await resumed(each)
         assert [text for text in said if "6 incomplete bytes were removed" in text]
-
-
-def test_emptied_log_is_not_verified(state: Path, tmp_path: Path) -> None:
-    path = session_of(state, tmp_path)
-    (path / "root.jsonl").write_bytes(b"")
-    assert any("no whole entry" in problem for problem in verify(path).problems)

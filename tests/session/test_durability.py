@@ -24,9 +24,9 @@ from sagent.session.folds import spend
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
-from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.depth import deep
+from tests.intact import faults
 
 CHECKOUT = Path(__file__).parents[2]
 KILLS = deep(4, 200)
@@ -141,7 +141,7 @@ def essence(message: Mapping[str, object]) -> tuple[object, ...]:
 
 def check_logged(session: Path, told: Told) -> None:
     """Every log verifies or ends in one torn line; whatever was told is in them."""
-    problems = verify(session).problems
+    problems = faults(session)
     torn = [problem for problem in problems if "unfinished entry at the end" in problem]
     assert sorted(problems) == sorted(torn)
     assert len(torn) <= len(log_files(session))
@@ -236,7 +236,7 @@ def test_nothing_that_was_told_is_lost_by_kill_9_and_the_session_goes_on(seed: i
         result = runner.end()
     assert result["result"] == "the end"
     session = Path(runner.told.session)
-    assert verify(session, str(result["head"])).problems == ()
+    assert faults(session, str(result["head"])) == []
     check_logged(session, runner.told)
     cost = as_object(result["cost_usd"])["total"]
     logged = sum((spend(read_log(file)).cost().total for file in log_files(session)), Decimal(0))

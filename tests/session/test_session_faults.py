@@ -25,8 +25,8 @@ from sagent.session.log import read_log
 from sagent.session.retention import glance, glances
 from sagent.session.store import Session, latest, log_files, sessions
 from sagent.session.summary import summarize
-from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
+from tests.intact import faults
 from tests.walls import without_shortfall
 
 CHECKOUT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ def test_a_second_process_is_told_who_holds_the_session(place: Place) -> None:
     assert "End that process or wait for it" in second.stderr
     assert (first.returncode, out) == (0, b"done\n")
     assert len(server.requests) == 1
-    assert verify(latest(place.state, place.work)).problems == ()
+    assert faults(latest(place.state, place.work)) == []
 
 
 @pytest.mark.needs("netns")  # a user's own namespaces
@@ -136,8 +136,7 @@ def test_a_disk_that_fills_up_is_told_once_and_keeps_what_was_told(place: Place)
     told = {line["call_id"] for line in lines[:notice] if line["type"] == "tool_finished"}
     assert 0 < len(told) < 30
     (session,) = place.kept_sessions()
-    proof = verify(session)
-    assert proof.problems == ()
+    assert faults(session) == []
     logged = {
         as_str(as_object(read_body(entry).get("result")).get("call_id"))
         for entry in read_log(session / "root.jsonl")
@@ -161,7 +160,7 @@ def test_a_disk_too_full_for_a_large_output_still_has_the_log(place: Place) -> N
     assert "No space left on device" in told
     assert "x" * 100 in told  # of what there was, as much as there is room for
     (session,) = place.kept_sessions()
-    assert verify(session).problems == ()
+    assert faults(session) == []
     assert history(read_log(session / "root.jsonl"), lambda _: None)[-1].content == "did it"
     assert not list(session.glob("blobs/*"))  # nothing half
 
@@ -202,7 +201,7 @@ def test_a_read_only_working_directory_is_the_models_to_read(place: Place) -> No
     done = place.run("go", before=("unshare", "-rm", "sh", "-c", script, "sh"))
     assert (done.returncode, done.stdout, warnings(done)) == (0, "I could not\n", [])
     assert "Read-only file system" in json.dumps(server.requests[1].json["messages"])
-    assert verify(latest(place.state, place.work)).problems == ()
+    assert faults(latest(place.state, place.work)) == []
 
 
 def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +227,7 @@ def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pyt
             "first", "second", "third",
         ]  # fmt: skip
         assert [point.text for point in points(again.log().contents())] == ["first", "second", "third"]
-    assert verify(session.path, last.id).problems == ()
+    assert faults(session.path, last.id) == []
     assert summarize(session.path).problem == ""
     assert glance(session.path).title == "first"
 
@@ -275,7 +274,7 @@ def test_a_hundred_megabytes_of_output_are_kept_and_not_held(place: Place, line:
     assert blob.stat().st_size == size
     assert str(blob) in json.dumps(server.requests[1].json["messages"])
     assert blob.name == hashlib.sha256(end.encode().decode("unicode_escape").encode() * size).hexdigest()
-    assert verify(session).problems == ()
+    assert faults(session) == []
 
 
 @pytest.mark.needs("bash")
@@ -318,7 +317,7 @@ def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap
     assert (done.returncode, len(server.requests)) == ((3, 1) if cap else (0, 3))
     assert done.stderr.count("nothing more is saved") == 1
     (session,) = place.kept_sessions()
-    assert verify(session).problems == ()
+    assert faults(session) == []
 
 
 def test_a_session_that_was_deleted_is_not_begun_anew_for_a_child(place: Place) -> None:
@@ -346,4 +345,4 @@ def test_a_child_of_a_session_that_was_moved_is_refused(place: Place) -> None:
     assert place.run("--max-budget-usd", "5", "go").returncode == 0
     assert "No such file or directory" in json.dumps(server.requests[1].json["messages"])
     assert not list(place.state.rglob("*.jsonl"))
-    assert verify(moved).problems == ()
+    assert faults(moved) == []

@@ -16,9 +16,9 @@ from sagent.session.folds import history, points
 from sagent.session.log import MemoryLog
 from sagent.session.store import Session, copy, latest, sessions
 from sagent.session.touches import Touched
-from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from tests.depth import deep
+from tests.intact import faults
 
 
 def texts(agent: Agent) -> list[str]:
@@ -57,7 +57,7 @@ async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             agent.rewind("f" * 64)
         await agent.aclose()
-    assert not verify(session.path).problems
+    assert faults(session.path) == []
 
 
 async def test_a_branch_ends_where_something_was_said_last_however_often_files_were_restored() -> None:
@@ -99,7 +99,7 @@ async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
             with Session.open(path) as other:
                 assert [message.content for message in history(other.log().entries(), other.log().blobs.get)] == said
                 other.log().append(Unknown("label", {"text": "mine"}))
-            assert not verify(path).problems
+            assert faults(path) == []
             (blob,) = (path / "blobs").iterdir()
             assert blob.read_bytes() == b"kept"
             assert os.stat(path / "root.jsonl").st_mode & 0o777 == 0o600
@@ -141,7 +141,7 @@ def test_a_copy_that_is_killed_at_any_step_is_no_session(tmp_path: Path) -> None
             os._exit(0)
         ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         for found in set(sessions(state, tmp_path)) - {session.path}:
-            assert verify(found).problems == ()
+            assert faults(found) == []
             assert len(list(found.joinpath("blobs").iterdir())) == 3
             shutil.rmtree(found)
         assert latest(state, tmp_path) == session.path

@@ -1,6 +1,5 @@
 """A run that was recorded: its trace and its session."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -18,8 +17,6 @@ from sagent.testing.script import Call, Fail, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tools import tool
 from sagent.transcript.file import TraceFile
-from sagent.transcript.report import Report
-from sagent.transcript.steps import Step
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,3 @@ async def recorded(tmp_path: Path) -> Recorded:
         await provider.aclose()
     trace.close()
     return Recorded(trace._path, session.path)
-
-
-@pytest.fixture
-def told() -> Callable[[Iterable[Step]], str]:
-    """The report of some steps."""
-    return lambda steps: "\n".join(Report().show(steps))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sagent.cli.flags import Parser, plugins_of
+from sagent.cli.main import check_former
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
@@ -30,14 +31,16 @@ _SOURCES = {"list": "", "new": "name", "test": "name or a file", "add": "source"
 def run_plugin(argv: Sequence[str]) -> int:
     """Run the operation. Raises UsageError."""
     plugins = plugins_of(argv)
-    more = {name: next(plugins.extras(f"plugin {name}"), None) for name in ("add", "remove", "list")}
-    parser = Parser("plugin", DESCRIPTION + FOLDERS * bool(more["add"]))
-    operations = ["list", "new", "test", *(name for name in ("add", "remove") if more[name])]
+    more = plugins.operations("plugin")
+    operations = list(dict.fromkeys(("list", "new", "test", *more)))
+    if argv and argv[0] not in operations:
+        check_former(plugins, f"plugin {argv[0]}")
+    parser = Parser("plugin", DESCRIPTION + FOLDERS * ("add" in more))
     parser.add_argument("operation", choices=operations)
     parser.add_argument(
         "source", nargs="?", metavar="SOURCE", help="a plugin's name or file; with add, a folder or a git repository"
     )
-    if more["add"]:
+    if "add" in more:
         parser.add_argument("--ref", metavar="REF", default="", help="a branch, tag or commit of the repository")
         parser.add_argument("--name", metavar="NAME", default="", help="the name to install it under")
         parser.add_argument("--yes", action="store_true", help="add it without asking")
@@ -55,9 +58,9 @@ def run_plugin(argv: Sequence[str]) -> int:
             write(binary_safe(sys.stdout), [table])
         case _:
             settings = load_settings({})
-    if (extra := more[given.operation]) is None:
+    if (extra := more.get(given.operation)) is None:
         return 0
-    run = cast("Callable[[Settings, argparse.Namespace], int]", resolve(extra[1].add))
+    run = cast("Callable[[Settings, argparse.Namespace], int]", resolve(extra.add))
     return run(settings, given)
 
 

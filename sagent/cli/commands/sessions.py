@@ -1,27 +1,28 @@
-"""`sagent sessions`: list, search, show, compact, rewind, delete, prune, repair."""
+"""`sagent sessions`: list, search, show, compact, rewind, delete, prune, and what plugins add."""
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sagent.cli.fetched import StoreAt, add_stores, elsewhere, reading
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
+from sagent.cli.main import run_operation
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
 from sagent.config import Settings
+from sagent.config.plugins import named_errors
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, json_freeze_object
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
+from sagent.plugin import resolve
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
-from sagent.session.names import log_file
-from sagent.session.repair import repair
 from sagent.session.retention import Glance, age, glance, glances, prune
 from sagent.session.store import delete, named_logs
 from sagent.session.summary import summarize
@@ -40,9 +41,11 @@ if TYPE_CHECKING:
 
 
 def run_sessions(argv: Sequence[str]) -> int:
+    plugins = plugins_of(sys.argv[1:])
+    if (code := run_operation(plugins, "sessions", argv)) is not None:
+        return code
     parser = Parser("sessions", "List, search, show and change the sessions on this machine.")
-    every = "list | search | show | compact | rewind | delete | prune | repair"
-    operations = parser.add_subparsers(dest="operation", required=True, metavar=every)
+    operations = parser.add_subparsers(dest="operation", required=True)
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
     listing.add_argument("--all", action="store_true", help="those of every directory")
     listing.add_argument("--ids", action="store_true", help="print only ids, for scripts")
@@ -78,12 +81,13 @@ def run_sessions(argv: Sequence[str]) -> int:
         help="default: the conversation only",
     )
     _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
-    for name, what in (("delete", "delete sessions"), ("repair", "keep the intact part of a damaged log")):
-        operations.add_parser(name, help=what).add_argument(
-            "session", nargs="+", help="a path, an id or the beginning of an id"
-        )
+    deleting = operations.add_parser("delete", help="delete sessions")
+    deleting.add_argument("session", nargs="+", help="a path, an id or the beginning of an id")
     for each in operations.choices.values():
         each.add_cwd()
+    for name, extra in plugins.operations("sessions").items():
+        operations.add_parser(name, help=extra.help)
+    operations.metavar = " | ".join(operations.choices)
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
     do: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
@@ -94,7 +98,6 @@ def run_sessions(argv: Sequence[str]) -> int:
         "rewind": _rewind,
         "delete": _delete,
         "prune": _prune,
-        "repair": _repair,
     }
     return do[given.operation](settings, given)
 
@@ -104,20 +107,6 @@ def _delete(settings: Settings, given: argparse.Namespace) -> int:
         path = session_path(settings, name)
         delete(path)
         _say(f"deleted {path.name}")
-    return 0
-
-
-def _repair(settings: Settings, given: argparse.Namespace) -> int:
-    for name in given.session:
-        path = session_path(settings, name)
-        repairs = repair(path)
-        for done in repairs:
-            outcome = [f"kept {count(done.kept, 'entry', 'entries')}"]
-            outcome += [f"put {count(done.mended, 'line')} back as written"] if done.mended else []
-            outcome += [f"lost {done.dropped} bytes in {count(done.gaps, 'gap')}"] if done.gaps else []
-            _say(f"{done.file}: {', '.join(outcome)}; the file as it was is {done.aside}")
-        if not repairs:
-            _say(f"{path}: nothing to repair")
     return 0
 
 
@@ -285,7 +274,6 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:
-    from sagent.session.handoffs import last_round, saved_by_handoffs
     from sagent.session.savings import add_savings
 
     summary = summarize(path)
@@ -299,10 +287,10 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
     if saving.compactions:
         usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
-    if (found := last_round(read_log(path / "root.jsonl"))) is not None:
-        saving = saved_by_handoffs(found, lambda agent: read_log(log_file(path, agent)), _price(settings))
-        usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
-        _say(f"hand-offs  {saving.tokens} tokens, {usd} saved against all of them whole in every role's prompt")
+    for plugin, extra in settings.plugins.extras("session costs"):
+        with named_errors("What a session cost, as told by an extra", plugin.name):
+            for line in cast("Callable[[Path, Price], Iterable[str]]", resolve(extra.add))(path, _price(settings)):
+                _say(line)
     if summary.problem:
         raise UsageError(summary.problem)
     return 0
@@ -311,7 +299,7 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
 def _transcript(path: Path) -> None:
     """The conversation, without what looks like a secret."""
     from sagent.cli.render import argument_line
-    from sagent.transcript.export_redaction import Redaction
+    from sagent.transcript.redaction import Redaction
 
     redaction = Redaction()
     for message in history(read_contents(path / "root.jsonl"), lambda _: b""):

@@ -6,7 +6,7 @@ _COMMANDS = "sagent.plugins.lab.commands"
 plugin = Plugin(
     "lab",
     "sessions run again, compared and measured",
-    needs=("teams", "textcalls"),
+    needs=("audit", "exports", "teams", "textcalls"),
     commands=(
         Command(
             "replay",

@@ -6,11 +6,11 @@ from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
 
 from sagent.lib.text import count
+from sagent.plugins.exports.page import contents, escape, page, section, table
+from sagent.plugins.exports.prose import Prose
 from sagent.plugins.lab.actions import HOW
 from sagent.plugins.lab.sessiondiff import COMPARED, Move, Row, SessionDiff, Side, figures, marks, outcome_text
-from sagent.transcript.export_redaction import Redaction
-from sagent.transcript.page import contents, escape, page, section, table
-from sagent.transcript.prose import Prose
+from sagent.transcript.redaction import Redaction
 
 MOST = 8_000  # characters of a text
 CONTEXT = 2  # lines around what differs

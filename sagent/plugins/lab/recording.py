@@ -13,9 +13,9 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.names import path_of
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import ToolSpec
+from sagent.plugins.audit.bundle import NAME, SESSION, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.sandbox.scratch import temporary
 from sagent.session import contents
-from sagent.session.bundle import NAME, SESSION, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.entries import Entry, unreadable
 from sagent.session.folds import origin
 from sagent.session.log import read_log

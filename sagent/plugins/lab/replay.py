@@ -20,6 +20,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Message
 from sagent.model import ModelLimits
+from sagent.plugins.audit.verify import verify
 from sagent.plugins.lab.doubles import (
     Divergence,
     Ended,
@@ -52,7 +53,6 @@ from sagent.session.folds import charges, contents, history, origin
 from sagent.session.log import MemoryLog, read_log
 from sagent.session.names import agent_of
 from sagent.session.store import check_version, named_logs
-from sagent.session.verify import verify
 from sagent.tool import Workspace
 
 __all__ = ["Conditions", "Divergence", "Replay", "Replayed", "Rerun", "replay", "replay_log", "rerun"]

@@ -9,12 +9,12 @@ from sagent.model import Effort
 from sagent.plugins.lab.rebuild import sampling_of
 from sagent.plugins.lab.recording import Recording
 from sagent.plugins.teams.handoffs import HandoffBudget
+from sagent.plugins.teams.rounds import HandOff, last_round
 from sagent.plugins.teams.shift import PART, TASK, Mode, Role
 from sagent.plugins.teams.team import Team, TeamResult
 from sagent.session.contents import Handoff
 from sagent.session.entries import Entry
 from sagent.session.folds import contents
-from sagent.session.handoffs import HandOff, last_round
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sagent.lib.json import as_array, as_int, as_object, as_str, json_load, wire
 from sagent.lib.text import count, escaped, printable
 from sagent.plugins.review.finding import SEVERITIES, Finding, Review, Severity, decode_finding
 from sagent.plugins.review.untrusted import COMMAND, block_for_page, for_page
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 from sagent.version import __version__
 
 _SARIF_LEVEL: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}

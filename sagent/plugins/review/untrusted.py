@@ -4,7 +4,7 @@ act on before it is posted."""
 import re
 
 from sagent.lib.text import fenced, printable
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HIDDEN = re.compile(

@@ -7,6 +7,7 @@ PACKAGES = "starlette uvicorn"
 plugin = Plugin(
     "serve",
     "sessions over HTTP, for programs and the browser",
+    needs=("exports",),
     commands=(
         Command(
             "serve",

@@ -119,9 +119,9 @@ async def _asset(request: Request) -> Response:
     if name not in _PAGE:
         return problem(404, f"The page has no {name}.")
     if name == "transcript.css":
-        import sagent.transcript.page as shown
+        import sagent.plugins.exports.page as shown
 
-        return FileResponse(Path(shown.__file__).with_name("export_page.css"), media_type="text/css")
+        return FileResponse(Path(shown.__file__).with_name("page.css"), media_type="text/css")
     return FileResponse(_HERE / "page" / name, media_type=_PAGE[name])
 
 
@@ -310,13 +310,13 @@ async def _events(request: Request) -> Response:
 async def _transcript(request: Request) -> Response:
     hosted, kind = _hosted(request), request.query_params.get("format", "json")
     if kind in ("md", "html"):
-        from sagent.transcript.export import export_text
-        from sagent.transcript.export_redaction import Redaction
+        from sagent.plugins.exports.export import export_text
+        from sagent.transcript.redaction import Redaction
 
         page, _ = await asyncio.to_thread(export_text, hosted.path, "md" if kind == "md" else "html", Redaction())
         if kind == "md":
             return Response(page, media_type="text/markdown")
-        from sagent.transcript.page import policy_of
+        from sagent.plugins.exports.page import policy_of
 
         # an origin of its own: its script is not that of the sessions' page, and reads no key of it
         policy = f"{policy_of(page.decode())}; frame-ancestors 'none'; sandbox allow-scripts"

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from sagent.lib.json import as_array, as_number, as_object, as_str
+from sagent.plugins.exports.cards import Cards, Fetch
+from sagent.plugins.exports.prose import Prose
+from sagent.plugins.exports.steps import Consulted, Said, Turn
+from sagent.plugins.exports.timeline import Call, Timeline, TurnShown, without_names
 from sagent.session.contents import ConsultationEntry, StoredMedia
 from sagent.session.entries import decode
-from sagent.transcript.cards import Cards, Fetch
-from sagent.transcript.export_redaction import Redaction
-from sagent.transcript.prose import Prose
-from sagent.transcript.steps import Consulted, Said, Turn
-from sagent.transcript.timeline import Call, Timeline, TurnShown, without_names
+from sagent.transcript.redaction import Redaction
 
 MOST = 60_000  # characters of one text
 

@@ -3,9 +3,9 @@
 import json
 
 from sagent.lib.json import as_array, as_object, as_str, wire_bytes
+from sagent.plugins.exports.cards import Fetch
 from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.fragments import fragment, plan_fragment
-from sagent.transcript.cards import Fetch
 
 BEAT = 15.0  # seconds of silence after which a stream says that it is there
 

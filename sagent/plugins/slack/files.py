@@ -11,7 +11,7 @@ from sagent.messages import Part, Text
 from sagent.plugins.slack.surface import Attachment, ChatError, ChatSurface, Thread
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.media import read_media
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 
 MOST_BYTES = 10_000_000  # of a file, in either direction
 MOST_TEXT = 100_000  # characters of a text that comes with a message

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from sagent.plugins.slack.surface import ChatError, ChatSurface, Thread
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 
 TRIES = 5  # for the end of an answer
 _CALLED = re.compile(r"@(?=channel\b|here\b|everyone\b)|(?<=<)(?=[!@#])")  # what would call people

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.plugins.teams.files import TeamFile
     from sagent.plugins.teams.handoffs import RoleReport
+    from sagent.plugins.teams.rounds import HandOff
     from sagent.plugins.teams.team import Team, TeamResult
-    from sagent.session.handoffs import HandOff
 
 USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]
        sagent team list

@@ -12,9 +12,9 @@ from sagent.agent.tree import Node
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
+from sagent.plugins.teams.rounds import Round, saved_by_handoffs
 from sagent.session.contents import MessageEntry
 from sagent.session.folds import branch_contents, charges, contents
-from sagent.session.handoffs import Round, saved_by_handoffs
 from sagent.session.log import Log, read_agent
 from sagent.usage import Saving, Sum, Usage
 

@@ -13,9 +13,9 @@ from sagent.errors import SagentError
 from sagent.events import Event
 from sagent.lib.money import in_words
 from sagent.plugins.teams.files import TeamFile
+from sagent.plugins.teams.rounds import HandOff, last_round
 from sagent.plugins.teams.team import Team, TeamResult
 from sagent.providers.wire.exchange import Told, untold
-from sagent.session.handoffs import HandOff, last_round
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
 

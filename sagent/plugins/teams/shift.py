@@ -26,8 +26,8 @@ from sagent.plugins.teams.handoffs import (
     shortened,
 )
 from sagent.plugins.teams.pattern import said, stop
+from sagent.plugins.teams.rounds import MOST_HANDED, Round, answer_tokens, last_round
 from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry, StoredMessage
-from sagent.session.handoffs import MOST_HANDED, Round, answer_tokens, last_round
 from sagent.session.log import read_agent
 from sagent.usage import Cost
 

@@ -19,8 +19,8 @@ from sagent.model import EFFORTS, full_name
 from sagent.peer import Switch
 from sagent.plugins.teams.handoffs import HandoffBudget, RoleReport, report_role
 from sagent.plugins.teams.pattern import Pattern, media_of
+from sagent.plugins.teams.rounds import HandOff, Round, last_round
 from sagent.plugins.teams.shift import Handed, Mode, Role, Setup, Shift, sections
-from sagent.session.handoffs import HandOff, Round, last_round
 from sagent.usage import Saving, Usage
 
 MODES: tuple[Mode, ...] = ("sequential", "parallel")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sagent.lib.json import Json, json_dump, json_thaw, valid_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.plugins.telemetry import names
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 
 MOST_TEXT = 20_000  # characters of one text
 

@@ -28,6 +28,7 @@ from sagent.lib.json import JsonObject, sha256_hex
 from sagent.messages import Message, user
 from sagent.model import Request, RequestDigest, ToolSpec
 from sagent.peer import Background, Compact, SpawnRequest, Switch
+from sagent.plugins.exports.export import export_bundle
 from sagent.plugins.lab import workcopy
 from sagent.plugins.lab.rebuild import adapters
 from sagent.plugins.lab.recording import Prompt, session_at
@@ -46,8 +47,7 @@ from sagent.testing.scripted import _body
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import RunContext
 from sagent.tools import agent_tools, tool
-from sagent.transcript.export import export_bundle
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 from tests.archives import unpack
 from tests.messages import call, result
 from tests.waiting import until

@@ -25,7 +25,7 @@ from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMes
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
-from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Usage
 from tests.messages import call, result
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.messages import user
+from sagent.plugins.audit.verify import verify
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.hold import NodeOptions, Opening
 from sagent.plugins.mesh.logstream import SessionStream
@@ -20,7 +21,6 @@ from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.plugins.mesh.records import Records, Said
 from sagent.plugins.mesh.remote import Mesh
-from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
 from tests.plugins.mesh.places import Place, by_results, place

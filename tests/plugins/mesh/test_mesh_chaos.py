@@ -13,11 +13,11 @@ from pathlib import Path
 
 from sagent.cost.prices import PriceBook
 from sagent.events import Result
+from sagent.plugins.audit.verify import verify
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.plugins.mesh.remote import Mesh
 from sagent.session.log import read_log
-from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import deep, slow
 from tests.plugins.mesh.places import Place, Process, place

@@ -1,4 +1,4 @@
-"""A recorded session, as tests of transcripts have it."""
+"""What tests of served sessions share with those of traces."""
 
 from tests.transcript.conftest import recorded
 

@@ -12,8 +12,8 @@ from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.store import Session, log_files
 from sagent.transcript.event_json import encode_event
+from tests.plugins.exports.export_story import tell
 from tests.transcript.conftest import Recorded
-from tests.transcript.export_story import tell
 
 KINDS = {"received", "reply_finished", "tool_finished", "denied"}
 

@@ -11,7 +11,7 @@ import pytest
 from page_story import Story, story_server
 
 from tests.listening import lasting_port
-from tests.transcript.browser import Browser
+from tests.plugins.exports.browser import Browser
 
 pytestmark = pytest.mark.needs("chromium")
 Open: TypeAlias = Callable[..., Browser]

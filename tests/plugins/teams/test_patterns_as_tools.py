@@ -15,11 +15,11 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
+from sagent.plugins.audit.verify import verify
 from sagent.plugins.teams import Role, Team, handoff, loop_until, parallel, sequential, triage
 from sagent.plugins.teams.files import read_team
 from sagent.session.contents import Unknown
 from sagent.session.store import Session
-from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from tests.agent.test_agent_tool import PRICES, ask, echo, lead, results
 from tests.agent.test_agents_beside_the_tree import warnings

@@ -24,17 +24,17 @@ from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Image, Thinking, assistant, user
 from sagent.model import Delta, ModelLimits, Reply, Request
+from sagent.plugins.audit.verify import verify
 from sagent.plugins.teams import HandoffBudget, Role, Team, TeamResult, sequential
 from sagent.plugins.teams.handoffs import RoleReport, digest
+from sagent.plugins.teams.rounds import HandOff, Round, last_round
 from sagent.policy import Deny
 from sagent.providers import Anthropic
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid
 from sagent.session.entries import read_body
 from sagent.session.folds import contents
-from sagent.session.handoffs import HandOff, Round, last_round
 from sagent.session.log import read_log
 from sagent.session.store import Session
-from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read

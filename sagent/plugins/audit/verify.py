@@ -1,0 +1,516 @@
+"""Whether a session is what was written.
+
+A hash chain shows damage and edits. Whoever may write the directory can also rewrite all of it with new hashes, or cut
+whole entries from the end of the root's log; against that, compare the head with one that was kept elsewhere (every
+result carries it), or check a signature.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.errors import SagentError, SessionNotFound, UsageError
+from sagent.lib.atomic import put
+from sagent.lib.dataclass import dataclass
+from sagent.lib.text import count
+from sagent.plugins.audit.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
+from sagent.plugins.audit.segment import ASTRAY, UNKNOWN, LogSegment, check, split
+from sagent.plugins.audit.signature import SIGNATURE, check_signature, sign
+from sagent.session.blobs import OUTPUTS
+from sagent.session.contents import Repaired
+from sagent.session.lock import Lock
+from sagent.session.names import is_agent
+from sagent.session.place import Place, find_ids
+from sagent.session.statement import STATEMENT, Statement, read_statement, state
+from sagent.session.store import is_session
+
+_ASIDE = ".damaged-"  # in the name of a file that was put aside when the session was repaired
+
+Each: TypeAlias = Callable[[Callable[[Place], LogSegment], Iterable[Place]], Iterable[LogSegment]]
+"""Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor. In order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a record: what it is, what was checked of it, and what was found."""
+
+    name: str
+    checked: str
+    problems: tuple[str, ...] = ()
+    torn: bool = False  # one of them is an unfinished line at the end of a log, which is no damage
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was checked, part by part, and what was found. Every file is either checked or among the problems, but for
+    the lock and what `notes` say.
+
+    `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
+    `redacted`: entries and blobs that secrets were taken out of when they were exported. In `gaps`, damaged
+    entries were lost; whoever repaired the log then says that the others are as they were.
+    """
+
+    session: str
+    heads: Mapping[str, str]
+    entries: int
+    blobs: int
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...]
+    redacted: int = 0
+    signer: str = ""
+    gaps: int = 0
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was found, each reported once."""
+        return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
+
+
+def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
+    """Check every byte of a session, or of a bundle that was exported: ids, chains, blobs, what a parent's log says of
+    its children's, the manifest.
+
+    With `head`, that this entry is in the root's log; with `signers`, a file of allowed signers, that one of them has
+    signed. Needs no lock; a session at work may show an unfinished last line. `each` is called with what can be done
+    in several processes. Raises SessionNotFound, UsageError and OSError.
+    """
+    if signers is not None and not signers.is_file():
+        raise UsageError(
+            f"{signers} is missing: the file of allowed signers, each line like `me@example.org ssh-ed25519 AAAA...`. "
+            "Give it with --signers."
+        )
+    asked = _Asked(head, signers, each)
+    if path.is_file() and path.name != "root.jsonl" and is_bundle(path):
+        return _verify_bundle(path, *open_bundle(path), asked)
+    if path.is_dir() and unpacked(path):
+        return _verify_bundle(path, *_places(path), asked)
+    session = path.parent if path.name == "root.jsonl" else path
+    if not is_session(session) and not _was_session(session):
+        raise SessionNotFound(f"no session at {path}")
+    files, strangers = _places(session)
+    return _Record(session.name, str(session), files, asked, strangers).proof()
+
+
+def sign_record(path: Path, proof: Proof, key: Path) -> Path:
+    """Sign what was verified with an SSH key; the signature's file. A session's lies in it, next to what is signed (the
+    heads of its logs, so that it may go on); a bundle's next to it.
+
+    Raises UsageError for a key that cannot be used and for an unpacked bundle, SessionBusy, and OSError.
+    """
+    if path.is_file() and path.name != "root.jsonl":
+        signature = path.with_name(f"{path.name}.sig")
+        put(signature, sign(path, key))
+        return signature
+    session = path.parent if path.is_file() else path
+    if unpacked(session):
+        raise UsageError(f"{path} is an unpacked bundle: sign the bundle itself, or the session.")
+    names = (file.name for file in session.glob("blobs/*"))
+    blobs = sorted(name for name in names if not name.startswith("scratch-"))
+    statement = state(Statement(proof.session, proof.heads, tuple(blobs)))
+    signature = sign(statement, key)
+    with closing(Lock(session)):
+        put(session / STATEMENT, statement)
+        put(session / SIGNATURE, signature)
+    return session / SIGNATURE
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a proof is to be held against, and how the work is shared."""
+
+    head: str
+    signers: Path | None
+    each: Each
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was found in one agent's log."""
+
+    place: Place
+    first: str = ""
+    last: str = ""
+    entries: int = 0
+    redacted: int = 0
+    problems: list[str] = field(default_factory=list[str])
+    segments: list[LogSegment] = field(default_factory=list[LogSegment])
+    marks: set[str] = field(default_factory=set[str])  # with which damaged files were put aside
+
+    @property
+    def named(self) -> Iterator[tuple[str, str, str, str]]:
+        """What is said of children in it."""
+        return (each for segment in self.segments for each in segment.named)
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether it says whose log it is, and nothing else."""
+        return not self.entries or (self.entries == 1 and self.segments[0].begins in ("opened", ""))
+
+    def lacks(self, ids: Iterable[str]) -> set[str]:
+        """Those of some ids that no entry has."""
+        wanted = {name for name in ids if name not in ("", self.first, self.last)}
+        return wanted - find_ids(self.place, wanted) if wanted else wanted
+
+
+class _Record:
+    """The files of a session, by their names in it, while they are checked; `where` is put before their names."""
+
+    def __init__(
+        self, name: str, where: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
+    ) -> None:
+        self.session, self.where, self.files, self.asked = name, where, files, asked
+        self.manifest: Manifest | None = None
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+        self.strangers = strangers  # problems with files that are no part of a session
+        self.signer = ""
+        self.gaps = 0
+        self.names: set[str] = set()  # the session's own, and those of the ones that it is a copy of
+        self.reached: set[str] = set()  # agents whose logs are the root's, or named by one that is reached
+        self.logs: dict[str, _Log] = {}
+        self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
+
+    def proof(self) -> Proof:
+        for agent in _agents(self.files):
+            self.logs[agent] = self._log(agent)
+        if "root" not in self.logs:
+            self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
+        elif not self.logs["root"].entries:
+            self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} has no whole entry",)))
+        said = {log.session for each in self.logs.values() for log in each.segments[:1] if log.session}
+        self.session = self.session or min(said, default="")
+        self.names = {self.session, *said}
+        self._children()
+        self._blobs()
+        self._signature()
+        self._head()
+        self._others()
+        if not self.asked.head and not self.signer:
+            self.notes.append(
+                "A chain alone cannot show that a log was rewritten whole, or that whole entries were cut from its "
+                "end: compare the head with the one that the run printed (--head ID), or check a signature."
+            )
+        return Proof(
+            session=self.session or Path(self.where).name,
+            heads={agent: log.last for agent, log in self.logs.items()},
+            entries=sum(log.entries for log in self.logs.values()),
+            blobs=sum(not name.startswith("scratch-") for name in self.blobs),
+            parts=tuple(self.parts),
+            notes=tuple(self.notes),
+            redacted=self.redacted,
+            signer=self.signer,
+            gaps=self.gaps,
+        )
+
+    def path(self, name: str) -> str:
+        """A file as reports name it."""
+        return f"{self.where}/{name}"
+
+    def _log(self, agent: str) -> _Log:
+        name = f"{agent}.jsonl"
+        place = self.files[name]
+        found = _Log(place)
+        redacted = self.manifest.redacted.get(name, frozenset[str]()) if self.manifest else frozenset[str]()
+        forks: list[str] = []
+        for segment in self.asked.each(partial(check, redacted=redacted), split(place)):
+            self._join(found, segment, forks, self.path(name))
+        if lost := found.lacks(forks):
+            found.problems.append(f"{self.path(name)}: {', '.join(sorted(lost))} is continued from, but missing")
+        if found.last == UNKNOWN:
+            found.last = ""
+        changed = f", {found.redacted} of them redacted" if found.redacted else ""
+        what = f"{count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
+        what += f"; head {found.last}" if found.last else ""
+        torn = any(segment.torn for segment in found.segments)
+        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems), torn))
+        return found
+
+    def _join(self, log: _Log, segment: LogSegment, forks: list[str], name: str) -> None:
+        """Put a segment after those before it."""
+        if segment.lines and UNKNOWN not in (segment.parent, log.last) and segment.parent != log.last:
+            if segment.left == log.last:
+                forks.append(segment.parent)
+            else:
+                log.problems.append(f"{name}, line {log.entries + 1}: {ASTRAY}")
+        log.problems.extend(f"{name}, line {log.entries + line}: {problem}" for line, problem in segment.problems)
+        if segment.damaged > len(segment.problems):
+            log.problems.append(f"{name}: {segment.damaged - len(segment.problems)} more lines are damaged")
+        if segment.torn:
+            log.problems.append(
+                f"{name}: {segment.torn} bytes of an unfinished entry at the end: its writer was killed, or is "
+                "still running; opening the session removes it"
+            )
+        for line, at, repaired in segment.repairs:
+            log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
+            if repaired.is_gap:
+                self._report_gap(f"{name}, line {log.entries + line}", at, repaired)
+        log.first = log.first or segment.first
+        log.last = segment.last or log.last
+        log.entries += segment.lines
+        log.redacted += segment.redacted
+        log.segments.append(segment)
+        forks.extend(segment.forks)
+
+    def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
+        """That entries are lost, which no chain shows any more."""
+        self.gaps += 1
+        lost = repaired.lost or ("?",)
+        what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
+        self.notes.append(
+            f"{where}: a gap: {what}, {repaired.dropped_bytes} bytes, were damaged and left out in the repair of "
+            f"{at[:10]}. What follows is chained anew, so that no earlier head or signature fits; {repaired.aside} is "
+            "the file as it was."
+        )
+
+    def _children(self) -> None:
+        """What logs say of the logs of other agents."""
+        problems: list[str] = []
+        wanted: dict[str, dict[str, str]] = {}  # by agent and entry, who names it
+        vouched: dict[str, str] = {}
+        named = 0
+        for agent, log in self.logs.items():
+            for by, kind, child, entry in log.named:
+                named += 1
+                wanted.setdefault(child, {}).setdefault(entry, f"{agent}, entry {by} ({kind})")
+                vouched[child] = entry
+        for child, entries in wanted.items():
+            log = self.logs.get(child)
+            if log is None:
+                problems.append(f"{next(iter(entries.values()))}: the log of {child} is missing")
+            else:
+                lost = log.lacks(entries)
+                problems.extend(f"{entries[each]}: the log of {child} has no entry {each}" for each in lost)
+        waiting = ["root"]
+        while waiting:
+            self.reached.add(agent := waiting.pop())
+            known = self.logs.keys() - self.reached
+            if agent in self.logs:
+                waiting += {child for _, _, child, _ in self.logs[agent].named if child in known}
+        for agent, log in self.logs.items():
+            if agent == "root":
+                continue
+            if agent not in self.reached and not log.is_opening:  # which is written before the entry that names it
+                problems.append(
+                    f"{self.path(agent)}.jsonl: no other log names this one, so it is not shown: someone put it "
+                    "there, or the end of the log that named it is lost. Move it out of the session once you know which"
+                )
+            elif vouched.get(agent) != log.last:
+                self.notes.append(f"The end of the log of {agent} is not covered by its parent's log.")
+        if named or len(self.logs) > 1:
+            checked = f"{count(named, 'entry', 'entries')} of {count(len(wanted), 'child', 'children')}: each is there"
+            self.parts.append(Part("children", checked, tuple(problems)))
+
+    def _blobs(self) -> None:
+        """Every blob against its name, and every name against the blobs."""
+        problems: list[str] = []
+        changed = self.manifest.blobs if self.manifest else frozenset[str]()
+        kept = {name: place for name, place in self.blobs.items() if not name.startswith("scratch-")}
+        for name, place in kept.items():
+            if name not in changed and place.sha256() != name:
+                problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
+        used: set[str] = set()
+        for agent, log in self.logs.items():
+            named = (each for segment in log.segments for each in segment.named_blobs(self.names))
+            for name, entry in named:
+                used.add(name)
+                if name not in kept:
+                    problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")
+        for name in self.blobs.keys() - kept.keys():
+            self.notes.append(
+                f"{self.path('blobs')}/{name} was being written when its process died; it is not checked."
+            )
+        if kept or problems:
+            apart = f", {len(kept.keys() - used)} of them named by no entry" if kept.keys() - used else ""
+            apart += f", {len(changed & kept.keys())} of them redacted" if changed & kept.keys() else ""
+            self.parts.append(Part("blobs", f"{count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
+
+    def _signature(self) -> None:
+        """What was signed of the session, and by whom where that is asked."""
+        if STATEMENT not in self.files:
+            if self.asked.signers is not None and not self.signer:
+                self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
+            return
+        data = self.files[STATEMENT].read()  # once: what is compared is what the signature is checked of
+        try:
+            problems = list(self._compare(read_statement(data)))
+        except ValueError as error:
+            self.parts.append(Part("signature", "none", (f"{self.path(STATEMENT)} was changed: {error}",)))
+            return
+        if self.asked.signers is None:
+            self.notes.append(f"{self.path(SIGNATURE)} is not checked: --check-signature does.")
+        elif not self.signer:
+            try:
+                self.signer = self._check_signature(data, self.asked.signers)
+            except UsageError:
+                raise
+            except SagentError as error:
+                problems.append(str(error))
+            if self.manifest is not None:
+                self.notes.append("Pages and reports are of whoever exported them: only the session is signed.")
+            if self.redacted:
+                problems.append(
+                    f"{self.where}: its signature is of the session, not of what was changed when that was exported "
+                    f"({self.redacted} redacted): have whoever exported it sign the bundle, or check the session itself"
+                )
+        self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
+
+    @property
+    def redacted(self) -> int:
+        """Entries and blobs that are not what was written, as the manifest says."""
+        blobs = self.manifest.blobs if self.manifest else frozenset[str]()
+        return sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys())
+
+    def _compare(self, statement: Statement) -> Iterator[str]:
+        if statement.session not in self.names:
+            yield f"{self.path(STATEMENT)} is of the session {statement.session!r}, not of {self.session!r}"
+        for agent, head in statement.heads.items():
+            if agent not in self.logs or self.logs[agent].lacks([head]):
+                yield f"{self.path(STATEMENT)}: the log of {agent} has no entry {head}, which was signed"
+        for name in statement.blobs:
+            if name not in self.blobs:
+                yield f"{self.path('blobs')}/{name}, which was signed, is missing"
+        for agent in self.logs.keys() - self.reached - statement.heads.keys():
+            yield f"{self.path(agent)}.jsonl: it was not there when the session was signed, and no log names it"
+        since = [
+            agent
+            for agent in self.logs
+            if agent in self.reached and statement.heads.get(agent) != self.logs[agent].last
+        ]
+        if since:
+            ends = ", ".join(since)
+            self.notes.append(f"Written after it was signed, so not covered by the signature: the end of {ends}.")
+
+    def _check_signature(self, statement: bytes, signers: Path) -> str:
+        from sagent.sandbox.scratch import temporary
+
+        if SIGNATURE not in self.files:
+            raise SagentError(f"{self.where} is not signed: {SIGNATURE} is missing")
+        with temporary() as directory:
+            signature = directory / SIGNATURE
+            signature.write_bytes(self.files[SIGNATURE].read())
+            return check_signature(statement, signature, signers)
+
+    def _head(self) -> None:
+        if not (head := self.asked.head):
+            return
+        problem = (
+            f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten (by a "
+            "repair too, where that left a gap), or it is another session"
+        )
+        root = self.logs.get("root")
+        if root is None or root.lacks([head]):
+            part = Part("head", head, (problem,))
+        else:
+            part = Part("head", "the last entry" if root.last == head else "in the log, which has gone on since")
+            named = {by: child for by, _, child, _ in root.named}
+            before = {named[by] for by in find_ids(root.place, set(named), stop=head)}
+            since = sorted(set(named.values()) - before)
+            if root.last != head:
+                began = f", and that of the logs of {', '.join(since)} and of agents below them" if since else ""
+                self.notes.append(f"What the root's log has after {head} is not covered by it{began}.")
+        self.parts.append(part)
+
+    def _others(self) -> None:
+        """Files that are no part of a session."""
+        marks = set[str]().union(*(log.marks for log in self.logs.values()))
+        problems = list(self.strangers)
+        known = {f"{agent}.jsonl" for agent in self.logs} | {"lock", STATEMENT, SIGNATURE}
+        for name in sorted(self.files.keys() - known):
+            of, _, mark = name.rpartition(_ASIDE)
+            if of in known and mark in marks:
+                self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
+            elif name.startswith(f"{OUTPUTS}/"):
+                shown = name.removeprefix(f"{OUTPUTS}/")  # a blob under its second name, by which commands read it
+                if not shown.startswith("scratch-") and self.files[name].sha256() != shown:
+                    problems.append(f"{self.path(name)} was changed: its content does not match its name")
+            elif not name.startswith("blobs/"):
+                problems.append(f"{self.path(name)}: not part of a session; not checked")
+        if problems:
+            self.parts.append(Part("other files", count(len(problems), "file"), tuple(problems)))
+
+
+def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], asked: _Asked) -> Proof:
+    """Check an export: the manifest's files, and the session among them."""
+    inside = {name.removeprefix(SESSION): place for name, place in files.items() if name.startswith(SESSION)}
+    record = _Record("", f"{path}:session" if path.is_file() else str(path / "session"), inside, asked)
+    checked = "none"
+    try:
+        if NAME not in files:
+            raise ValueError("it is missing")
+        record.manifest = read_manifest(files[NAME].read())
+    except ValueError as error:
+        problems.append(f"{path}: {NAME}: {error}")
+    else:
+        record.session = record.manifest.session
+        problems.extend(_compare_files(path, files, record.manifest.files))
+        checked = f"{count(len(record.manifest.files), 'file')}: sizes and sha256; id {record.manifest.id}"
+        if record.manifest.secrets:
+            record.notes.append(
+                f"Secrets taken out when this was exported: {record.manifest.secrets}. What they were taken out of "
+                "no longer matches the id it keeps: that it is otherwise as it was written is what whoever exported it "
+                "says, and the session itself can prove."
+            )
+    record.parts.append(Part("manifest", checked, tuple(problems)))
+    signature = path.with_name(f"{path.name}.sig")
+    if path.is_file() and signature.is_file():
+        _check_separate(path, signature, record)
+    return record.proof()
+
+
+def _compare_files(path: Path, files: Mapping[str, Place], listed: Sequence[Listed]) -> Iterator[str]:
+    for each in listed:
+        place = files.get(each.name)
+        if place is None:
+            yield f"{path}: {each.name} is missing"
+        elif place.size != each.size or place.sha256() != each.sha256:
+            yield f"{path}: {each.name} was changed: it is not the file that the manifest lists"
+    for name in files.keys() - {each.name for each in listed} - {NAME}:
+        yield f"{path}: {name} is not in the manifest"
+
+
+def _check_separate(path: Path, signature: Path, record: _Record) -> None:
+    """The signature of an archive as a whole."""
+    if record.asked.signers is None:
+        record.notes.append(f"{signature} is not checked: --check-signature does.")
+        return
+    try:
+        record.signer = check_signature(path, signature, record.asked.signers)
+    except UsageError:
+        raise
+    except SagentError as error:
+        record.parts.append(Part("signature of the bundle", "none", (str(error),)))
+    else:
+        record.parts.append(Part("signature of the bundle", record.signer))
+
+
+def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
+    """The files below a directory by their names in it, and problems: what is neither file nor directory."""
+    found: dict[str, Place] = {}
+    problems: list[str] = []
+    for above, directories, names in os.walk(directory):
+        directories.sort(key=lambda name: (name == "blobs", name))  # last: a blob is kept before it is named
+        for name in (*directories, *names):
+            path = Path(above, name)
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                found[path.relative_to(directory).as_posix()] = Place(path, 0, status.st_size)
+            elif not stat.S_ISDIR(status.st_mode):
+                problems.append(f"{path}: not a plain file; not checked")
+    return dict(sorted(found.items())), problems
+
+
+def _agents(files: Mapping[str, Place]) -> list[str]:
+    """Those that have a log, a parent before its children."""
+    agents = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
+    return sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent))
+
+
+def _was_session(directory: Path) -> bool:
+    """Whether a directory holds what is left of a session without its root's log."""
+    parts = {"lock", "root", "blobs", STATEMENT, SIGNATURE}
+    return (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts

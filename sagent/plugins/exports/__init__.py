@@ -1,0 +1,32 @@
+"""Sessions for people to read: as pages, Markdown, recordings and bundles; turn by turn; what their advisors said."""
+
+from sagent.plugin import Command, ExportFormat, Plugin, SlashCommand
+
+_COMMANDS, _FORMATS = f"{__name__}.commands", f"{__name__}.formats"
+plugin = Plugin(
+    "exports",
+    "sessions to read: exports, shared folders, runs turn by turn, what advisors said",
+    needs=("audit",),
+    commands=(
+        Command(
+            "export",
+            "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
+            f"{_COMMANDS}.export:run_export",
+        ),
+        Command("share", "export sessions as a static folder for any web server", f"{_COMMANDS}.share:run_share"),
+        Command("trace", "show a run turn by turn, from its trace or its session", f"{_COMMANDS}.trace:run_trace"),
+        Command(
+            "advice",
+            "show what a session's advisors said, what came of it and what it cost",
+            f"{_COMMANDS}.advice:run_advice",
+        ),
+    ),
+    slash_commands=(SlashCommand("export", f"{__name__}.slash:export"),),
+    export_formats=(
+        ExportFormat("bundle", "all of it, checked by `sagent verify`", f"{_FORMATS}:export_bundle_file", "tar"),
+        ExportFormat("html", "one page", f"{_FORMATS}:export_html"),
+        ExportFormat("md", "Markdown", f"{_FORMATS}:export_markdown"),
+        ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
+        ExportFormat("cast", "a terminal recording for asciinema", f"{__name__}.cast:export_cast"),
+    ),
+)

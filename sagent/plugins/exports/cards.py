@@ -1,0 +1,224 @@
+"""What was said and done in a session, as cards of a page: in words, in its order, each child with what is its own."""
+
+import base64
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import assert_never
+
+from sagent.lib.figures import duration, money, seconds_between
+from sagent.lib.json import as_object, json_dump
+from sagent.lib.text import MAIN_ARGUMENTS, count, cut
+from sagent.plugins.exports.prose import Prose
+from sagent.plugins.exports.steps import Consulted, Remark, Said
+from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, asked_of, verdict_of, words_of
+from sagent.session.contents import StoredMedia
+from sagent.transcript.redaction import Redaction
+
+MOST_MEDIA = 1_500_000  # bytes of images on a page
+MOST_OPEN = 40  # lines of a change that is shown unasked
+_DEEPEST = 20  # children within children
+_LINE = 160  # characters of a call that stand in its line
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "Asked the person", "Bash": "Ran",
+          "Edit": "Edited", "ExitPlan": "Proposed a plan", "Glob": "Looked for", "Grep": "Searched for",
+          "List": "Listed", "Read": "Read", "TodoWrite": "Listed what is to be done", "Write": "Wrote"}  # fmt: skip
+_STOPS = {"max_tokens": "cut at its length limit", "refusal": "refused", "content_filter": "stopped by a filter",
+          "context_overflow": "cut where the context was full"}  # fmt: skip
+_IN_DIFF = ("old_string", "new_string", "edits", "content")
+
+Fetch = Callable[[str], bytes | None]
+
+
+class Cards:
+    """The cards of one session; `images` counts the pictures on them."""
+
+    def __init__(self, timeline: Timeline, redaction: Redaction, prose: Prose, fetch: Fetch) -> None:
+        self.images = 0
+        self._timeline = timeline
+        self._redaction = redaction
+        self._prose = prose
+        self._fetch = fetch
+        self._media = 0
+        self._models: dict[str, str] = {}
+        self._cards: dict[str, list[tuple[int, Shown]]] = {}
+        for place, each in enumerate(timeline.shown):
+            self._cards.setdefault(agent_of(each), []).append((place, each))
+
+    def all(self) -> Iterator[str]:
+        """Those of the root, each child's where it was begun; at the end children that nothing says the birth of."""
+        yield from self._of("root", 0)
+        while self._cards:
+            yield from self._child(next(iter(self._cards)), 1)
+
+    def _of(self, agent: str, depth: int) -> Iterator[str]:
+        for place, each in self._cards.pop(agent, ()):
+            born = dict(each.details).get("agent", "") if isinstance(each, Remark) and each.kind == "spawned" else ""
+            if born in self._cards and depth < _DEEPEST:
+                yield from self._child(born, depth + 1)
+            else:
+                yield from self._card(place, each)
+
+    def _child(self, path: str, depth: int) -> Iterator[str]:
+        """A child, folded under what it came to."""
+        member = self._timeline.agents.get(path)
+        facts = [", ".join(member.models), count(member.turns, "turn"), count(member.calls, "call")] if member else []
+        if member and (took := seconds_between(member.log.first, member.log.last)) is not None:
+            facts.append(duration(took))
+        if path in self._timeline.spent.by_agent:
+            facts.append(money(self._timeline.spent.by_agent[path].usd))
+        words = self._prose.text(" · ".join(filter(None, facts)))
+        name = self._prose.text(path.removeprefix("root/"))
+        yield f'<details class="child"><summary><strong>{name}</strong> <span class="quiet">{words}</span></summary>\n'
+        yield from self._of(path, depth)
+        yield "</details>\n"
+
+    def _card(self, place: int, shown: Shown) -> Iterator[str]:
+        agent = self._prose.text(agent_of(shown))
+        start = f'<article id="b{place}" data-agent="{agent}" tabindex="-1" aria-labelledby="h{place}" class='
+        kind, title, *facts = self._head(shown)
+        at = shown.turn.at if isinstance(shown, TurnShown) else shown.at
+        if isinstance(shown, Remark):
+            yield f'{start}"remark"><p id="h{place}">{self.time(at)} {title}</p></article>\n'
+            return
+        head = " · ".join(filter(None, (self.time(at), *facts)))
+        yield f'{start}"{kind}"><div class="head"><h3 id="h{place}">{title}</h3> '
+        yield f'<span class="quiet">{head}</span></div>\n'
+        yield from self.content(shown)
+        yield "</article>\n"
+
+    def _head(self, shown: Shown) -> Sequence[str]:
+        """What kind of a card it is, its title, and facts about it."""
+        text = self._prose.text
+        agent = agent_of(shown)
+        who = "" if agent == "root" else f" to {_name(agent)}"
+        match shown:
+            case Said(_, _, sender):
+                return "said" if not sender else "told", text((_name(sender) or "Person") + who)
+            case TurnShown(turn, number, usd=usd):
+                before, self._models[agent] = self._models.get(agent), turn.model
+                model = "" if before == turn.model else text(turn.model)
+                stop = _STOPS.get(turn.stop, "" if turn.stop in ("end", "tool_use") else turn.stop)
+                wrong = f'<span class="bad">{text(stop)}</span>' if stop else ""
+                title = f"Turn {number}" if agent == "root" else f"{_name(agent)}, turn {number}"
+                return "turn", text(title), model, money(usd) if usd is not None else "", wrong
+            case Consulted():
+                return "advice", text(f"{advisor_of(shown)} advises{who[3:]}: {verdict_of(shown)}")
+            case Remark():
+                return "remark", text(words_of(shown))
+            case _:
+                assert_never(shown)
+
+    def content(self, shown: Said | TurnShown | Consulted) -> Iterator[str]:
+        """What is on a card below its head."""
+        prose = self._prose
+        match shown:
+            case Said(_, text, sender, media=media):
+                yield prose.asked(text) if not sender.startswith("job:") else _pre(prose.text(text))
+                yield from map(self._image, media)
+            case TurnShown(turn, calls=calls):
+                if turn.thinking:
+                    inside = prose.markdown(turn.thinking)
+                    yield f'<details class="thinking"><summary>Thinking</summary>{inside}</details>\n'
+                if turn.text.strip():
+                    yield prose.markdown(turn.text)
+                yield from map(self._image, turn.media)
+                for call in calls:
+                    yield from self.call(call)
+            case Consulted(_, advice):
+                if asked := asked_of(shown):
+                    yield f'<p class="quiet">{prose.text(asked)}</p>'
+                yield prose.markdown(advice.text)
+            case _:
+                assert_never(shown)
+
+    def call(self, call: Call) -> Iterator[str]:
+        """A tool call and what came of it, folded."""
+        prose = self._prose
+        arguments = as_object(self._redaction.value(dict(call.arguments)))
+        gist = next((name for name in MAIN_ARGUMENTS if str(arguments.get(name, "")).strip()), "")
+        whole = str(arguments.get(gist, "")).strip()
+        line = prose.text(_first(whole))
+        line = f"<code>{line}</code>" if line and gist not in ("question", "task", "prompt") else line
+        known = call.state in ("done", "failed")
+        verb = _VERBS.get(call.name, f"Called {call.name}") if known else call.name
+        marks = [f'<span class="bad">{call.state or "no result"}</span>'] if call.state != "done" else []
+        diff = call.diff.split("\n") if call.diff else []
+        for sign, name in (("+", "add"), ("-", "del")):
+            if changed := sum(row.startswith(sign) for row in diff):
+                marks.append(f'<span class="{name}">{sign.replace("-", "−")}{changed}</span>')
+        marks += [f'<span class="quiet">{duration(call.seconds)}</span>'] if call.seconds >= 0.1 else []
+        opened = " open" if 0 < len(diff) <= MOST_OPEN else ""
+        yield f'<details class="call"{opened}><summary><span class="verb">{prose.text(verb)}</span> {line} '
+        yield f"{' '.join(marks)}</summary>"
+        hidden = {*(_IN_DIFF if diff else ()), *((gist,) if whole == _first(whole) else ())}
+        yield self._arguments({name: value for name, value in arguments.items() if name not in hidden})
+        if diff:
+            yield _pre("".join(map(_changed, prose.text(call.diff).split("\n"))), "diff")
+        if call.result:
+            suffix = whole.rpartition(".")[2]
+            yield _pre(prose.numbered(call.result, suffix) if call.name == "Read" else prose.text(call.result))
+        yield from map(self._image, call.media)
+        yield "</details>\n"
+
+    def _arguments(self, arguments: Mapping[str, object]) -> str:
+        rows: list[str] = []
+        for name, value in arguments.items():
+            text = value if isinstance(value, str) else json_dump(value)
+            shown = self._prose.code(text, "bash") if name == "command" else self._prose.text(text)
+            rows.append(f"<dt>{self._prose.text(name)}</dt><dd>{_pre(shown) if chr(10) in text else shown}</dd>")
+        return f'<dl class="facts">{"".join(rows)}</dl>' if rows else ""
+
+    def _image(self, media: StoredMedia) -> str:
+        """An image, while there is room for it."""
+        kind, name = media
+        data = self._fetch(name) if kind in _IMAGES else None
+        if data is None or self._media + len(data) > MOST_MEDIA:
+            return f'<p class="quiet">[{self._prose.text(kind)}, blob {self._prose.text(name)}]</p>'
+        self._media += len(data)
+        self.images += 1
+        source = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        return f'<p><img src="{source}" alt="an image of the session, blob {self._prose.text(name)}"></p>'
+
+    def time(self, at: str) -> str:
+        """When it was, from the start of the session."""
+        since = seconds_between(self._timeline.first, at)
+        if since is None:
+            return ""
+        minutes, seconds = divmod(int(since), 60)
+        hours, minutes = divmod(minutes, 60)
+        shown = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        return f'<time datetime="{html.escape(at)}" title="{when(at)}">{shown}</time>'
+
+
+def agent_of(shown: Shown) -> str:
+    return shown.turn.agent if isinstance(shown, TurnShown) else shown.agent
+
+
+def when(at: str) -> str:
+    """A time of the log for a person."""
+    return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
+
+
+def _name(path: str) -> str:
+    return path.removeprefix("root/")
+
+
+def _first(text: str) -> str:
+    """The first line of it, cut."""
+    return cut(text.split("\n", 1)[0], _LINE)
+
+
+def _pre(inside: str, kind: str = "") -> str:
+    return f'<pre class="{kind}">{inside}</pre>' if kind else f"<pre>{inside}</pre>"
+
+
+def _changed(row: str) -> str:
+    match row[:1]:
+        case "+":
+            return f"<ins>{row}</ins>"
+        case "-":
+            return f"<del>{row}</del>"
+        case "@":
+            return f'<span class="at">{row}</span>\n'
+        case _:
+            return f"{row}\n"

@@ -1,0 +1,158 @@
+"""A session as a recording of a terminal, in the form of asciinema (asciicast 2): what the REPL would have printed.
+
+See docs.asciinema.org/manual/asciicast/v2.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from sagent.events import Advice, Advised, ToolFinished
+from sagent.lib.json import as_object, json_freeze_object, valid_text
+from sagent.messages import Text, ToolCall, ToolResult
+from sagent.plugins.exports import steps
+from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, read_timeline, words_of
+from sagent.repl.view.blocks import Block, Report, Said, Thought, past_summary, render_block, separated
+from sagent.repl.view.lines import Line, drawable, one_line
+from sagent.repl.view.markdown import pieces_of
+from sagent.repl.view.theme import rules_of
+from sagent.session.store import named_logs
+from sagent.transcript.formats import Exported, Exporting
+from sagent.transcript.redaction import Redaction
+
+WIDTH, HEIGHT = 100, 30
+MOST_IDLE = 2.0  # seconds between two pieces, however long it took
+TYPED, PRINTED = 0.03, 0.04  # seconds for a character of a person's prompt, and for a row
+MOST_TYPING = 2.0  # seconds for a prompt
+_ATTRIBUTES = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
+_CODES = {
+    **_ATTRIBUTES,
+    **{f"ansi{name}": str(30 + place) for place, name in enumerate(_COLOURS)},
+    **{f"ansibright{name}": str(90 + place) for place, name in enumerate(_COLOURS)},
+}
+_CLASS = re.compile(r"class:([\w.-]+)")
+
+
+def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
+    """The lines of the recording: its header, then pieces of output, each with its time in seconds. Pauses are cut."""
+    found = redaction.count
+    title = timeline.heading(redaction)
+    header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MOST_IDLE}
+    if (began := _seconds(timeline.first)) is not None:
+        header["timestamp"] = int(began)
+    yield _line({**header, "title": one_line(title), "env": {"TERM": "xterm-256color"}})
+    recording, before = _Recording(), None
+    redaction.count = found
+    for shown in timeline.shown:
+        recording.reach(_at(shown))
+        for block in _blocks(shown, redaction):
+            rows = [drawable(row) for row in render_block(block, WIDTH)]
+            if rows and before is not None and separated(before, block):
+                yield recording.piece("\r\n", 0.0)
+            before = block if rows else before
+            yield from recording.typed(rows) if isinstance(block, Said) and not block.sender else recording.rows(rows)
+
+
+class _Recording:
+    """The clock of a recording: that of the log, without its pauses."""
+
+    def __init__(self) -> None:
+        self._now = self._shown = 0.0  # and when it last showed something
+        self._at: float | None = None  # of the log
+        self._styles = _sgr()
+
+    def reach(self, at: float | None) -> None:
+        """Time passes until something happens in the log."""
+        if at is not None:
+            passed = 0.0 if self._at is None else max(0.0, at - self._at)
+            self._now = min(self._now + passed, self._shown + MOST_IDLE)
+            self._at = at if self._at is None else max(self._at, at)
+
+    def typed(self, rows: Sequence[Line]) -> Iterator[bytes]:
+        """Rows that a person wrote, by the character."""
+        count = sum(len(text) for row in rows for _, text in row) or 1
+        pause = min(TYPED, MOST_TYPING / count)
+        for row in rows:
+            for style, text in row:
+                yield from (self.piece(self._styled(style, character), pause) for character in text)
+            yield self.piece("\r\n", pause)
+
+    def rows(self, rows: Sequence[Line]) -> Iterator[bytes]:
+        for row in rows:
+            yield self.piece("".join(self._styled(*span) for span in row) + "\r\n", min(PRINTED, MOST_IDLE / len(rows)))
+
+    def piece(self, text: str, pause: float) -> bytes:
+        self._now += pause
+        self._shown = self._now
+        return _line([round(self._now, 3), "o", valid_text(text)])
+
+    def _styled(self, style: str, text: str) -> str:
+        codes = [code for name in _CLASS.findall(style) if (code := self._styles.get(name))]
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text else text
+
+
+def export_cast(exporting: Exporting) -> Exported:
+    """Export a session as a terminal recording."""
+    timeline = read_timeline(exporting.session, named_logs(exporting.session))
+    exporting.put(write_cast(timeline, exporting.redaction))
+    return Exported(exporting.redaction.count, problems=tuple(timeline.damaged))
+
+
+def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:
+    """What the REPL would print of it. Of other agents it has their calls and what became of them."""
+    match shown:
+        case steps.Said("root", text, sender):
+            return (Said(redaction.text(text), sender, len(shown.media)),)
+        case TurnShown(turn, _, calls):
+            own = turn.agent == "root"
+            thought = (Thought(redaction.text(turn.thinking), 0.0),) if own and turn.thinking.strip() else ()
+            said = pieces_of(redaction.text(turn.text)) if own else ()
+            return (*thought, *said, *(_call(turn.agent, call, redaction) for call in calls if own or call.diff))
+        case steps.Consulted(agent, advice):
+            return (Advised(agent, _clean_advice(advice, redaction)),)
+        case steps.Remark(agent):
+            who = "" if agent == "root" else f"{agent}: "
+            return (Report(f"{who}{redaction.text(words_of(shown))}"),)
+        case steps.Said():
+            return ()
+        case _:
+            assert_never(shown)
+
+
+def _call(agent: str, call: Call, redaction: Redaction) -> ToolFinished:
+    text = redaction.text(call.result)
+    asked = ToolCall("", call.name, json_freeze_object(as_object(redaction.value(dict(call.arguments)))))
+    summary = "was denied" if call.state == "denied" else past_summary(text)
+    result = ToolResult("", (Text(text),), call.state in ("failed", "denied"))
+    return ToolFinished(agent, asked, result, call.seconds, summary, redaction.text(call.diff))
+
+
+def _clean_advice(advice: Advice, redaction: Redaction) -> Advice:
+    text, reason, question = map(redaction.text, (advice.text, advice.reason, advice.question))
+    return replace(advice, text=text, reason=reason, question=question)
+
+
+def _at(shown: Shown) -> float | None:
+    return _seconds(shown.turn.at if isinstance(shown, TurnShown) else shown.at)
+
+
+def _seconds(at: str) -> float | None:
+    """A time of the log in seconds since 1970; None where it has none."""
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return None
+
+
+def _sgr() -> Mapping[str, str]:
+    """The parameters of the escape sequences by style, in the dark theme's colours (ECMA-48, SGR)."""
+    rules = rules_of("dark").items()
+    return {name: ";".join(_CODES[word] for word in look.split() if word in _CODES) for name, look in rules}
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"

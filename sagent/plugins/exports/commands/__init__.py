@@ -1,0 +1,1 @@
+"""The commands `export`, `share`, `trace` and `advice`."""

@@ -1,0 +1,86 @@
+"""A folder of shared sessions, as any web server can show it: each as a page, and one page that lists them all."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_output
+from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import money
+from sagent.lib.json import as_int, as_object, as_str, canonical_bytes
+from sagent.lib.money import as_usd
+from sagent.plugins.exports.cards import when
+from sagent.plugins.exports.page import escape, page, section, table
+from sagent.plugins.exports.timeline import Timeline
+from sagent.transcript.redaction import Redaction
+
+ABOUT = "session.json"  # what the list says of a session, in its folder
+MARK = "Shared with sagent"  # in each list of ours, by which it is known
+FORMS = {"index.html": "page", "session.md": "Markdown", "session.cast": "recording"}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFolder:
+    """A folder for a web server: what is written here may be read by all."""
+
+    path: Path
+
+    def add(self, timeline: Timeline, name: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+        """Write a session's files, in the place of those that were shared of it before, and the list. Raises UsageError
+        where another session has its name there or the folder has a page of somebody else's, and OSError."""
+        below, index = self.path / name, self.path / "index.html"
+        if index.exists() and MARK.encode() not in index.read_bytes():
+            raise UsageError(f"{index} is not a list of shared sessions and would be replaced: choose another folder.")
+        below.mkdir(parents=True, exist_ok=True)
+        if as_str(_about(below).get("at"), timeline.first) != timeline.first:
+            raise UsageError(f"{below} has another session with that name: share this one in another folder.")
+        for file, pieces in files:
+            _write(below / file, pieces)
+        spent = timeline.spent.whole
+        about = {
+            "title": timeline.heading(Redaction()),
+            "at": timeline.first,
+            "turns": sum(each.turns for each in timeline.agents.values()),
+            "usd": str(spent.usd),
+            "unpriced": spent.unpriced,
+        }
+        _write(below / ABOUT, [canonical_bytes(about) + b"\n"])
+        _write(index, [self._list().encode()])
+
+    def _list(self) -> str:
+        shared = [(file.parent.name, about) for file in self.path.glob(f"*/{ABOUT}") if (about := _about(file.parent))]
+        found = sorted(shared, key=lambda each: as_str(each[1].get("at")), reverse=True)
+        rows = [
+            (_link(name, about), when(as_str(about.get("at"))), *_figures(about), _forms(self.path / name))
+            for name, about in found
+        ]
+        listed = table(("session", "begun", "turns", "cost", "as"), rows, "Sessions")
+        return page("Sessions", "", section("sessions", "Sessions", listed), MARK, "sessions")
+
+
+def _write(path: Path, pieces: Iterable[bytes]) -> None:
+    with atomic_output(path, 0o666) as file:
+        file.writelines(pieces)
+
+
+def _about(folder: Path) -> Mapping[str, object]:
+    """What the list says of a session; nothing where there is none, or what is not ours."""
+    try:
+        return as_object(json.loads((folder / ABOUT).read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _link(name: str, about: Mapping[str, object]) -> str:
+    return f'<a href="{quote(name)}/index.html">{escape(as_str(about.get("title")) or name)}</a>'
+
+
+def _figures(about: Mapping[str, object]) -> tuple[str, str]:
+    return str(as_int(about.get("turns"))), f"{'≥ ' if about.get('unpriced') else ''}{money(as_usd(about.get('usd')))}"
+
+
+def _forms(folder: Path) -> str:
+    there = [(file, form) for file, form in FORMS.items() if (folder / file).is_file()]
+    return ", ".join(f'<a href="{quote(folder.name)}/{file}">{form}</a>' for file, form in there)

@@ -1,0 +1,74 @@
+"""`/export`: the session that is open, written to a file."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.lib.names import path_of
+from sagent.lib.process import system_path
+from sagent.plugins.exports.formats import export_session, find_format
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.links import leading_to_file
+from sagent.transcript.formats import Exporting
+from sagent.transcript.redaction import Redaction
+
+
+@command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.export_formats])
+async def export(context: CommandContext, form: str = "html", file: str = "") -> None:
+    """Export this session to a file.
+
+    As a web page, Markdown, JSON lines, a bundle, a terminal recording or what a plugin adds. Strings that look like
+    secrets are taken out and counted.
+    """
+    session = context.opened.agent.log.path
+    if not session:
+        raise UsageError("This session is not saved, so there is nothing to export.")
+    chosen = find_format(context.settings.plugins, form)
+    usual = f"{Path(session).name}.{chosen.file_suffix}"
+    path = context.settings.cwd / path_of(file or usual)
+    path = (path / usual if path.is_dir() else path).absolute()
+    if file and path.exists() and not await _replaces(context, path):
+        context.say("Nothing was exported.")
+        return
+    done = await asyncio.to_thread(
+        export_session, chosen, Exporting(Path(session), Redaction(), path, context.settings)
+    )
+    note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
+    context.say(f"Exported; {note}: read it before you share it.")
+    context.write([((leading_to_file("class:link", str(path)), str(path)),)])
+    for problem in done.problems[:10]:
+        context.say(problem)
+    if context.has_person and form == "html":
+        context.say(await asyncio.to_thread(show_page, path))
+
+
+async def _replaces(context: CommandContext, path: Path) -> bool:
+    """Whether the person wants a file replaced. Raises UsageError where there is nobody to ask."""
+    if not context.has_person:
+        raise UsageError(f"{path} exists already: remove it first, or choose another file.")
+    options = [Option("keep", "No, keep it"), Option("replace", "Yes, replace it")]
+    return await context.pick(f"{path.name} exists already. Replace it?", options) == "replace"
+
+
+def show_page(page: Path) -> str:
+    """Open a page in the desktop's browser, where there is a desktop before the person: what came of it, in words."""
+    mac = sys.platform == "darwin"
+    name = "open" if mac else "xdg-open"
+    if "SSH_CONNECTION" in os.environ or "SSH_TTY" in os.environ:
+        return "Not opened in a browser: the terminal is on another machine (ssh)."
+    if not (mac or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "Not opened in a browser: there is no desktop here."
+    if (program := shutil.which(name, path=system_path())) is None:
+        return f"Not opened in a browser: there is no {name} here."
+    # a browser may run on after us: what has not failed by then has opened it
+    line = '"$0" "$1" & for i in 1 2 3 4 5; do sleep 0.2; kill -0 $! 2>&- || { wait $!; exit; }; done'
+    argv, null = ["/bin/sh", "-c", line, program, page.as_uri()], subprocess.DEVNULL
+    done = subprocess.run(argv, stdin=null, stdout=null, stderr=null, start_new_session=True, check=False)
+    if done.returncode:
+        return f"It could not be opened in a browser ({name}: exit {done.returncode})."
+    return "It is open in your browser."

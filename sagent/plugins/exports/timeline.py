@@ -1,0 +1,318 @@
+"""A session as a page or a document shows it: its steps, each turn with its number, its price and what became of its
+calls, and what the whole came to."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, TypeAlias, assert_never
+
+from sagent.cost.prices import PriceBook
+from sagent.lib.dataclass import dataclass
+from sagent.lib.diff import unified
+from sagent.lib.json import as_array, as_object
+from sagent.messages import DENIED
+from sagent.plugins.exports.entries import LogEnds, SessionReader
+from sagent.plugins.exports.steps import (
+    Answered,
+    Charged,
+    Checkout,
+    Consulted,
+    Damaged,
+    Judged,
+    Opened,
+    Refused,
+    Remark,
+    Requested,
+    Said,
+    Turn,
+)
+from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
+from sagent.session.savings import add_savings
+from sagent.transcript.redaction import Redaction
+from sagent.usage import Charge, Saving, Totals
+
+MOST_TEXT = 200_000  # characters of one text that are kept
+MOST_TITLE = 80
+_LOOKED_AT = 4_000  # characters at the end of what is kept, in which no word is to be cut
+MOST_PARAMETERS = 100  # different ones that are kept
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call and what came of it; `state` is "" while that is not known."""
+
+    name: str
+    arguments: Mapping[str, object]
+    diff: str = ""
+    state: Literal["", "done", "failed", "denied"] = ""
+    result: str = ""
+    seconds: float = 0.0
+    media: tuple[StoredMedia, ...] = ()
+
+
+@dataclass(slots=True)
+class TurnShown:
+    """A turn with what later steps say of it; `number` counts those of its agent."""
+
+    turn: Turn
+    number: int
+    calls: Sequence[Call]
+    usd: Decimal | None = None
+
+
+Shown: TypeAlias = Said | TurnShown | Consulted | Remark
+"""What has a place of its own in the timeline."""
+
+
+@dataclass(slots=True)
+class Member:
+    path: str
+    log: LogEnds = field(default_factory=LogEnds)
+    models: dict[str, None] = field(default_factory=dict[str, None])
+    turns: int = 0
+    calls: int = 0
+
+
+@dataclass(slots=True)
+class Timeline:
+    """A session as it is shown. `damaged` are lines that could not be read."""
+
+    session: str = ""
+    cwd: str = ""
+    title: str = ""
+    environment: dict[str, object] = field(default_factory=dict[str, object])
+    shown: list[Shown] = field(default_factory=list[Shown])
+    agents: dict[str, Member] = field(default_factory=dict[str, Member])
+    spent: Totals = field(default_factory=Totals)
+    tools: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    parameters: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    compactions: int = 0
+    compacted: int = 0  # tokens that left the context, as estimated
+    saving: Saving = field(default_factory=Saving)  # USD by list prices
+    damaged: list[str] = field(default_factory=list[str])
+
+    def heading(self, redaction: Redaction) -> str:
+        """Its title in one line, from which secrets were taken before it was cut."""
+        return redaction.line(self.title, MOST_TITLE)
+
+    @property
+    def first(self) -> str:
+        return min((member.log.first for member in self.agents.values() if member.log.first), default="")
+
+    @property
+    def last(self) -> str:
+        return max((member.log.last for member in self.agents.values()), default="")
+
+
+def calls_of(timeline: Timeline) -> Iterator[tuple[int, Turn, Call]]:
+    """The calls, each with its turn and where that is in the timeline."""
+    for place, each in enumerate(timeline.shown):
+        if isinstance(each, TurnShown):
+            yield from ((place, each.turn, call) for call in each.calls)
+
+
+def advisor_of(step: Consulted) -> str:
+    return step.advice.advisor or "advisor"
+
+
+def verdict_of(step: Consulted) -> str:
+    """What the advice says in a word, or why there is none."""
+    return step.advice.verdict or step.advice.status
+
+
+def asked_of(step: Consulted) -> str:
+    """Which model was asked, why and what, as far as that is known."""
+    advice = step.advice
+    return " · ".join(filter(None, (advice.model, advice.trigger, advice.reason, advice.question)))
+
+
+def words_of(remark: Remark) -> str:
+    """What happened, as a sentence of what is known of it."""
+    facts = {name: value for name, value in remark.details if value}
+    pieces = _SENTENCES.get(remark.kind)
+    if pieces is None:
+        return ", ".join(filter(None, (remark.kind, *(f"{name} {value}".strip() for name, value in facts.items()))))
+    known = (piece for piece in pieces if all(name in facts for name in _NAME.findall(piece)))
+    return "".join(_NAME.sub(lambda name: _grouped(facts[name[1]]), piece) for piece in known)
+
+
+_NAME = re.compile(r"\{(\w*)\}")
+_SENTENCES: Mapping[str, Sequence[str]] = {
+    "advice": ("The advice", " of {advisor}", " was {outcome}", ": {by}", ": {reason}"),
+    "compacted": ("The context was compacted", ": about {before} tokens became {after}", " ({reason})"),
+    "failed": ("It failed", ": {message}", " ({kind})"),
+    "files rewound": ("Files were rewound: {}",),
+    "forked": ("An earlier point was taken up again: a new branch begins here",),
+    "handoff": ("Work was handed on", " from {from}", " to {to}"),
+    "job": ("{job}", " ({tool})", " is {state}"),
+    "notice": ("{text}",),
+    "repaired": ("The log was repaired: {reason}", " ({dropped_bytes} bytes)"),
+    "returned": ("{agent} is done",),
+    "sent": ("A message", " to {to}", ", due {due}", ": {text}"),
+    "spawned": ("{agent} begins", " with {model}"),
+    "switched": ("Switched", " to {model}", ", effort {effort}", ": {advisor}", ": {reason}"),
+}
+"""Remarks in words: a piece is left out where what it names is not known."""
+
+
+def _grouped(value: str) -> str:
+    return f"{int(value):,}" if value.isdecimal() and value.isascii() and 4 < len(value) < 20 else value
+
+
+def texts_of(shown: Shown) -> tuple[str, ...]:
+    """The texts of it, but for those of calls."""
+    match shown:
+        case Said(_, text):
+            return (text,)
+        case TurnShown(turn):
+            return (turn.text, turn.thinking)
+        case Consulted(_, advice):
+            return (advice.text, asked_of(shown))
+        case Remark():
+            return (words_of(shown),)
+        case _:
+            assert_never(shown)
+
+
+def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
+    """The logs of a session. Raises OSError."""
+    reader, builder = SessionReader(session, files), _Builder()
+    for step in reader.steps():
+        builder.add(step)
+    timeline = builder.timeline
+    timeline.agents = {path: replace(builder.member(path), log=log) for path, log in reader.logs.items()}
+    if timeline.compactions:
+        timeline.saving = add_savings(files, PriceBook().price)
+    return timeline
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self._open: dict[tuple[str, str], Call] = {}
+        self._turns: dict[str, TurnShown] = {}
+        self._labelled = False
+
+    def member(self, agent: str) -> Member:
+        return self.timeline.agents.setdefault(agent, Member(agent))
+
+    def add(self, step: object) -> None:  # noqa: C901 -- one arm for each class of the union
+        timeline = self.timeline
+        match step:
+            case Opened("root") if not timeline.session:
+                timeline.session, timeline.cwd = step.session, step.cwd
+                timeline.environment.update(step.environment)
+            case Checkout(_, facts):
+                timeline.environment.update(facts)
+            case Said(_, text, sender):
+                timeline.shown.append(replace(step, text=_bounded(text)))
+                if not (sender or self._labelled or timeline.title):
+                    timeline.title = text
+            case Turn():
+                self._turn(step)
+            case Answered() | Refused():
+                self._result(step)
+            case Charged(_, charge):
+                self._charge(charge)
+            case Requested(_, role, model, parameters):
+                named = {"role": role, "model": model, "parameters": parameters}
+                sent = {name: value for name, value in named.items() if value}
+                if sent not in timeline.parameters and len(timeline.parameters) < MOST_PARAMETERS:
+                    timeline.parameters.append(sent)
+            case Consulted():
+                timeline.shown.append(replace(step, advice=replace(step.advice, text=_bounded(step.advice.text))))
+            case Judged(agent, judgement, at):
+                timeline.shown.append(Remark(agent, "advice", _words(judgement), at))
+            case Remark(_, "label"):
+                timeline.title, self._labelled = dict(step.details).get("text", ""), True
+            case Remark(_, kind, details):
+                if kind == "compacted":
+                    tokens = dict(details)
+                    timeline.compactions += 1
+                    timeline.compacted += max(0, int(tokens["before"]) - int(tokens["after"]))
+                timeline.shown.append(step)
+            case Damaged(line, reason, _, agent):
+                timeline.damaged.append(f"{agent}, line {line}: {reason}")
+            case _:
+                pass
+
+    def _turn(self, turn: Turn) -> None:
+        member = self.member(turn.agent)
+        member.turns += 1
+        member.calls += len(turn.calls)
+        if turn.model:
+            member.models[turn.model] = None
+        calls = [_call(asked) for asked in turn.calls]
+        for asked, call in zip(turn.calls, calls, strict=True):
+            self._open[turn.agent, asked.id] = call
+            self.timeline.tools.setdefault(call.name, Counter())["calls"] += 1
+        bounded = replace(turn, text=_bounded(turn.text), thinking=_bounded(turn.thinking))
+        shown = self._turns[turn.agent] = TurnShown(bounded, member.turns, calls)
+        self.timeline.shown.append(shown)
+
+    def _result(self, step: Answered | Refused) -> None:
+        call = self._open.pop((step.agent, step.call), None)
+        if call is None:
+            return
+        call.seconds = step.seconds
+        if isinstance(step, Refused):
+            call.state, call.result, call.diff = "denied", _bounded(DENIED + step.reason), ""
+        else:
+            call.state, call.result = "failed" if step.failed else "done", _bounded(step.what)
+            call.diff = "" if step.failed else without_names(step.diff) or call.diff
+            call.media = step.media
+        counts = self.timeline.tools[call.name]
+        counts["denied"] += call.state == "denied"
+        counts["failed"] += call.state == "failed"
+
+    def _charge(self, charge: Charge) -> None:
+        charge = charge if charge.role else replace(charge, role="executor")
+        self.timeline.spent.add(charge)
+        turn = self._turns.get(charge.agent)
+        if turn is not None and charge.role == "executor" and charge.usd is not None:
+            turn.usd = (turn.usd or Decimal(0)) + charge.usd
+
+
+def _words(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:
+    advisor, outcome = ("advisor", judgement.advisor), ("outcome", judgement.outcome)
+    if isinstance(judgement, AdviceRated):
+        return advisor, ("by", str(judgement.by)), outcome
+    return advisor, ("of", judgement.of), outcome, ("reason", judgement.reason)
+
+
+def _call(asked: StoredCall) -> Call:
+    try:
+        arguments = as_object(json.loads(asked.arguments))
+    except (ValueError, RecursionError):
+        arguments = {"arguments": asked.arguments}
+    return Call(asked.name, arguments, _diff(arguments))
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MOST_TEXT:
+        return text
+    end = max(text.rfind(blank, MOST_TEXT - _LOOKED_AT, MOST_TEXT) for blank in " \n") + 1 or MOST_TEXT
+    return f"{text[:end]}\n[... {len(text) - end} characters more, in the log ...]"
+
+
+def without_names(diff: str) -> str:
+    """A unified diff without its first two lines: the call says which file it is."""
+    lines = diff.rstrip("\n").split("\n")
+    return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)
+
+
+def _diff(arguments: Mapping[str, object]) -> str:
+    """The change that the arguments of a call ask for, where they do: of a file's text, not of the lines' numbers."""
+    edits = [as_object(edit) for edit in as_array(arguments.get("edits"))] or [arguments]
+    pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits]
+    if isinstance(arguments.get("content"), str) and "file_path" in arguments:
+        pairs = [("", arguments["content"])]
+    shown: list[str] = []
+    for old, new in pairs:
+        if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) < MOST_TEXT:
+            shown.append(unified(old.splitlines(), new.splitlines()))
+    return "\n".join(filter(None, shown))

@@ -1,0 +1,5 @@
+"""What tests of this plugin share."""
+
+from tests.session_place import place
+
+__all__ = ["place"]

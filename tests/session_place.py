@@ -1,0 +1,52 @@
+"""A directory with sessions, and the program as a process in it."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sagent.messages import user
+from sagent.session.contents import MessageEntry, Opened, StoredMessage
+from sagent.session.store import Session
+from tests.forks import CHECKOUT, Forks
+
+
+@dataclass
+class Place:
+    """A directory to work in, with a state directory of its own."""
+
+    home: Path
+    forks: Forks
+
+    @property
+    def cwd(self) -> Path:
+        return self.home / "work"
+
+    @property
+    def state(self) -> Path:
+        return self.home / "state"
+
+    def run(self, *argv: str, code: int = 0) -> tuple[str, str]:
+        """Run a command; what it said."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(CHECKOUT)}
+        environment["SAGENT_STATE_DIR"] = str(self.state)
+        done = self.forks.run(*argv, cwd=self.cwd, environment=environment)
+        assert done.returncode == code, done
+        return done.stdout.decode(), done.stderr.decode()
+
+    def session(self, text: str = "hello", days: float = 0) -> Path:
+        """A session of this directory."""
+        with Session.create(self.state, self.cwd) as made:
+            made.log().append(Opened(made.id, "root", str(self.cwd), {}))
+            made.log().append(MessageEntry(StoredMessage.of(user(text), None)))
+        at = time.time() - days * 86_400
+        os.utime(made.path / "root.jsonl", (at, at))
+        return made.path
+
+
+@pytest.fixture
+def place(tmp_path: Path, forks: Forks) -> Place:
+    (tmp_path / "work").mkdir()
+    return Place(tmp_path, forks)
