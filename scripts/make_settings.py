@@ -116,8 +116,7 @@ def _commands(plugin: Plugin) -> Iterator[str]:
     """Yield what a person may type of a plugin: its commands, slash commands, and operations of the core's commands."""
     yield from (command.name for command in plugin.commands)
     yield from (f"/{command.name}" for command in plugin.slash_commands)
-    core = {command.name for command in CORE.commands}
-    yield from (extra.to for extra in plugin.extras if " " in extra.to and extra.to.split()[0] in core)
+    yield from (extra.to for extra in plugin.extras if extra.help)
 
 
 def _given(setting: Setting) -> str:

@@ -18,6 +18,7 @@ LEAST = (3, 11)
 LEFT_OUT = (
     "advisor",
     "cost",
+    "plugins/exports",
     "plugins/lab",
     "plugins/teams",
     "policy",
@@ -25,7 +26,6 @@ LEFT_OUT = (
     "repl",
     "rewind",
     "sandbox",
-    "transcript",
 )
 Version = tuple[int, ...]
 

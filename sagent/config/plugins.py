@@ -295,7 +295,7 @@ def _parts_known(known: Sequence[Known], *, ours: bool = False) -> Iterator[tupl
             for member in ("commands", "settings", "tables"):
                 yield from ((member, row.name, plugin.name) for row in getattr(plugin, member))
             yield from (("commands", f"/{row.name}", plugin.name) for row in plugin.slash_commands)
-            yield from (("commands", row.to, plugin.name) for row in plugin.extras)
+            yield from (("commands", row.to, plugin.name) for row in plugin.extras if row.help)
             yield from (("guards", table.name, plugin.name) for table in plugin.tables if table.guards)
 
 

@@ -201,7 +201,6 @@ COMMANDS: Mapping[str, str] = {
     "/hooks": "hooks",
     "import": "imports",
     "plugin add": "imports",
-    "plugin list": "imports",
     "plugin remove": "imports",
     "replay": "lab",
     "compare": "lab",
@@ -223,5 +222,4 @@ COMMANDS: Mapping[str, str] = {
     "demo": "setup",
     "slack": "slack",
     "team": "teams",
-    "models list": "textcalls",
 }

@@ -99,6 +99,22 @@ def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) 
     assert "language" in shell.run("config", "show", model="").out
 
 
+def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> None:
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
+    file = folder / "hello.py"
+    extra = 'extras=(Extra("sessions greet", ":greet", "greet every session"),)'
+    file.write_text(HELLO.replace("parts=", f"{extra}, parts=").replace("import Command", "import Command, Extra"))
+    assert "greet every session" in shell.run("sessions", "--help", model="").out
+    done = shell.run("sessions", "greet", "you", model="")
+    assert (done.code, done.out) == (3, "Hello you\n")
+    file.write_text(file.read_text().replace("return 3", "return 1 / 0"))
+    assert "`sessions greet` of the plugin hello failed" in shell.run("sessions", "greet", model="").err
+    file.unlink()
+    done = shell.run("sessions", "greet", model="")
+    assert done.code == 2
+    assert "`sessions greet` is a command of the plugin hello, which is not there" in done.err
+
+
 def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('":greet")', '":greet", ("--greet",))'))
     done = shell.run("you", "--greet", model="")
@@ -286,11 +302,14 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
         assert key.name in done.stderr
-    for command in mine.commands:
-        word = [*run[:3], command.name]
-        told = subprocess.run(word, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+    typed = [command.name for command in mine.commands]
+    typed += [f"/{command.name}" for command in mine.slash_commands]
+    typed += [extra.to for extra in mine.extras if extra.help]
+    for line in typed:
+        words = [*run[:-1], line] if line.startswith("/") else [*run[:3], *line.split()]
+        told = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert told.returncode == 2
-        assert f"`{command.name}` is a command of the plugin {name}, which is not there" in told.stderr
+        assert f"`{line}` is a command of the plugin {name}, which is not there" in told.stderr
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]

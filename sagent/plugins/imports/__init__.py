@@ -13,5 +13,9 @@ plugin = Plugin(
             "sagent.plugins.imports.command:run_import",
         ),
     ),
-    extras=tuple(Extra(f"plugin {name}", f"{_FOLDERS}:run_{name}") for name in ("add", "list", "remove")),
+    extras=(
+        Extra("plugin add", f"{_FOLDERS}:run_add", "copy a folder of skills, agents, commands, hooks and MCP servers"),
+        Extra("plugin list", f"{_FOLDERS}:run_list"),
+        Extra("plugin remove", f"{_FOLDERS}:run_remove", "delete such a folder"),
+    ),
 )

@@ -7,7 +7,6 @@ PACKAGES = "starlette uvicorn"
 plugin = Plugin(
     "serve",
     "sessions over HTTP, for programs and the browser",
-    needs=("exports",),
     commands=(
         Command(
             "serve",
@@ -18,5 +17,5 @@ plugin = Plugin(
     ),
     variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),
     secret_folders=(SecretFolder("serve"),),  # the server's token
-    needs=("hosting",),
+    needs=("exports", "hosting"),
 )
