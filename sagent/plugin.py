@@ -127,8 +127,8 @@ class Store(NamedTuple):
 class Extra(NamedTuple):
     """Something added to what another plugin offers: `to` is the place that it names, `add` "module:member".
 
-    An operation of a command is one with `help`, which the command's help says of it: to "sessions repair" a function is
-    added that is given the words after these two.
+    An operation of a command is one with `help`, which the command's help says of it: to "sessions repair" a function
+    is added that is given the words after these two.
     """
 
     to: str

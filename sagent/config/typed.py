@@ -220,6 +220,8 @@ COMMANDS: Mapping[str, str] = {
     "serve": "serve",
     "doctor": "setup",
     "demo": "setup",
+    "/doctor": "setup",
+    "/bug": "setup",
     "slack": "slack",
     "team": "teams",
 }

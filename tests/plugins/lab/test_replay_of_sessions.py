@@ -15,8 +15,8 @@ from sagent.session.contents import Opened
 from sagent.session.store import Session
 from sagent.testing.server import FakeProviderServer, Step, Turn
 from tests.agent.test_going_round import LOOK, look, run
+from tests.plugins.exports.test_denied_calls import refused
 from tests.plugins.lab.recorded_story import FAMILIES, agent_for, staged
-from tests.session.test_denied_calls import refused
 from tests.session.test_recorded_formats import session, version
 
 __all__ = ["session", "version"]  # fixtures
