@@ -97,7 +97,8 @@ class Preparation(Generic[Deps_contra]):
         self._base = tuple(self.kept(state.tools))
         tools = {tool.name: tool for tool in (*self._base, *more)}
         if len(tools) < len(self._base) + len(more):
-            twice = next(tool.name for tool in more if tools[tool.name] is not tool or tool.name in _names(self._base))
+            taken = {tool.name for tool in self._base}
+            twice = next(tool.name for tool in more if tools[tool.name] is not tool or tool.name in taken)
             raise UsageError(f"two tools are called {twice!r}: a run's own tool needs a different name")
         chosen = tuple(tools.values())
         if self.choose is not None:
@@ -183,10 +184,6 @@ def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T
 def _check_callable(name: str, given: object, wanted: str) -> None:
     if not callable(given):
         raise UsageError(f"{name} is {type(given).__name__}: give {wanted}, or a function of a run's context")
-
-
-def _names(tools: Sequence[Tool]) -> set[str]:
-    return {tool.name for tool in tools}
 
 
 def _is_policy(policy: object) -> bool:

@@ -367,11 +367,6 @@ def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
         del workspace.seen[path]
 
 
-def _is_added(message: Message) -> bool:
-    """Return True for what sagent adds to a request: its own words, and the files that it names."""
-    return message.sender == "sagent" or message.sender.startswith(SHOWN)
-
-
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
     """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
     what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
@@ -380,7 +375,8 @@ def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
         return ()
     asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
     own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
-    added = [place for place in asked if place > own[-1] and _is_added(history[place])] if own else []
+    later = [place for place in asked if own and place > own[-1]]
+    added = [place for place in later if f"{history[place].sender}:".startswith(SHOWN)]  # its words, and files
     return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
 
 

@@ -15,6 +15,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 from sagent.codec import decode_usage, encode_usage
@@ -141,10 +142,6 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(map(as_str, as_array(value)))
 
 
-def _encoded(stored: StoredMessage | StoredResult) -> object:
-    return stored.encoded
-
-
 def _or_none(value: object) -> object:
     return value or None
 
@@ -174,8 +171,8 @@ _BY_TYPE: Mapping[object, _Member] = {
     Usage: _Member(decode_usage, encode_usage),
     tuple[str, ...]: _Member(_strings),
     Mapping[str, object]: _OBJECT,
-    StoredMessage: _Member(_message, _encoded),
-    StoredResult: _Member(_result, _encoded),
+    StoredMessage: _Member(_message, attrgetter("encoded")),
+    StoredResult: _Member(_result, attrgetter("encoded")),
 }
 
 

@@ -19,7 +19,7 @@ from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
 from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
-from sagent.session.view import ID
+from sagent.session.view import first_id
 from sagent.usage import Charge
 from sagent.version import __version__
 
@@ -338,18 +338,13 @@ def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[s
                 lost[child] = "is missing"
                 continue
             if not has_entries(files[child], named):
-                begun = _first_id(files[child]) in named
+                begun = first_id(files[child]) in named
                 lost[child] = "lacks its end" if begun else "is not the one that was begun"
                 if whole or not begun:
                     continue
             found.add(child)
             waiting.append(child)
     return [file for agent, file in files.items() if agent in found], lost
-
-
-def _first_id(file: Path) -> str:
-    with file.open("rb") as stream:
-        return stream.readline()[ID].decode("ascii", "replace")
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:

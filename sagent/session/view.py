@@ -16,6 +16,12 @@ ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)
 """Where a line has its id."""
 
 
+def first_id(file: Path) -> str:
+    """Return the id of a log's first entry, "" if it has none. Raises OSError."""
+    with file.open("rb") as stream:
+        return stream.readline()[ID].decode("ascii", "replace")
+
+
 class LogView(ABC):
     """The entries that a log had when the view was made, in the order written, including those of abandoned branches.
     They can be iterated repeatedly. Iterating raises OSError, and SessionCorrupt for a line that is not what was

@@ -32,7 +32,7 @@ from sagent.session.names import agent_of, log_file
 from sagent.session.place import find_children, has_entries
 from sagent.session.statement import STATEMENT
 from sagent.session.store import REPAIRED, is_session, log_files
-from sagent.session.view import ID, session_of
+from sagent.session.view import ID, first_id, session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
 BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
@@ -125,7 +125,7 @@ def _rewrite(session: Path, mark: str) -> bool:
     for agent in sorted(files, key=lambda agent: -agent.count("/")):  # children first: their new ids are named above
         file = files[agent]
         known = named.get(agent, set())
-        known = known if _first_id(file) in known else set[str]()  # else another log is in its place
+        known = known if first_id(file) in known else set[str]()  # else another log is in its place
         damaged = _is_damaged(file) or not has_entries(file, known)
         if not (damaged or anew):
             continue
@@ -161,11 +161,6 @@ def _head(file: Path, agent: str) -> str:
         first = first or last
     content = first.content if first and first is not last else None
     return last.id if last and isinstance(content, Opened) and content.agent == agent else ""
-
-
-def _first_id(file: Path) -> str:
-    with file.open("rb") as stream:
-        return stream.readline()[ID].decode("ascii", "replace")
 
 
 def _is_damaged(file: Path) -> bool:
