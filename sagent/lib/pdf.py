@@ -1,7 +1,6 @@
 """How many pages a PDF has, at most: for what a request that shows it to a model can cost."""
 
 import re
-import subprocess
 import sys
 import zlib
 from contextlib import suppress
@@ -27,21 +26,8 @@ def count_pages(data: bytes) -> int:
     own, some 0.1 s."""
     if b"obj" not in data:  # nothing in it could be a page
         return _seen(data) or -(-len(data) // _PAGE_BYTES)
-    try:
-        done = subprocess.run(
-            isolated.command(__name__, "answer"),
-            cwd="/",
-            env=isolated.environment(),
-            input=data,
-            capture_output=True,
-            check=False,
-            timeout=_PATIENCE,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return _MOST
-    if done.returncode or not done.stdout.isdigit():
-        return _MOST
-    return max(_seen(data), int(done.stdout) or -(-len(data) // _PAGE_BYTES))
+    found = isolated.answer_of(__name__, data, _PATIENCE)
+    return max(_seen(data), int(found) or -(-len(data) // _PAGE_BYTES)) if found.isdigit() else _MOST
 
 
 def _seen(data: bytes) -> int:

@@ -1,6 +1,5 @@
 """Images made smaller, or brought into a form that every model takes, by Pillow in a process of its own."""
 
-import subprocess
 import sys
 from io import BytesIO
 
@@ -16,20 +15,9 @@ _PNG, _JPEG = b"P", b"J"
 def shrink_image(data: bytes, side: int, most: int) -> tuple[str, bytes] | None:
     """Return media type and bytes of an image's first frame, of at most `side` pixels a side and `most` bytes: JPEG if
     it came as one or would be too large otherwise, else PNG. None if Pillow is missing or cannot read it."""
-    try:
-        done = subprocess.run(
-            isolated.command(__name__, "answer"),
-            cwd="/",
-            env=isolated.environment(),
-            input=b"%d %d\n%b" % (side, most, data),
-            capture_output=True,
-            check=False,
-            timeout=_TIMEOUT_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    form, found = done.stdout[:1], done.stdout[1:]
-    if done.returncode or form not in (_PNG, _JPEG) or len(found) > most:
+    answered = isolated.answer_of(__name__, b"%d %d\n%b" % (side, most, data), _TIMEOUT_SECONDS)
+    form, found = answered[:1], answered[1:]
+    if form not in (_PNG, _JPEG) or len(found) > most:
         return None
     return ("image/png" if form == _PNG else "image/jpeg"), found
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.plugins.local.waiting import CallWait, reading_line
 from sagent.providers.access import Access, access_from_key, first_set
 from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
@@ -21,7 +22,7 @@ from sagent.providers.rows import Row, row_of
 from sagent.providers.wire.exchange import Call, Timeouts, fetch
 from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
-from sagent.providers.wire.waiting import CallWait, LoadingWait, loading_line, reading_line, when_loaded
+from sagent.providers.wire.waiting import LoadingWait, loading_line, when_loaded
 
 if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch, LlamaServer

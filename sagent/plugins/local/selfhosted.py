@@ -16,6 +16,7 @@ from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.plugins.local.answer import Answer, Job
 from sagent.plugins.local.runner import Runner
+from sagent.plugins.local.waiting import CallWait
 from sagent.plugins.local.weights import Source, Weights, limits_in
 from sagent.plugins.textcalls.reader import FAMILY
 from sagent.providers.access import first_set
@@ -24,7 +25,6 @@ from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
 from sagent.providers.wire.exchange import Told, untold
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.waiting import CallWait
 from sagent.usage import Charge
 
 NAME = "selfhosted"

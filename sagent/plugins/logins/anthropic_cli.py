@@ -217,20 +217,7 @@ class AnthropicCLI:
         own = {**({"ANTHROPIC_BASE_URL": base_url} if base_url else {}), **(variables or {})}
         return cls(Program.find(path, os.environ if environ is None else environ, own), timeouts=timeouts)
 
-    @classmethod
-    def from_env(
-        cls,
-        *,
-        path: str | None = None,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        variables: Mapping[str, str] | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """As from_credentials."""
-        return cls.from_credentials(
-            path=path, base_url=base_url, environ=environ, variables=variables, timeouts=timeouts
-        )
+    from_env = from_credentials
 
     @classmethod
     def from_key(cls, key: str, *, base_url: str | None = None) -> Self:

@@ -2,25 +2,24 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Self, TypeAlias, TypeVar
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str
 from sagent.lib.money import EXACT, as_usd
 from sagent.messages import Image
-from sagent.model import EFFORTS, REPLY_ROOM, Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.model import EFFORTS, REPLY_ROOM, ModelInfo, ModelLimits, Request
 from sagent.plugins.logins.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, listed
-from sagent.plugins.logins.renewal import Renewal
+from sagent.plugins.logins.renewal import PlanModel, Renewal
 from sagent.providers.access import access_from_key, check_text, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Endpoint, Way
 from sagent.providers.families.media import media_in
-from sagent.providers.families.model import E_co, Outgoing, WireModel
+from sagent.providers.families.model import E_co, Outgoing
 from sagent.providers.families.openai_models import gpt_version
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.keys import Keys
@@ -37,19 +36,8 @@ _QUIRKS = Quirks(effort="level", reasoning_back="same", structured="json_schema"
 E = TypeVar("E", bound=Endpoint)
 
 
-class _PlanModel(WireModel[E_co]):
-    """A model of one of the families, whose calls carry the plan's login. `plan` is set where it is made."""
-
-    plan: "Copilot"
-
-    @property
-    def source(self) -> object:
-        """The plan: its login is not in its access."""
-        return self.plan
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call, with the token renewed before it runs out, and once more where it is refused nonetheless."""
-        return self.plan.renewal.stream(self.id, partial(super().stream, request))
+class _PlanModel(PlanModel[E_co, "Copilot"]):
+    """A model of one of the families."""
 
     def _call(self, request: Request, outgoing: Outgoing) -> Call:
         headers = {**outgoing.headers, "X-Initiator": "user" if _is_asked(request) else "agent"}
@@ -138,17 +126,7 @@ class Copilot:
         account = Account.find(os.environ if environ is None else environ)
         return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
 
-    @classmethod
-    def from_credentials(
-        cls,
-        *,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """As from_env."""
-        return cls.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+    from_credentials = from_env
 
     @classmethod
     def from_key(

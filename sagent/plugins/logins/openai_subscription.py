@@ -1,16 +1,15 @@
 """OpenAI through a ChatGPT plan: the login of the `codex` program, and the Responses endpoint that it uses."""
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Self
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.model import ModelInfo, ModelLimits, Request
 from sagent.plugins.logins.codex_login import LOGIN, Login, LoginFile
-from sagent.plugins.logins.renewal import Renewal
+from sagent.plugins.logins.renewal import PlanModel, Renewal
 from sagent.providers.access import access_from_key
 from sagent.providers.families.endpoint import Way
 from sagent.providers.families.model import Outgoing
@@ -31,24 +30,15 @@ _MOST_OUTPUT = 128_000  # tokens, of every model that the plan offers
 _INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request that has none
 
 
-class OpenAISubscriptionModel(ResponsesModel):
+class OpenAISubscriptionModel(PlanModel["ResponsesProvider", "OpenAISubscription"], ResponsesModel):
     """One model of a ChatGPT plan."""
 
     def __init__(self, provider: "OpenAISubscription", model_id: str) -> None:
         super().__init__(provider, model_id)
-        self._account = provider
+        self.plan = provider
         known = limits_of("openai", model_id)
         most = known.max_output or _MOST_OUTPUT
         self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
-
-    @property
-    def source(self) -> object:
-        """The provider object: its login is not in its access."""
-        return self._account
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
-        return self._account.renewal.stream(self.id, partial(super().stream, request))
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         request, notes = super()._fit(request)
@@ -59,9 +49,9 @@ class OpenAISubscriptionModel(ResponsesModel):
         return replace(super()._prepare(request), headers={"session-id": session, "thread-id": session})
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        if request.max_output is None or request.conversation in self._account.noted:
+        if request.max_output is None or request.conversation in self.plan.noted:
             return None, ()
-        self._account.noted.add(request.conversation)
+        self.plan.noted.add(request.conversation)
         return None, (f"a ChatGPT plan takes no output limit: that of {request.max_output} tokens was left out",)
 
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from sagent.errors import ModelError
 from sagent.lib.filelock import locked
-from sagent.model import Delta, Reply
+from sagent.model import Delta, Reply, Request
+from sagent.providers.families.model import E_co, WireModel
 from sagent.providers.wire.faults import Origin
 
 PATIENCE = 30.0  # seconds for a renewal, and for another process that is at it
@@ -108,3 +110,36 @@ async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
             message = f"the login has expired and cannot be renewed ({error}): make {path.parent} writable."
             raise origin.error("auth", message) from error
         yield
+
+
+class Renewing(Protocol):
+    """A login that is renewed, whatever it is."""
+
+    def stream(
+        self, model_id: str, call: Callable[[], AsyncGenerator[Delta | Reply]]
+    ) -> AsyncGenerator[Delta | Reply]: ...
+
+
+class Plan(Protocol):
+    """A provider by such a login."""
+
+    @property
+    def renewal(self) -> Renewing: ...
+
+
+P = TypeVar("P", bound=Plan)
+
+
+class PlanModel(WireModel[E_co], Generic[E_co, P]):
+    """A model whose calls carry the login of a plan, which is set where it is made."""
+
+    plan: P
+
+    @property
+    def source(self) -> object:
+        """The plan: its login is not in its access."""
+        return self.plan
+
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
+        return self.plan.renewal.stream(self.id, partial(super().stream, request))

@@ -15,8 +15,9 @@ from sagent.config import load
 from sagent.errors import ModelError
 from sagent.model import full_name
 from sagent.plugins.local.llamacpp import LlamaCpp
+from sagent.plugins.local.waiting import reading_line
 from sagent.providers.wire.exchange import Timeouts
-from sagent.providers.wire.waiting import is_loading, reading_line, when_loaded
+from sagent.providers.wire.waiting import is_loading, when_loaded
 from sagent.testing.model_suite import ask, collect
 from sagent.testing.server import FakeProviderServer, Turn
 from tests.providers.llama_server import Front
