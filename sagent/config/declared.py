@@ -241,7 +241,6 @@ _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
-    "models": "list known models: window, limits, price",
     "sessions": "list, search, show and change sessions",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",

@@ -218,6 +218,7 @@ COMMANDS: Mapping[str, str] = {
     "send": "mesh",
     "review": "review",
     "serve": "serve",
+    "models": "setup",
     "doctor": "setup",
     "demo": "setup",
     "/doctor": "setup",

@@ -776,7 +776,6 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
     ("words", "near"),
     [
         ("sesions list", "sagent sessions"),
-        ("modls", "sagent models"),
         ("help", "sagent --help"),
         ("auth", "sagent login"),
         ("update", "the program that installed sagent"),

@@ -19,7 +19,7 @@ OTHERS = [
     ["sessions", "list", "--json", "--nonsense"],
     ["sessions", "show", "--json", "no-such-session"],
     ["sessions", "nonsense", "--json"],
-    ["models", "--json", "--nonsense"],
+    ["config", "--json", "--nonsense"],
     ["config", "show", "--json", "--nonsense"],
 ]
 

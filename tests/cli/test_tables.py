@@ -63,18 +63,7 @@ def test_a_command_fits_its_table_to_the_terminal_and_not_to_a_pipe(shell: Shell
     assert "x" * 150 in row
     assert row.endswith("SAGENT_SYSTEM)")
     shell.environment["NO_COLOR"] = "1"
-    assert "\x1b" not in shell.on_terminal("models", "anthropic", columns=60, quiet=True)
-
-
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_a_narrow_terminal_takes_no_digit_and_no_name(shell: Shell, term: str) -> None:
-    shell.environment |= {"TERM": term, "NO_COLOR": "1"}
-    drawn = shell.on_terminal("models", "minimax", columns=40, quiet=True)
-    assert max(map(len, drawn.splitlines()[1:])) < 45  # a name needs some letters
-    for line in shell.run("models", "minimax", model="").out.splitlines()[1:]:
-        name, window, *_ = line.split()
-        assert re.search(rf"^{re.escape(name[:8])} +{window} ", drawn, re.MULTILINE), line
-    assert any(map(len, shell.on_terminal("models", "minimax", columns=10, quiet=True).splitlines()))
+    assert "\x1b" not in shell.on_terminal("config", "show", columns=60, quiet=True)
 
 
 def test_a_title_cannot_drive_the_terminal(shell: Shell) -> None:

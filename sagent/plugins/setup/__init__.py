@@ -1,12 +1,13 @@
-"""What helps to set sagent up: checks of this machine, a report of it, and a demo."""
+"""What helps to set sagent up: the models there are, checks of this machine, a report of it, and a demo."""
 
 from sagent.plugin import Check, Command, Plugin, SlashCommand
 
 _CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
 plugin = Plugin(
     "setup",
-    "checks of keys, programs and directories, and a demo",
+    "lists of models, checks of keys, programs and directories, and a demo",
     commands=(
+        Command("models", "list known models: window, limits, price", "sagent.plugins.setup.models:run_models"),
         Command(
             "doctor",
             "check keys, providers, programs, the terminal and directories",

@@ -8,12 +8,12 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from program import Shell
 
-from sagent.cli.commands.models import Finding, compare
 from sagent.cost.prices import PriceBook
 from sagent.model import ModelInfo, ModelLimits
+from sagent.plugins.setup.models import Finding, compare
 from sagent.testing.server import Listed
+from tests.cli.program import Shell
 
 PRICES = {"acme/big": {"input": 3, "output": 15, "cache_read": Decimal("0.3")}, "acme/gone": {"input": 1, "output": 1}}
 
