@@ -1,6 +1,5 @@
 """Calls as text: recognised in what models say, in the form of every family, and a protocol of blocks of text."""
 
-from sagent.config.declared import MODEL
 from sagent.plugin import CallForm, Extra, Flag, ModelLayer, Plugin, Setting, choice
 
 LIKELY = (
@@ -14,7 +13,7 @@ TOOL_CALLS = Setting(
     choice("auto", "native", "text"),
     "auto",
     'Literal["auto", "native", "text"]',
-    group=MODEL,
+    group="model",
     metavar="HOW",
     uses=("remote", "shared", "asked_again"),
     help="how models write their calls: auto (default), native (by the provider's API) or text",
