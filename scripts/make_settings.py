@@ -1,5 +1,6 @@
-"""Write sagent/config/typed.py from the declarations of settings: their types, for type checkers. Write
-sagent/providers/owners.json from those of providers: whose each is, for messages where its plugin was deleted."""
+"""Write sagent/config/typed.py and docs/settings.md from the declarations of settings: their types, for type checkers,
+and a table of them. Write sagent/providers/owners.json from those of providers: whose each is, for messages where its
+plugin was deleted."""
 
 import json
 import sys
@@ -7,13 +8,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from keyword import iskeyword
 from pathlib import Path
+from typing import cast
 
 from sagent.config.declared import ALIASES, BY_NAME, CORE, SETTINGS
-from sagent.config.plugins import find_plugins
+from sagent.config.plugins import Installed, find_plugins
 from sagent.plugin import Plugin, Setting
 
 FILE = Path(__file__).parents[1] / "sagent/config/typed.py"
 PROVIDERS = Path(__file__).parents[1] / "sagent/providers/owners.json"
+PAGE = Path(__file__).parents[1] / "docs/settings.md"
 HEAD = '''"""The types of settings. Written by scripts/make_settings.py from declared.py."""
 
 from collections.abc import Mapping, Sequence
@@ -60,6 +63,19 @@ COMMANDS = """}
 
 COMMANDS: Mapping[str, str] = {
 """
+PAGE_HEAD = """# All settings
+
+Made from the declarations by `scripts/make_settings.py`. What is read where is in [settings](cli.md#settings).
+A key with a dot is in a table: `logging.level` is `level` in `[logging]`. `sagent config show` has the values in force.
+
+"Project" is what a project's file may set: anything, only what is stricter, or anything once the person trusts the
+folder; where it is empty, nothing.
+"""
+TABLE = (
+    "| key | flag | variable | default | project | what it does |",
+    "|---|---|---|---|---|---|",
+)
+PROJECT = {"no": "", "yes": "any", "lower": "stricter", "ask": "trusted"}
 OWN = {
     "executor_api_base": "str | None",
     "advisor_api_base": "_Names | None",
@@ -74,8 +90,9 @@ def main() -> int:
     """Write the files; with --check, only say whether they have all lines that would be written: those of a plugin that
     was deleted may stay."""
     with tempfile.TemporaryDirectory() as folder:
-        plugins = find_plugins(Path(folder), Path(folder), foreign=False).plugins
-    texts = {FILE: source(plugins), PROVIDERS: owners(plugins)}
+        plugins = find_plugins(Path(folder), Path(folder), foreign=False)
+    every = [each.plugin for each in plugins.known]
+    texts = {FILE: source(every), PROVIDERS: owners(every), PAGE: page(plugins)}
     if "--check" in sys.argv:
         return 0 if all(_lines(text) <= _lines(file.read_text("utf-8")) for file, text in texts.items()) else 1
     for file, text in texts.items():
@@ -92,6 +109,31 @@ def owners(plugins: Sequence[Plugin]) -> str:
     rows = [(row, plugin) for plugin in plugins if plugin != CORE for row in plugin.providers]
     paths = [("./", row.name) for row, _ in rows if row.read().get("paths")]
     return json.dumps(dict([*paths, *((row.name, plugin.name) for row, plugin in rows)]), indent=2) + "\n"
+
+
+def page(plugins: Installed) -> str:
+    """Return the page of settings, those of each plugin after those of the core."""
+    tables: dict[str, list[str]] = {}
+    for owner, each in plugins.owned(Setting):
+        flag = f"`--{each.flag_name}{f' {each.metavar}' if each.metavar else ''}`" if each.help else ""
+        words = ", ".join(map(str, each.order))
+        about = plugins.help_of(each) or (f"one of {words}" if words else "")
+        cells = (f"`{each.key or each.name}`", flag, f"`{each.variable}`", _shown(each), PROJECT[each.project], about)
+        row = " | ".join(cell.replace("|", "\\|") for cell in cells)
+        tables.setdefault(owner, []).append(f"| {row} |")
+    texts = [PAGE_HEAD]
+    for owner, rows in tables.items():
+        texts += [*([] if owner == CORE.name else [f"## Plugin {owner}", ""]), *TABLE, *rows, ""]
+    return "\n".join(texts)
+
+
+def _shown(setting: Setting) -> str:
+    """Return the default as a file would have it, "" for none."""
+    if (default := setting.default) in (None, (), "", ...):
+        return ""
+    if isinstance(default, tuple):
+        return ", ".join(f"`{each}`" for each in cast("tuple[object, ...]", default))
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def source(plugins: Sequence[Plugin]) -> str:

@@ -28,5 +28,5 @@ def builder_of(settings: Settings) -> AgentBuilder:
 
 def entries(group: str = "") -> Sequence[ToolEntry]:
     """Return what all plugins have of tools that can be chosen, or of one group."""
-    every = load({}, {}, Path.cwd()).plugins.tools
+    every = load({}, {}, Path.cwd()).plugins.every(ToolEntry)
     return [each for each in every if (group in each.groups if group else each.tool)]

@@ -28,11 +28,11 @@ from sagent.engine.actions import log_switch
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice
-from sagent.lib.raised import reason
+from sagent.lib.raised import advice, reason
 from sagent.lib.text import nearest
 from sagent.messages import Message
 from sagent.model import full_name
-from sagent.plugin import Moment, resolve
+from sagent.plugin import CallForm, Moment, Table, ToolEntry, resolve
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.providers.wire.exchange import Told, untold
@@ -87,7 +87,7 @@ async def open_agent(
         for adapter in (adapt, *builder.adapters):
             builder.tools = builder.offered = [*adapter(builder.tools)]
         await _add_parts(builder, "around")
-        forms, admit = settings.plugins.call_forms, _admitting(builder.resources.admit)
+        forms, admit = settings.plugins.every(CallForm), _admitting(builder.resources.admit)
         builder.resources = replace(builder.resources, admit=admit, call_forms=lambda: forms)
         if keeper is not None:
             builder.wrap(keeper.tools)
@@ -114,7 +114,8 @@ async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "
 
 async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
     """Add the parts of this moment that are wanted; each part's module is loaded with it. A part of a plugin that fails
-    is left out, with a warning; errors of the person's making are raised, and those of a plugin that guards runs."""
+    is left out, with a warning; errors of the person's making are raised, and those of a plugin that guards runs: that
+    has a table of guards, or puts something around tools and policy."""
     for plugin, part in builder.settings.plugins.parts(moment):
         if not any(map(builder.knows, part.when)):
             continue
@@ -124,12 +125,13 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
         except SagentError:
             raise
         except (Exception, SystemExit) as error:
-            if plugin.name == CORE.name:
+            if plugin == CORE.name:
                 raise
-            why = f"A part of the plugin {plugin.name} is left out: {reason(error)}."
-            if any(table.guards for table in plugin.tables) and not builder.settings.unguarded:
+            why = f"A part of the plugin {plugin} is left out: {reason(error)}."
+            guards = any(table.guards for owner, table in builder.settings.plugins.owned(Table) if owner == plugin)
+            if (guards or moment == "around") and not builder.settings.unguarded:
                 raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
-            builder.warn(why)
+            builder.warn(f"{why} {advice(plugin)}")
 
 
 @runtime_checkable
@@ -314,7 +316,7 @@ def _check_definitions(settings: Settings, notices: list[str]) -> None:
     if is_any("agents", cwd, config_dir):
         from sagent.context.agents import find_agents
 
-        every, served = [tool.name for tool in settings.plugins.tools], settings.plugins.served_tools
+        every, served = [*settings.plugins.named(ToolEntry)], settings.plugins.served_tools
         for kind in find_agents(cwd, config_dir, notices):
             named = (*(kind.tools or ()), *kind.without)
             if strange := [name for name in named if name not in every and not name.startswith(served)]:

@@ -16,6 +16,7 @@ from sagent.context.places import plugin_folders
 from sagent.events import Event, Notice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject
+from sagent.plugin import HookEvent
 from sagent.policy import Policy
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
@@ -134,7 +135,7 @@ class AgentBuilder:
         answer's `decision` is "deny", "ask", "allow" or "", with a `reason`; `context` is what they add for the model.
         Raises ValueError for an event that no plugin declares, and for one of the plugin of hooks itself.
         """
-        if event not in self.settings.plugins.hook_events:
+        if event not in self.settings.plugins.named(HookEvent):
             raise ValueError(f"The event {event} is declared by no plugin")
         return await self.fired(event, about, data, agent) if self.fired else HookAnswer()
 

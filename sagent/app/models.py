@@ -17,7 +17,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled, unlike
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
-from sagent.plugin import resolve
+from sagent.plugin import ModelLayer, resolve
 from sagent.providers.access import NO_KEY, Access, either
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import known_models, limits_of
@@ -99,10 +99,10 @@ class Choice:
         """Return a model with what is put around each, and with the layers of plugins. Raises UsageError."""
         row = row_called(model.provider, self.rows)
         model = model if self.wrap is None else self.wrap(model)
-        for plugin, layer in self.settings.plugins.model_layers:
+        for plugin, layer in self.settings.plugins.owned(ModelLayer):
             if not any(map(self.settings.says, layer.when)) and not (row and f"family {row.family}" in layer.when):
                 continue
-            with named_errors("A layer around models", plugin.name):
+            with named_errors("A layer around models", plugin):
                 if layer.layer not in self.layers:
                     make = cast("Callable[[Choice], Callable[[Model], Model]]", resolve(layer.layer))
                     self.layers[layer.layer] = make(self)

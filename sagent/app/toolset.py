@@ -8,7 +8,7 @@ from sagent.agent.resources import tools_of
 from sagent.config.declared import CORE
 from sagent.config.values import is_file
 from sagent.errors import SagentError, UsageError
-from sagent.lib.raised import reason
+from sagent.lib.raised import advice, reason
 from sagent.lib.text import unlike
 from sagent.plugin import Plugin, ToolEntry, load_file, resolve
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
     """Return the tools asked for, by default those of the group "default"; one of a file has its path as its name.
     Raises UsageError with the nearest names."""
-    by_name = _by_name(settings.plugins.tools)
+    by_name = _by_name(settings.plugins.every(ToolEntry))
     chosen: dict[ToolEntry, None] = {}
     for name in ("default",) if settings.tools is None else settings.tools:
         if is_file(name):
@@ -75,16 +75,16 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
     """Return the tool of a plugin, or those of a file. Raises UsageError for a file without one."""
     if not entry.tool:
         return _of_file(entry.name)
-    plugin = builder.settings.plugins.owner("tools", entry.name)
+    plugin = builder.settings.plugins.owner(ToolEntry, entry.name)
     try:
         (tool,) = tools_of([_called(resolve(entry.tool), builder)])
         if tool.name != entry.name:
             raise UsageError(f"it is called {tool.name}")
     except (Exception, SystemExit) as error:  # what others wrote may do anything
-        if plugin.name == CORE.name:
+        if plugin == CORE.name:
             raise
         why = str(error) if isinstance(error, SagentError) else reason(error)
-        builder.warn(f"The tool {entry.name} of the plugin {plugin.name} is left out: {why}.")
+        builder.warn(f"The tool {entry.name} of the plugin {plugin} is left out: {why}. {advice(plugin)}")
         return ()
     return (tool,)
 

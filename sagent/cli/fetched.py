@@ -42,7 +42,7 @@ def _stores() -> Sequence[tuple[str, Store]]:
 
     from sagent.cli.flags import plugins_of
 
-    return [(plugin.name, store) for plugin in plugins_of(sys.argv[1:]).plugins for store in plugin.stores]
+    return plugins_of(sys.argv[1:]).owned(Store)
 
 
 def add_stores(parser: "Parser", *, listing: bool = False) -> None:

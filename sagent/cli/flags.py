@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from _typeshed import SupportsWrite
 
@@ -231,10 +231,24 @@ def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
     return " or ".join(dict.fromkeys(elsewhere.get(name, f"sagent {name}") for name in near))
 
 
-def run_parser(plugins: "Installed") -> Parser:
-    """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace."""
-    width = max(map(len, plugins.commands))
-    commands = "\n".join(f"  {each.name:{width}}  {each.help}" for each in plugins.commands.values())
+def parse_run(plugins: "Installed", argv: "Sequence[str]") -> "dict[str, Any]":
+    """Return the flags of a run that were given, and its prompt. Of the settings that could be, only those that are
+    named are made flags; where that is not all there is to say, all are."""
+    named = {word.partition("=")[0] for word in argv}
+    if not named & {"-h", "--help"} and not any(word[:1] == "-" != word[1:2] and word[2:] for word in argv):
+        with suppress(UsageError):
+            return vars(run_parser(plugins, named).parse_args(argv))
+    return vars(run_parser(plugins).parse_args(argv))
+
+
+def run_parser(plugins: "Installed", named: "Container[str] | None" = None) -> Parser:
+    """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace. With `named`, settings are
+    flags only where their names are among these."""
+    from sagent.plugin import Command
+
+    known = plugins.every(Command) if named is None else ()
+    width = max((len(each.name) for each in known), default=0)
+    commands = "\n".join(f"  {each.name:{width}}  {each.help}" for each in known)
     parser = Parser(
         "",
         usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
@@ -244,29 +258,49 @@ def run_parser(plugins: "Installed") -> Parser:
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
     parser.add_argument("-p", "--print", action="store_true", help="answer and exit (the default with a prompt)")
-    add_flags(parser, plugins)
+    _add_all(parser, plugins, _settings(plugins, named))
     return parser
 
 
 def add_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
     """Add all flags of a run; without `plugins`, those of the plugins that this process was started with."""
     plugins = plugins or plugins_of(sys.argv[1:])
-    add_agent_flags(parser, plugins, places=True)
-    _session_flags(parser.add_argument_group("session and output"), plugins)
+    _add_all(parser, plugins, _settings(plugins))
 
 
-def add_agent_flags(parser: Parser, plugins: "Installed | None" = None, *, places: bool = False) -> None:
-    """Add those of them that say how an agent works, wherever it does; with `places` also where."""
+def _add_all(parser: Parser, plugins: "Installed", settings: "Sequence[Setting]") -> None:
+    _add_agent_flags(parser, plugins, settings, ("agent", "place"))
+    _session_flags(parser.add_argument_group("session and output"), plugins, settings)
+
+
+def _settings(plugins: "Installed", named: "Container[str] | None" = None) -> "Sequence[Setting]":
+    """Return the settings that have a flag, or one of these."""
+    from sagent.plugin import Setting
+
+    every = (setting for setting in plugins.every(Setting) if setting.help)
+    if named is None:
+        return [*every]
+    with_others = ("continue_session", "output_format")
+    return [each for each in every if f"--{each.flag_name}" in named or each.short in named or each.name in with_others]
+
+
+def add_agent_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
+    """Add those of them that say how an agent works, wherever it does."""
     plugins = plugins or plugins_of(sys.argv[1:])
+    _add_agent_flags(parser, plugins, _settings(plugins), ("agent",))
+
+
+def _add_agent_flags(
+    parser: Parser, plugins: "Installed", settings: "Sequence[Setting]", scopes: "Container[str]"
+) -> None:
     from sagent.config.declared import GROUPS, MODEL, SESSION, WORK
 
-    scopes = ("agent", "place") if places else ("agent",)
-    for title in dict.fromkeys((*GROUPS, *(setting.group for setting in plugins.settings))):
+    for title in dict.fromkeys((*GROUPS, *(setting.group for setting in settings))):
         if title == SESSION:
             continue
         group = parser.add_argument_group(title)
-        for setting in plugins.settings:
-            if setting.help and setting.group == title and setting.scope in scopes:
+        for setting in settings:
+            if setting.group == title and setting.scope in scopes:
                 add_flag(group, setting, plugins.help_of(setting))
         if title == WORK:
             text = "use this plugin, a Python file (repeatable)"
@@ -280,19 +314,19 @@ def add_agent_flags(parser: Parser, plugins: "Installed | None" = None, *, place
             group.add_argument("--trust-project", action="store_true", help=trust)
 
 
-def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed") -> None:
+def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed", settings: "Sequence[Setting]") -> None:
     from sagent.config.declared import SESSION
     from sagent.version import __version__
 
     one = group.add_mutually_exclusive_group()
-    own = [setting for setting in plugins.settings if setting.help and setting.group == SESSION]
-    for setting in own:
-        add_flag(one if setting.scope == "session" else group, setting)
+    resume = "continue this session, by its path or id, or the beginning of an id; without S choose from a list"
+    as_json = "the same as --output-format json"
+    for setting in settings:
+        if setting.group == SESSION:
+            add_flag(one if setting.scope == "session" else group, setting)
         if setting.name == "continue_session":
-            resume = "continue this session, by its path or id, or the beginning of an id; without S choose from a list"
             one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
         elif setting.name == "output_format":
-            as_json = "the same as --output-format json"
             group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
     for flag in plugins.flags():
         add_own_flag(group, flag)

@@ -12,7 +12,7 @@ from sagent.errors import SagentError, UsageError
 
 if TYPE_CHECKING:
     from sagent.config.plugins import Installed
-    from sagent.plugin import Plugin
+    from sagent.plugin import Runner
 
 Run: TypeAlias = Callable[[Mapping[str, object], list[str] | None], int]
 
@@ -31,9 +31,13 @@ def run(argv: list[str]) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help
         return _flushed(ended.code if isinstance(ended.code, int) else 0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        from sagent.lib.text import printable
+
         if sys.stderr.isatty():
             sys.stderr.write("\n")
+        for note in getattr(stopped, "__notes__", ()):
+            sys.stderr.write(printable(f"sagent: {note}\n"))
         return 128 + signal.SIGINT
     except OSError as error:
         return _output_failed(error)
@@ -71,10 +75,11 @@ def _output_failed(error: OSError) -> int:
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
-    from sagent.cli.flags import meant_command, plugins_of, run_parser
+    from sagent.cli.flags import meant_command, parse_run, plugins_of
+    from sagent.plugin import Command
 
     plugins = plugins_of(argv)
-    commands = plugins.commands
+    commands = plugins.named(Command)
     if argv and argv[0] not in commands:
         named = [each.name for each in commands.values() if not {*each.flags}.isdisjoint(argv)]
         argv = [*named[:1], *argv]
@@ -83,7 +88,7 @@ def _dispatch(argv: list[str]) -> int:
         return run_command(plugins, argv[0], argv[1:])
     if argv and argv[0].islower():  # a command of a plugin that is not there would be sent as a prompt
         check_former(plugins, argv[0])
-    flags = vars(run_parser(plugins).parse_args(argv))
+    flags = parse_run(plugins, argv)
     words: list[str] = flags.pop("prompt", [])
     runner = _runner(plugins, flags)
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
@@ -104,11 +109,13 @@ def _dispatch(argv: list[str]) -> int:
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     """Run a subcommand; its module is imported by its name, the others cost nothing. Raises UsageError where a plugin's
     cannot be imported, or fails."""
+    from sagent.config.declared import CORE
     from sagent.config.plugins import named_errors
+    from sagent.plugin import Command
 
-    owner = plugins.owner("commands", name)
-    run = _loaded(plugins, owner, plugins.commands[name].run, f"The command {name}")
-    with named_errors(f"The command {name}", owner.name) if owner is not plugins.plugins[0] else nullcontext():
+    owner = plugins.owner(Command, name)
+    run = _loaded(owner, plugins.named(Command)[name].run, f"The command {name}")
+    with named_errors(f"The command {name}", owner) if owner != CORE.name else nullcontext():
         return cast("Callable[[Sequence[str]], int]", run)(words)
 
 
@@ -119,8 +126,8 @@ def run_operation(plugins: "Installed", command: str, words: "Sequence[str]") ->
 
     name = f"{command} {words[0]}" if words else ""
     for owner, extra in plugins.extras(name):
-        run = _loaded(plugins, owner, extra.add, f"`{name}`")
-        with named_errors(f"`{name}`", owner.name):
+        run = _loaded(owner, extra.add, f"`{name}`")
+        with named_errors(f"`{name}`", owner):
             return cast("Callable[[Sequence[str]], int]", run)(words[1:])
     check_former(plugins, name)
     return None
@@ -132,47 +139,54 @@ def check_former(plugins: "Installed", command: str) -> None:
         raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not there.")
 
 
-def _loaded(plugins: "Installed", owner: "Plugin", function: str, what: str) -> object:
+def _loaded(owner: str, function: str, what: str) -> object:
     """Import a function of a plugin. Raises UsageError where that fails and it is not the core's."""
+    from sagent.config.declared import CORE
     from sagent.plugin import resolve
 
     try:
         return resolve(function)
     except (Exception, SystemExit) as error:
-        if owner is plugins.plugins[0]:
+        if owner == CORE.name:
             raise
         why = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{what} of the plugin {owner.name} cannot be loaded: {why}.") from error
+        raise UsageError(f"{what} of the plugin {owner} cannot be loaded: {why}.") from error
 
 
 def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
     """Return what carries this run out in place of the core, because flags of its plugin were given, which are taken
     out of `flags`. Raises UsageError for flags of two."""
-    found: tuple[Plugin, Mapping[str, object]] | None = None
-    for plugin in plugins.plugins:
-        own = {flag.keyword: flags.pop(flag.keyword) for flag in plugin.flags if not flag.of and flag.keyword in flags}
-        if own and found is not None:
-            one, other = (next(iter(each)).replace("_", "-") for each in (found[1], own))
-            raise UsageError(f"--{one} and --{other} do not go together: each has the run carried out in its own way.")
-        found = (plugin, own) if own else found
-    return _run_of(plugins, *found) if found else None
+    from sagent.plugin import Flag, Runner
+
+    found: dict[str, dict[str, object]] = {}
+    for owner, flag in plugins.owned(Flag):
+        if not flag.of and flag.keyword in flags:
+            found.setdefault(owner, {})[flag.keyword] = flags.pop(flag.keyword)
+    if len(found) > 1:
+        one, other, *_ = (next(iter(each)).replace("_", "-") for each in found.values())
+        raise UsageError(f"--{one} and --{other} do not go together: each has the run carried out in its own way.")
+    return next(
+        (_run_of(owner, runner, found[owner]) for owner, runner in plugins.owned(Runner) if owner in found), None
+    )
 
 
 def _runner_of_environment(plugins: "Installed") -> "Run | None":
     """Return the first that a variable asks for."""
-    for plugin in plugins.plugins:
-        if any(os.environ.get(name) for runner in plugin.runners for name in runner.variables):
-            return _run_of(plugins, plugin, {})
+    from sagent.plugin import Runner
+
+    for owner, runner in plugins.owned(Runner):
+        if any(map(os.environ.get, runner.variables)):
+            return _run_of(owner, runner, {})
     return None
 
 
-def _run_of(plugins: "Installed", plugin: "Plugin", own: "Mapping[str, object]") -> "Run":
-    run = _loaded(plugins, plugin, plugin.runners[0].run, "The runner")
+def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":
+    run = _loaded(owner, runner.run, "The runner")
 
     def carried_out(settings: "Mapping[str, object]", words: list[str] | None) -> int:
         from sagent.config.plugins import named_errors
 
-        with named_errors("The runner", plugin.name):
+        with named_errors("The runner", owner):
             return cast("Callable[[Mapping[str, object], Mapping[str, object], list[str] | None], int]", run)(
                 own, settings, words
             )

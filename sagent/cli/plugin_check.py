@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from inspect import iscoroutinefunction
 from pathlib import Path
 
-from sagent.config.plugins import Installed, Known
+from sagent.config.plugin_index import Known
+from sagent.config.plugins import Installed
 from sagent.errors import UsageError
 from sagent.lib.text import nearest, one_line
-from sagent.plugin import KINDS, Finding, Part, Setting, SlashCommand, resolve
+from sagent.plugin import KINDS, Finding, Part, Setting, SlashCommand, Suite, resolve
 from sagent.repl.commands.command import Command
 
 _NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w*")
@@ -23,10 +24,14 @@ def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
     if known.error:
         yield Finding("bad", name, f"left out: {known.error}")
         return
-    yield Finding("good", name, f"{known.plugin.about} ({known.origin})")
+    yield Finding("good", name, f"{known.plugin.about} ({known.source.origin})")
     for member, (word, _) in KINDS.items():
         for row in getattr(known.plugin, member):
             yield from _of_row(word, row)
+    promised = {word for member, (word, _) in KINDS.items() if getattr(known.plugin, member)}
+    for suite in plugins.every(Suite):
+        if suite.name in promised:
+            yield Finding("good", f"suite {suite.name}", f"tests of {suite.help} may inherit from {suite.suite}")
     for notice in plugins.notices:
         if f"the plugin {name} (" in notice:
             yield Finding("poor", name, notice)
@@ -35,7 +40,7 @@ def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
 def _find(plugins: Installed, source: str) -> Known:
     path = str(Path(source).absolute())
     for known in plugins.known:
-        if source == known.plugin.name or path == str(Path(known.origin).absolute()):
+        if source == known.plugin.name or path == str(Path(known.source.origin).absolute()):
             return known
     names = [known.plugin.name for known in plugins.known]
     raise UsageError(f"There is no plugin {source}{nearest(source, names) or ': see sagent plugin list.'}")
@@ -55,6 +60,8 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
             continue
         if isinstance(row, SlashCommand) and not isinstance(found, Command):
             yield Finding("bad", label, f"{target} was not made by sagent.repl.commands.command.command")
+        elif isinstance(row, Suite) and not any(name.startswith("test_") for name in dir(found)):
+            yield Finding("bad", label, f"{target} has no tests: methods whose names begin with test_")
         elif isinstance(row, Part) and not iscoroutinefunction(found):
             yield Finding("bad", label, f"{target} is no coroutine function: write async def")
         else:

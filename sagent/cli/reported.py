@@ -19,9 +19,10 @@ def report_as_json(argv: list[str], error: SagentError) -> bool:
     from sagent.cli.render import JsonRenderer, binary_safe, escaped
     from sagent.events import Failure, Result
     from sagent.lib.json import json_dump
+    from sagent.plugin import Command
 
     out = binary_safe(sys.stdout)
-    if argv and argv[0] in plugins_of(argv).commands and argv[0] != "run":
+    if argv and argv[0] in plugins_of(argv).named(Command) and argv[0] != "run":
         told = {"error": {"kind": error.kind, "message": str(error)}}
         out.write(escaped(json_dump(told)) + "\n")
         out.flush()

@@ -17,7 +17,7 @@ from sagent.context.instructions import repository_root
 from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
-from sagent.plugin import PathBase, RefusedError, Setting
+from sagent.plugin import PathBase, RefusedError, Setting, StatusPart, Table, ToolEntry, Trigger
 
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
@@ -77,7 +77,7 @@ class SettingsBuilder:
         state = directory("state", self.environ, self.home)
         self.plugins = find_plugins(self.config_dir, state, files, foreign=foreign)
         self.plugged = self.plugins.rows
-        self.every = {setting.name: setting for setting in self.plugins.settings}
+        self.every = self.plugins.named(Setting)
         self.warnings += self.plugins.notices
 
     def project_file(self, above: Sequence[Given]) -> Path:
@@ -93,7 +93,7 @@ class SettingsBuilder:
         """Return the settings so far. Raises ConfigError where these do not go together."""
         if self.lacking and not self.values.get("unguarded"):
             raise ConfigError(f"{self.lacking[0]} It may guard what agents do: --unguarded runs without it.")
-        own = {*self.every, *self.plugins.tables} - {*BY_NAME, *(table.name for table in CORE.tables)}
+        own = {*self.every, *self.plugins.named(Table)} - {*BY_NAME, *(table.name for table in CORE.tables)}
         values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
         values |= {"providers": self.rows, **self._advisors()}
         if self.values.get("continue_session") and self.values.get("session"):
@@ -208,7 +208,7 @@ class SettingsBuilder:
 
         from sagent.policy.rules import BEYOND_THE_SANDBOX
 
-        every = [tool.name for tool in self.plugins.tools]
+        every = [*self.plugins.named(ToolEntry)]
         known, served = (*every, *BEYOND_THE_SANDBOX), self.plugins.served_tools
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
@@ -223,7 +223,7 @@ class SettingsBuilder:
             if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may hold a key
-                hint = nearest(field.name, self.plugins.tables) or f": {error}."
+                hint = nearest(field.name, self.plugins.named(Table)) or f": {error}."
                 raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
@@ -231,12 +231,12 @@ class SettingsBuilder:
     def _known(self, field: Setting, value: object) -> object:
         """Return a value whose names are all known: of what the core and plugins add. Raises RefusedError."""
         if field.name == "status_line" and not str(value).startswith("!"):
-            known = [part.name for part in self.plugins.status_parts]
+            known = [*self.plugins.named(StatusPart)]
             for word in str(value).split():
                 if word not in known:
                     raise RefusedError(f"give parts, of {', '.join(known)}, or ! and a command{nearest(word, known)}")
         if field.name == "advisor_rules.triggers":
-            known, named = tuple(each.name for each in self.plugins.triggers), cast("tuple[str, ...]", value)
+            known, named = tuple(self.plugins.named(Trigger)), cast("tuple[str, ...]", value)
             for word in named if named != ("all",) else ():
                 if word not in known:
                     raise RefusedError(f"give all, none, or some of {', '.join(known)}{nearest(word, known)}")

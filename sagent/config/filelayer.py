@@ -14,7 +14,7 @@ from sagent.config.settings import Address, Wanted
 from sagent.config.typed import GUARDS, OWNERS
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.raised import reason
-from sagent.plugin import PathBase, RefusedError, Setting, Table, resolve
+from sagent.plugin import HookEvent, PathBase, RefusedError, Setting, Table, ToolEntry, resolve
 
 _NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not there"
 _GROUPS: Mapping[str, Mapping[str, Setting]] = {
@@ -34,7 +34,7 @@ _MOST_WANTED = 200  # characters of a value that the person is to trust: it is s
 
 def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     """What an installed plugin adds to the person's file: their own rows win. Raises ConfigError."""
-    tables = into.plugins.tables
+    tables = into.plugins.named(Table)
     for name, path in GUARDS.items():
         if name not in tables and (folder / path).exists():
             into.lacking.append(f"{folder / path}: {name} cannot be used: {_GONE.format(OWNERS[name])}.")
@@ -81,7 +81,7 @@ class FileLayer:
                 self._into.warnings.append(
                     f"{self._file.where(key)}: {key} has no effect: set searches in [web], see docs/web.md."
                 )
-            if table := self._into.plugins.tables.get(key):
+            if table := self._into.plugins.named(Table).get(key):
                 self._take_table(table)
         if self._trusted and not isinstance(self._file.data.get("executor", ""), str):
             self._take_executor()  # last: it may add to the providers
@@ -115,11 +115,11 @@ class FileLayer:
         values = self._file.table((table.name,), self._file.data.get(table.name, {}))
         environ = into.environ if self._trusted else None
         read = cast("Callable[[GivenTable], Mapping[str, object] | tuple[object, ...]]", resolve(table.read))
-        before, names = into.values.get(table.name), [tool.name for tool in into.plugins.tools]
+        before, names = into.values.get(table.name), [tool.name for tool in into.plugins.every(ToolEntry)]
         return read(
             GivenTable(
                 table.name, self._file, values, self._base, environ, before, names, into.plugged,
-                into.warnings.append, into.plugins.hook_events, folder,
+                into.warnings.append, into.plugins.named(HookEvent), folder,
             )
         )  # fmt: skip
 
@@ -262,7 +262,7 @@ class FileLayer:
                     if name not in _GROUPS[key]:
                         raise self._file.unknown((key, name), tuple(_GROUPS[key]))
                     yield (key, name), _GROUPS[key][name], item
-            elif key in (*self._into.plugins.tables, _NOT_HERE):
+            elif key in (*self._into.plugins.named(Table), _NOT_HERE):
                 continue
             else:
                 self._ignore_of_plugin(key)
@@ -270,15 +270,15 @@ class FileLayer:
     def _ignore_of_plugin(self, key: str) -> None:
         """Ignore a key that may be of a plugin which is not there. Raises ConfigError for any other."""
         plugins = self._into.plugins
-        if owner := OWNERS.get(key) or plugins.gone("settings").get(key) or plugins.gone("tables").get(key):
-            self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.gone("guards"))
+        if owner := OWNERS.get(key) or plugins.gone(Setting).get(key) or plugins.gone(Table).get(key):
+            self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
         elif key in ("plugin", "plugins", "no_plugins"):
             folder = self._into.config_dir / "plugins"
             raise self._file.error((key,), f"no file brings plugins: put them into {folder}, or give --plugin FILE")
         elif plugins.lacks_some:
             self._ignore((key,), key, "no setting has that name, unless it is one of a plugin that is left out")
         else:
-            raise self._file.unknown((key,), (*self._into.every, *_NAMES, *plugins.tables))
+            raise self._file.unknown((key,), (*self._into.every, *_NAMES, *plugins.named(Table)))
 
     def _expanded(self, keys: Line, value: object) -> object:
         return self._file.expanded(keys, value, self._into.environ)

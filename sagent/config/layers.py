@@ -9,11 +9,12 @@ from pathlib import Path
 from sagent.config.builder import Given, SettingsBuilder
 from sagent.config.declared import ALIASES, BY_NAME, RULES
 from sagent.config.files import File, read_file
+from sagent.config.plugins import Installed
 from sagent.config.settings import Settings, Wish
 from sagent.context.places import home_of, plugin_folders
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
-from sagent.plugin import Setting, Variable
+from sagent.plugin import Setting
 
 _OWN_FLAGS = (
     "executor_api_base",
@@ -84,14 +85,14 @@ def _build(
             builder.warnings += filter(None, [user.exposed_key()])
     _take_plugins(builder)
     every = list(builder.every.values())
-    variables, given = _environment(environ, every), _by_field(flags, every)
+    variables, given = _environment(environ, every), _by_field(flags, builder.every)
     project_file = builder.project_file((*variables, *given))
     project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.project = project.path
         _take_file(builder, project, trusted=False)
     builder.take(variables)
-    builder.warnings += _meaningless(environ, every, builder.plugins.variables)
+    builder.warnings += _meaningless(environ, every, builder.plugins)
     builder.take(given)
     builder.put_model_aside()
     builder.take_addresses(flags.get("executor_api_base"), flags.get("advisor_api_base"))
@@ -130,19 +131,21 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
         ) from None
 
 
-def _by_field(flags: Mapping[str, object], every: Sequence[Setting]) -> list[Given]:
+def _by_field(flags: Mapping[str, object], every: Mapping[str, Setting]) -> list[Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
-    names = {name: field for field in every for name in (field.keyword, field.name)}
-    names |= {name: BY_NAME[meant] for name, meant in ALIASES.items()}
-    for name in flags:
-        if name not in names and name not in _OWN_FLAGS:
-            raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
     found: dict[str, Given] = {}
     for name, value in flags.items():
-        if value is not None and name in names:
-            origin = f"--{name if name in ALIASES else names[name].flag_name}"
-            _take_once(found, (names[name], value, origin))
-    return [found[field.name] for field in every if field.name in found]
+        if name in _OWN_FLAGS:
+            continue
+        field = every.get(ALIASES.get(name, name)) or next(
+            (each for each in every.values() if each.keyword == name), None
+        )
+        if field is None:
+            names = (*every, *(each.keyword for each in every.values()), *ALIASES)
+            raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
+        if value is not None:
+            _take_once(found, (field, value, f"--{name if name in ALIASES else field.flag_name}"))
+    return [found[name] for name in every if name in found]
 
 
 def _variables(every: Sequence[Setting]) -> Mapping[str, Setting]:
@@ -152,19 +155,26 @@ def _variables(every: Sequence[Setting]) -> Mapping[str, Setting]:
 
 def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[Given]:
     found: dict[str, Given] = {}
-    for variable, field in _variables(every).items():
+    for variable, field in _variables(every).items() if _has_some(environ) else ():
         if environ.get(variable):
             _take_once(found, (field, environ[variable], variable))
     return list(found.values())
 
 
-def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], others: Sequence[Variable]) -> Iterator[str]:
+def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], plugins: Installed) -> Iterator[str]:
     """Yield warnings of `SAGENT_...` variables that mean nothing."""
+    if not _has_some(environ):
+        return
+    others = plugins.variables
     known = [*_variables(every), *(variable.name for variable in others)]
     before = tuple(f"{variable.name}_" for variable in others if variable.each)
     for name in environ:
         if name.startswith("SAGENT_") and name not in known and not name.startswith(before):
             yield f"{name}: there is no such setting{nearest(name, known)}"
+
+
+def _has_some(environ: Mapping[str, str]) -> bool:
+    return any(name.startswith("SAGENT_") for name in environ)
 
 
 def _take_once(found: dict[str, Given], given: Given) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from sagent.config.declared import BY_NAME, RULES
 from sagent.config.plugins import named_errors
 from sagent.config.settings import Settings, Wanted, Wish
-from sagent.plugin import Table, resolve
+from sagent.plugin import Setting, Table, resolve
 
 
 class Row(NamedTuple):
@@ -25,7 +25,7 @@ def show(settings: Settings) -> tuple[Row, ...]:
 
 def _rows(settings: Settings) -> Iterator[Row]:
     waits = {each.name: each for each in settings.wish.wanted} if settings.wish else {}
-    for field in settings.plugins.settings:
+    for field in settings.plugins.every(Setting):
         value: object = getattr(settings, field.name) if field.name in BY_NAME else settings.of(field)
         origin = settings.origins.get(field.name, "default")
         if settings.wish and (wanted := waits.get(field.name)):
@@ -40,7 +40,7 @@ def _rows(settings: Settings) -> Iterator[Row]:
             value: object = getattr(settings.advisor_rules, rule.member)
             yield Row(rule.name, _text(value), settings.origins[rule.name])
     yield from _provider_rows(settings)
-    for table in settings.plugins.tables.values():
+    for table in settings.plugins.every(Table):
         yield from table_rows(settings, table)
     for name, model in settings.aliases.items():
         yield Row(f"aliases.{name}", model, settings.origins.get("aliases", "default"))
@@ -68,7 +68,7 @@ def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
     if table.show and table.name in settings.origins:
         show = cast("Callable[[object], Iterable[tuple[str, ...]]]", resolve(table.show))
         value: object = getattr(settings, table.name, None) or settings.of(table)
-        with named_errors(f"The table {table.name}", settings.plugins.owner("tables", table.name).name):
+        with named_errors(f"The table {table.name}", settings.plugins.owner(Table, table.name)):
             rows = tuple(show(value))
         for name, text, *origin in rows:
             yield Row(f"{table.name}.{name}", text, origin[0] if origin else settings.origins[table.name])

@@ -112,7 +112,7 @@ class Settings(DeclaredSettings):
         """Return True for "always", for the name of a setting that is not its default or of a table that is not empty,
         and for a setting with the value that it has ("diagnostics=on")."""
         name, equals, value = fact.partition("=")
-        found = next((each for each in self.plugins.settings if each.name == name), None)
+        found = self.plugins.named(Setting).get(name)
         if found is None or fact == "always":
             return fact == "always" or (not equals and bool(self.plugged.get(name) or getattr(self, name, None)))
         return str(self.of(found)) == value if equals else self.of(found) != found.default

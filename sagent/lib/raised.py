@@ -20,3 +20,8 @@ def reason(error: BaseException) -> str:
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     frames = [frame for frame in extract_tb(error.__traceback__) if is_own(frame.filename)]
     return f"{said} ({frames[-1].filename}:{frames[-1].lineno})" if frames else said
+
+
+def advice(plugin: str) -> str:
+    """Return what a person may do about something of a plugin that is left out."""
+    return f"`sagent plugin test {plugin}` says what it lacks, and `--no-plugins` starts without."

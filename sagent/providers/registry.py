@@ -11,7 +11,7 @@ from sagent.model import Provider
 from sagent.plugin import resolve
 from sagent.providers.access import Access, check_text, first_set
 from sagent.providers.families.endpoint import Endpoint, Way, read_access
-from sagent.providers.rows import Row, built_in, built_in_row, lacking, model_beginnings, row_for_url
+from sagent.providers.rows import Row, built_in, built_in_row, installed_rows, lacking, model_beginnings, row_for_url
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.transport import Transport
 
@@ -149,6 +149,8 @@ def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
 def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
     """A row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
     if row := row_called(name, rows):
+        return row
+    if rows is None and (row := row_called(name, installed_rows())):  # a program without settings
         return row
     if ending := lacking(name):
         raise UsageError(f"The provider {name} is not known{ending}.")

@@ -1,7 +1,7 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields, replace
 from functools import cache
@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
 from sagent.lib.raised import reason
 from sagent.model import EFFORTS, Effort
-from sagent.plugin import Extra, ProviderRow, of_ours, resolve
+from sagent.plugin import Extra, Plugin, ProviderRow, of_installed, of_ours, resolve
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
@@ -208,10 +208,20 @@ def _core_row(name: str) -> Row | None:
 @cache
 def _our_rows() -> Mapping[str, Row]:
     """Return the rows of sagent's own plugins."""
+    return _read(of_ours(ProviderRow))
+
+
+@cache
+def installed_rows() -> Mapping[str, Row]:
+    """Return the rows of plugins of installed distributions, which are imported, for programs that have no settings."""
+    return _read(of_installed(ProviderRow))
+
+
+def _read(declared: Iterable[tuple[Plugin, ProviderRow]]) -> Mapping[str, Row]:
     rows: dict[str, Row] = {}
-    for plugin, row in of_ours(ProviderRow):
+    for plugin, row in declared:
         with suppress(Exception):  # which the index of plugins reports
-            rows[row.name] = declared_row(row, plugin.name)
+            rows.setdefault(row.name, declared_row(row, plugin.name))
     return rows
 
 

@@ -42,7 +42,7 @@ _SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sa
 
 def find_segments(plugins: Installed) -> Mapping[str, Segment]:
     """Return the parts of the status line by name, those of the core first. Their modules are imported."""
-    return {part.name: _segment(part) for part in plugins.status_parts}
+    return {part.name: _segment(part) for part in plugins.every(StatusPart)}
 
 
 def _segment(part: StatusPart) -> Segment:

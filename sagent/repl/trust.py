@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from sagent.plugin import Table
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, wrap
 
@@ -25,7 +26,7 @@ async def settle_trust(
     if wish is None or wish.refused:
         return settings, ""
     # It is not the title, for which a small terminal has no room.
-    write(render_wish(wish, width, settings.plugins.tables))
+    write(render_wish(wish, width, settings.plugins.named(Table)))
     said = await choose("Trust it with that?", _options(settings))
     notice = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from sagent.cli.plugin_check import check_plugin
-from sagent.config.plugins import known_plugin, without_doubles
+from sagent.config.plugin_index import Source
+from sagent.config.plugin_loading import index_of, known_plugin
+from sagent.config.plugins import Installed
 from sagent.plugin import GROUP, Plugin
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
@@ -29,7 +31,7 @@ class PluginSuite:
     def test_all_that_it_names_can_be_had(self) -> None:
         """Check that all that the declaration names is there, and of its kind, and that no name is taken by the
         core."""
-        found = without_doubles([known_plugin(self.plugin.name, "under test", self.target)])
+        found = Installed(index_of([known_plugin(Source(self.plugin.name, "under test", self.target))]))
         wrong = [each for each in check_plugin(found, self.plugin.name) if each.state != "good"]
         assert wrong == []
 

@@ -22,6 +22,7 @@ from program import PROGRAM, Shell
 
 from sagent.cli.flags import meant_command
 from sagent.config.plugins import Installed
+from sagent.plugin import Command
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Turn, Usage
@@ -29,7 +30,7 @@ from tests.intact import faults
 from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
-COMMANDS = Installed().commands
+COMMANDS = Installed().named(Command)
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
 
 

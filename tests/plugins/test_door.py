@@ -12,7 +12,7 @@ from sagent.advisor.rules import TRIGGERS
 from sagent.cli.flags import run_parser
 from sagent.config.declared import ALIASES, CORE, RESERVED
 from sagent.config.plugins import INDEX, Installed, find_plugins
-from sagent.plugin import API
+from sagent.plugin import API, Command, Setting
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
@@ -147,9 +147,7 @@ def test_without_plugins_only_ours_are_there(shell: Shell, folder: Path) -> None
     (folder / "hello.py").write_text(HELLO)
     assert "greet" not in shell.run("--no-plugins", "--help", model="").out
     assert shell.run("--no-plugins", "--language", "French", "hello").code == 2
-    assert [each.name for each in found(folder, foreign=False).plugins] == [
-        each.name for each in found(folder).plugins if each.name != "hello"
-    ]
+    assert [*found(folder, foreign=False).names] == [name for name in found(folder).names if name != "hello"]
 
 
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
@@ -184,10 +182,10 @@ def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
     (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"models",'))
     (folder / "c.py").write_text(HELLO.replace('"hello",', '"a",'))
     plugins = found(folder)
-    assert plugins.owner("commands", "greet").name == "a"
-    assert plugins.owner("commands", "models").name == "sagent"
+    assert plugins.owner(Command, "greet") == "a"
+    assert plugins.owner(Command, "models") == "sagent"
     assert len(plugins.notices) == 4  # b: a command of the core's and two settings of a's; c: its name
-    assert sum(setting.name == "language" for setting in plugins.settings) == 1
+    assert sum(setting.name == "language" for setting in plugins.every(Setting)) == 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"stamps": []}', b"\xff", b'{"stamps": 1, "plugins": 2}'])
@@ -198,12 +196,12 @@ def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -
     whole = place.read_bytes()
     place.write_bytes(damage)
     (folder / "more.py").write_text(HELLO.replace('"hello",', '"more",'))
-    assert [each.name for each in found(folder).plugins] == [*(each.name for each in before.plugins), "more"]
+    assert [*found(folder).names] == [*before.names, "more"]
     place.unlink()
     place.mkdir()  # it cannot be written
     (folder / "more.py").unlink()
-    assert found(folder).commands == before.commands
-    assert json.loads(whole)["plugins"]
+    assert found(folder).named(Command) == before.named(Command)
+    assert json.loads(whole)["heads"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,11 @@ def test_what_a_plugin_prints_is_no_part_of_an_answer(shell: Shell, folder: Path
 
 def test_reserved_names_are_those_of_flags_without_a_setting() -> None:
     plugins = Installed()
-    known = {setting.keyword for setting in plugins.settings} | {*ALIASES} | {flag.keyword for flag in plugins.flags()}
+    known = (
+        {setting.keyword for setting in plugins.every(Setting)}
+        | {*ALIASES}
+        | {flag.keyword for flag in plugins.flags()}
+    )
     flags = {action.dest for action in run_parser(plugins).flags} | {"prompt"}
     assert flags - known - {"wait_for_jobs"} <= {*RESERVED}
 
@@ -260,14 +262,15 @@ def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> N
     code = (
         f"import sys; sys.path[:0] = [{str(site)!r}, {str(CHECKOUT)!r}]\n"
         "from pathlib import Path; from sagent.config.plugins import find_plugins\n"
-        "for each in find_plugins(Path('config'), Path('state')).known: print(each.plugin.name, each.origin, sep='|')\n"
+        "for each in find_plugins(Path('config'), Path('state')).known:\n"
+        "    print(each.plugin.name, each.source.origin, sep='|')\n"
     )
     (tmp_path / "state").mkdir()
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert "hello|hello 1.5" in done.stdout.splitlines()
     (site / "hello.py").write_text(HELLO.replace('"greets"', '"says hello"'))  # as in an editable installation
-    about = code.replace("each.plugin.name, each.origin", "each.plugin.about")
+    about = code.replace("each.plugin.name, each.source.origin", "each.plugin.about")
     done = subprocess.run([sys.executable, "-c", about], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "says hello" in done.stdout
 
@@ -277,7 +280,7 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     """The program works without it, and a file that names its settings is told whose they were."""
     copy = tmp_path / "copy"
     shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
-    mine = next(each for each in find_plugins(tmp_path, tmp_path).plugins if each.name == name)
+    mine = next(each.plugin for each in find_plugins(tmp_path, tmp_path).known if each.plugin.name == name)
     settings = mine.settings
     shutil.rmtree(copy / "sagent/plugins" / name)
     shell.environment["PYTHONPATH"] = str(copy)
@@ -351,9 +354,9 @@ def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Pat
     (folder / "hello.py").write_text(HELLO)
     (folder / "first.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('first', needs=('second',))")
     (folder / "second.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('second', needs=('hello',))")
-    assert {"first", "second"} <= {each.name for each in found(folder).plugins}
+    assert {"first", "second"} <= {*found(folder).names}
     (folder / "hello.py").unlink()
-    assert not {"first", "second"} & {each.name for each in found(folder).plugins}
+    assert not {"first", "second"} & {*found(folder).names}
     notices = " ".join(found(folder).notices)
     assert "first" in notices
     assert "needs the plugin hello, which is not there" in notices

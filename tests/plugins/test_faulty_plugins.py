@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from binascii import crc32
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from sagent.config.plugins import INDEX, find_plugins
+from sagent.plugin import Command
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
@@ -191,10 +193,9 @@ def test_of_two_plugins_with_one_name_both_places_are_said(shell: Shell, folder:
 
 DAMAGED = {
     "deep": "[" * 100_000,
-    "files that are a list": '{"stamps": S, "files": [], "plugins": [], "notices": [], "formerly": []}',
-    "plugins that are numbers": '{"stamps": S, "files": {}, "plugins": [7], "notices": [], "formerly": []}',
-    "notices that are a number": '{"stamps": S, "files": {}, "plugins": [], "notices": 7, "formerly": []}',
-    "former that are numbers": '{"stamps": S, "files": {}, "plugins": [], "notices": [], "formerly": [7]}',
+    "another index": '{"stamps": [], "files": {}, "heads": [], "rows": {}, "notices": [], "formerly": [], "sum": 0}',
+    "no sum": '{"stamps": []}',
+    "a text as its sum": '{"stamps": [], "sum": "x"}',
     "cut": None,
     "a pipe": "",
 }
@@ -206,12 +207,11 @@ def test_a_damaged_index_is_written_anew(shell: Shell, folder: Path, damage: str
     place = Path(shell.environment["HOME"]) / ".local/state/sagent" / INDEX
     assert shell.run("greet", model="").code == 3
     whole = place.read_text()
-    stamps = json.dumps(json.loads(whole)["stamps"])
     if damage == "":
         place.unlink()
         os.mkfifo(place)
     else:
-        place.write_text(whole[: len(whole) // 2] if damage is None else damage.replace("S", stamps))
+        place.write_text(whole[: len(whole) // 2] if damage is None else damage)
     assert shell.run("greet", model="").code == 3
     assert not place.is_file() if damage == "" else json.loads(place.read_text()) == json.loads(whole)
 
@@ -229,8 +229,9 @@ def test_an_index_of_another_user_does_no_harm() -> None:
         (place / "state" / INDEX).chmod(0)
         code = (
             "import os, sys; from pathlib import Path; from sagent.config.plugins import find_plugins\n"
+            "from sagent.plugin import Command\n"
             "place = Path(sys.argv[1]); find_plugins(place, place / 'first')\n"  # all that it needs is imported
-            "os.setgid(65534); os.setuid(65534); print(*find_plugins(place, place / 'state').commands)"
+            "os.setgid(65534); os.setuid(65534); print(*find_plugins(place, place / 'state').named(Command))"
         )
         run = [sys.executable, "-c", code, name]
         done = subprocess.run(run, cwd=CHECKOUT, capture_output=True, text=True, check=False)
@@ -245,7 +246,7 @@ def test_processes_that_write_the_index_at_once_leave_a_whole_one(shell: Shell, 
         assert child.communicate()[0] == b"Hello\n"
         assert child.returncode == 3
     state = Path(shell.environment["HOME"]) / ".local/state/sagent"
-    names = [each["name"] for each in json.loads((state / INDEX).read_bytes())["plugins"]]
+    names = [each[0] for each in json.loads((state / INDEX).read_bytes())["heads"]]
     assert names.count("hello") == 1
     assert [each.name for each in state.iterdir()] == [INDEX]
 
@@ -359,4 +360,121 @@ def test_a_list_names_the_module_of_a_part(shell: Shell, folder: Path) -> None:
 
 def test_the_index_forgets_nothing_of_ours(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    assert find_plugins(tmp_path, tmp_path / "state").formerly == ()
+    assert find_plugins(tmp_path, tmp_path / "state").gone(Command) == {}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("whose", ["another user's", "writable by the group", "writable by all"])
+def test_an_index_that_another_user_can_have_written_is_not_trusted(shell: Shell, folder: Path, whose: str) -> None:
+    """It says what is imported: here a module that nobody installed."""
+    (folder / "boom.py").write_text(HELLO)
+    place = Path(shell.environment["HOME"]) / ".local/state/sagent" / INDEX
+    assert shell.run("greet", model="").code == 3
+    evil, log = folder.parent / "evil.py", folder.parent / "imported"
+    evil.write_text(f"open({str(log)!r}, 'w')\n{HELLO}")
+    body = (
+        place.read_bytes().rpartition(b', "sum": ')[0].replace(f"{folder / 'boom.py'}:".encode(), f"{evil}:".encode())
+    )
+    place.write_bytes(body + f', "sum": {crc32(body)}}}'.encode())
+    assert shell.run("greet", model="").code == 3
+    assert log.exists(), "it is believed where it is this user's"
+    log.unlink()
+    if whose == "another user's":
+        os.chown(place, 65534, 65534)
+    else:
+        place.chmod(0o620 if "group" in whose else 0o602)
+    assert shell.run("greet", model="").code == 3
+    assert not log.exists()
+    assert (place.stat().st_uid, place.stat().st_mode & 0o777) == (0, 0o600), "it is written anew"
+
+
+def test_a_second_start_imports_no_declaration(shell: Shell, folder: Path) -> None:
+    """Neither after one without a state directory, nor where Python wrote a folder beside an installed module."""
+    (folder / "boom.py").unlink()
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").rmdir()
+    site = folder.parent / "site-packages"
+    log = folder.parent / "imported"
+    (site / "hello-1.0.dist-info").mkdir(parents=True)
+    (site / "hello.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{HELLO}")
+    (site / "hello-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    (site / "hello-1.0.dist-info/entry_points.txt").write_text("[sagent.plugins]\nhello = hello\n")
+    shell.environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(site)])
+    shell.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    shell.serve([Turn(text="Fine.")] * 3)
+    for _ in range(3):
+        assert shell.run("hello").out == "Fine.\n"
+    assert (site / "__pycache__").is_dir()
+    assert log.read_text() == "x"
+
+
+def test_one_that_ends_the_process_is_left_out_at_the_next_start(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    (folder / "wrong.py").write_text("import os\nos._exit(7)\n")
+    shell.serve([Turn(text="Fine.")] * 2)
+    assert shell.run("hello").code == 7
+    for _ in range(2):
+        done = shell.run("hello")
+        assert (done.code, done.out) == (0, "Fine.\n"), done.err
+        assert f"The plugin wrong ({folder / 'wrong.py'}) is left out: " in done.err
+    assert shell.run("greet", model="").code == 3
+    (folder / "wrong.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('wrong')\n")
+    assert "wrong" not in shell.run("greet", model="").err
+
+
+def test_an_interrupt_while_one_is_imported_names_it(shell: Shell, folder: Path) -> None:
+    (folder / "wrong.py").write_text("raise KeyboardInterrupt\n")
+    for _ in range(2):
+        done = shell.run("hello")
+        assert done.code == 130
+        assert f"The plugin wrong ({folder / 'wrong.py'}) was being imported" in done.err
+    shell.serve([Turn(text="Fine.")])
+    assert shell.run("--no-plugins", "hello").out == "Fine.\n"
+
+
+def test_one_file_given_twice_is_one_plugin(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("--plugin", str(folder / "boom.py"), "--plugin", str(folder / "boom.py"), "hello")
+    assert (done.out, done.err.count("left out")) == ("Fine.\n", 0), done.err
+
+
+GUARD = """
+from sagent.plugin import Part, Plugin
+async def add(builder):
+    raise RuntimeError("bang")
+plugin = Plugin("guard", parts=(Part(ADD, ("always",), "around"),))
+"""
+
+
+@pytest.mark.parametrize("add", ['":add"', '"nowhere.at.all:add"'])
+def test_nothing_is_run_without_a_guard_that_fails(shell: Shell, folder: Path, add: str) -> None:
+    (folder / "boom.py").unlink()
+    (folder / "guard.py").write_text(GUARD.replace("ADD", add))
+    server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert done.code == 2
+    assert "plugin guard" in done.err
+    assert "--unguarded" in done.err
+    assert server.requests == []
+    assert shell.run("--unguarded", "hello").out == "Fine.\n"
+    assert shell.run("--no-plugins", "hello").out == "Fine.\n"
+
+
+JUDGE = """
+from sagent.plugin import Part, Plugin
+from sagent.policy import Policy
+class Judge(Policy):
+    async def before_tool(self, call, effect, workspace):
+        raise RuntimeError("bang")
+async def add(builder):
+    builder.judge = Judge()
+plugin = Plugin("guard", parts=(Part(":add", ("always",), "around"),))
+"""
+
+
+def test_a_guard_that_fails_at_a_call_does_not_let_it_through(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").unlink()
+    (folder / "guard.py").write_text(JUDGE)
+    shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="Fine.")])
+    shell.run("--permission-mode", "full", "--sandbox", "off", "hello")
+    assert not (shell.cwd / "made").exists()

@@ -106,6 +106,22 @@ def test_what_is_wrong_with_a_file_is_named(shell: Shell) -> None:
     assert sagent(shell, "plugin", "test", "odt").returncode == 2
 
 
+def test_suites_are_checked_and_named(shell: Shell) -> None:
+    """A suite without tests promises nothing; and whoever adds a tool is told which tests it may inherit."""
+    (shell.cwd / "suited.py").write_text(
+        "from sagent.plugin import Plugin, Suite, ToolEntry\n"
+        "class Empty:\n    def checks(self): pass\n"
+        "class Full:\n    def test_it(self): pass\n"
+        "class Tide:\n    name = 'Tide'\n"
+        "plugin = Plugin('suited', tools=(ToolEntry('Tide', ':Tide'),), suites=(Suite('empty', 'e', ':Empty'),\n"
+        "    Suite('full', 'f', ':Full'), Suite('setting', 's', ':Full')))"
+    )
+    lines = sagent(shell, "plugin", "test", "suited.py").stdout.splitlines()
+    assert [line for line in lines if line.startswith("bad")] == [line for line in lines if "suite empty" in line]
+    assert any("sagent.testing.tool_suite:ToolSuite" in line for line in lines)
+    assert not any("tests of s may" in line for line in lines)
+
+
 def test_ours_pass_their_test(shell: Shell) -> None:
     for folder in sorted((CHECKOUT / "sagent/plugins").glob("*/__init__.py")):
         done = sagent(shell, "plugin", "test", folder.parent.name)

@@ -1,5 +1,6 @@
 """Providers that plugins add: their rows and classes are found by every surface as ours are."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -234,3 +235,26 @@ def test_without_its_plugin_a_session_s_provider_is_said_with_the_plugin_s_name(
         assert done.returncode == 2, done.stderr
         assert "it is of the plugin local, which is not there" in done.stderr
     assert "--model" in done.stderr
+
+
+def test_a_program_without_settings_finds_an_installed_one(tmp_path: Path) -> None:
+    """It need not be told of plugins; one that lies on the path and was not installed is none."""
+    for name, place in (("acme", tmp_path / "site-packages"), ("evil", tmp_path / "project")):
+        info = place / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (place / f"{name}_models.py").write_text(
+            "from sagent.plugin import Plugin, ProviderRow\n"
+            f"plugin = Plugin({name!r}, providers=(ProviderRow({name!r}, 'base_url = \"http://127.0.0.1:1/v1\"'),))\n"
+        )
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[sagent.plugins]\n{name} = {name}_models\n")
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]\nfrom sagent import Agent, UsageError\n"
+        "print(Agent('acme/x').model.provider)\n"
+        "try: Agent('evil/x')\nexcept UsageError as error: print(error)\n"
+    )
+    paths = (str(CHECKOUT), str(tmp_path / "site-packages"), str(tmp_path / "project"))
+    run = [sys.executable, "-c", code, *paths]
+    keys = {**os.environ, "ACME_API_KEY": "k"}
+    done = subprocess.run(run, env=keys, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("acme\nThere is no provider 'evil'"), done.stderr

@@ -17,6 +17,7 @@ from sagent.config.plugins import Installed
 from sagent.context.frontmatter import read_document
 from sagent.errors import UsageError
 from sagent.peer import Switch
+from sagent.plugin import SlashCommand
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.commands.command import Command, split_command
@@ -98,7 +99,7 @@ def test_there_are_these_commands_and_no_others() -> None:
     commands = plugin_commands(Installed(), [])
     assert set(commands) == {row.usage.split()[0][1:] for row in COMMANDS}
     assert all(one.help and one.help[0].isupper() for one in commands.values())
-    declared = {row.command.rpartition(":") for _, row in Installed().slash_commands}
+    declared = {row.command.rpartition(":") for _, row in Installed().owned(SlashCommand)}
     assert len(declared) == len(commands)
     for module in {module for module, _, _ in declared}:
         there = {name for name, one in vars(import_module(module)).items() if isinstance(one, Command)}

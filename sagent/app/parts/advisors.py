@@ -80,13 +80,13 @@ def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Sp
             except Exception as error:
                 if trigger.name not in failed:
                     failed.add(trigger.name)
-                    owner = settings.plugins.owner("triggers", trigger.name).name
+                    owner = settings.plugins.owner(Trigger, trigger.name)
                     warn(f"The trigger {trigger.name} of the plugin {owner} failed: {reason(error)}.")
                 return ""
 
         return Spotter(trigger.name, look, trigger.at_end)
 
-    yield from (spotter(trigger) for trigger in settings.plugins.triggers if trigger.fires)
+    yield from (spotter(trigger) for trigger in settings.plugins.every(Trigger) if trigger.fires)
 
 
 def remember_advisors(

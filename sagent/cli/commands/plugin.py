@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from sagent.config import Settings
-    from sagent.config.plugins import Known
+    from sagent.config.plugin_index import Known
 
 DESCRIPTION = """list: show the plugins and what each adds. new: write a plugin to begin with into the folder NAME,
 with a tool, a slash command, a setting and a test. test: check that a plugin, or a file, can do what it says."""
@@ -105,4 +105,4 @@ def _row(known: "Known") -> tuple[str, ...]:
     parts = {f"{word}s": list(map(_name, getattr(plugin, member))) for member, (word, _) in KINDS.items()}
     added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"
              for kind, names in parts.items() if names]  # fmt: skip
-    return plugin.name, plugin.version, printable(known.origin), printable(known.error or "; ".join(added))
+    return plugin.name, plugin.version, printable(known.source.origin), printable(known.error or "; ".join(added))

@@ -13,6 +13,7 @@ from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
 from sagent.lib.signals import on_first_signal
+from sagent.plugin import Table
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -136,7 +137,7 @@ class AcpHost:
         directories = [*as_array(self._flags.get("add_dir")), *place.directories]
         flags = {**self._flags, **({"add_dir": directories} if directories else {})}
         settings = settings_for(flags, Wanted(place.session, place.cwd))
-        if place.servers and "mcp" not in settings.plugins.tables:
+        if place.servers and "mcp" not in settings.plugins.named(Table):
             left = f"The editor's MCP servers are left out: the plugin mcp is not there: {', '.join(place.servers)}."
             settings = replace(settings, warnings=(*settings.warnings, left))
         return settings

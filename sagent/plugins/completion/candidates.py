@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 from sagent.cli.flags import Left, Parser, plugins_of, run_parser
 from sagent.config import Settings
 from sagent.errors import SagentError
-from sagent.plugin import resolve
+from sagent.plugin import Command, Setting, resolve
 
 Place: TypeAlias = Literal["files", "directories", "none"]
 Word: TypeAlias = tuple[str, str]  # with what it is
@@ -35,10 +35,10 @@ def candidates(line: str) -> Candidates:
     before, typed = _split(line)
     plugins = plugins_of(before)
     if not before and not typed.startswith("-"):
-        return _beginning(typed, ((each.name, each.help) for each in plugins.commands.values()), "files")
+        return _beginning(typed, ((each.name, each.help) for each in plugins.every(Command)), "files")
     parser, rest = run_parser(plugins), before
-    if before and before[0] in plugins.commands:
-        run = cast("Callable[[Sequence[str]], int]", resolve(plugins.commands[before[0]].run))
+    if before and before[0] in plugins.named(Command):
+        run = cast("Callable[[Sequence[str]], int]", resolve(plugins.named(Command)[before[0]].run))
         parser, rest = _parser_of(run, before[1:])
     action, taken = _awaited(parser, rest)
     flag, equals, value = typed.partition("=")
@@ -138,7 +138,7 @@ def _fixed(action: Action) -> Iterator[Word]:
     for word in _choices(action):
         yield word, about.get(word, "")
     takes_one = action.nargs is None and bool(action.option_strings)
-    for setting in plugins_of(()).settings if takes_one else ():
+    for setting in plugins_of(()).every(Setting) if takes_one else ():
         if action.dest in (setting.keyword, setting.name):
             yield from ((str(word), "") for word in setting.order if word not in _choices(action))
 

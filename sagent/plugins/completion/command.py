@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from sagent.cli.flags import Parser, plugins_of, run_parser
+from sagent.plugin import Command
 from sagent.version import __version__
 
 BASH = """# sagent completion bash > ~/.local/share/bash-completion/completions/sagent
@@ -103,7 +104,7 @@ def _man() -> Iterator[str]:
         value = "" if action.nargs == 0 else f" \\fI{plain(str(action.metavar))}\\fR"
         yield f".TP\n\\fB{plain(', '.join(action.option_strings))}\\fR{value}\n{plain(action.help or '')}\n"
     yield ".SH COMMANDS\n"
-    for each in plugins.commands.values():
+    for each in plugins.every(Command):
         yield f".TP\n\\fB{plain(each.name)}\\fR\n{plain(each.help)}\n"
     codes = (parser.epilog or "").partition("exit codes:\n")[2].strip()
     codes = "\n".join(re.split(" {3}|\n +", codes))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def find_format(plugins: "Installed", name: str) -> ExportFormat:
     """Return the format of a name. Raises UsageError with the nearest names."""
-    formats = {one.name: one for one in plugins.export_formats}
+    formats = plugins.named(ExportFormat)
     if name not in formats:
         raise UsageError(f"There is no format {name!r}: give one of {', '.join(formats)}{nearest(name, formats)}")
     return formats[name]
@@ -32,8 +32,8 @@ def export_session(form: ExportFormat, exporting: Exporting) -> Exported:
     except (SagentError, OSError):
         raise
     except Exception as error:
-        owner = exporting.settings.plugins.owner("export_formats", form.name)
-        raise UsageError(f"The format {form.name} of the plugin {owner.name} failed: {reason(error)}.") from error
+        owner = exporting.settings.plugins.owner(ExportFormat, form.name)
+        raise UsageError(f"The format {form.name} of the plugin {owner} failed: {reason(error)}.") from error
     return done
 
 

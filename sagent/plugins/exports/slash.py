@@ -10,6 +10,7 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
 from sagent.lib.process import system_path
+from sagent.plugin import ExportFormat
 from sagent.plugins.exports.formats import export_session, find_format
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
@@ -18,7 +19,7 @@ from sagent.transcript.formats import Exporting
 from sagent.transcript.redaction import Redaction
 
 
-@command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.export_formats])
+@command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.every(ExportFormat)])
 async def export(context: CommandContext, form: str = "html", file: str = "") -> None:
     """Export this session to a file.
 

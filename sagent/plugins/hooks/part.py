@@ -11,6 +11,7 @@ from sagent.app.builder import AgentBuilder, HookAnswer, withheld
 from sagent.context.instructions import repository_root
 from sagent.events import Notice
 from sagent.lib.secrets import without_keys
+from sagent.plugin import HookEvent
 from sagent.plugins.hooks import EVENTS, HOOK_HOSTS
 from sagent.plugins.hooks.hook import Hook
 from sagent.plugins.hooks.policy import HookPolicy
@@ -60,7 +61,7 @@ def session_hooks(builder: AgentBuilder) -> SessionHooks:
     hosts = cast("Sequence[str]", settings.of(HOOK_HOSTS))
     chosen = list(_reachable(hooks_in(settings), hosts, notify))
     transcript = str(Path(log.path) / "root.jsonl") if log.path else ""
-    events = settings.plugins.hook_events
+    events = settings.plugins.named(HookEvent)
     return SessionHooks(chosen, events, runner, lambda: policy.mode, notify, transcript, log.session_id)
 
 

@@ -2,6 +2,7 @@
 
 from sagent.config.report import table_rows
 from sagent.errors import UsageError
+from sagent.plugin import HookEvent
 from sagent.plugins.hooks import HOOKS
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import table
@@ -14,6 +15,6 @@ async def show_hooks(context: CommandContext) -> None:
     if not rows:
         raise UsageError(
             "There are no hooks: add [[hooks.PreToolUse]] to your config.toml, with a command or a url. Events: "
-            f"{', '.join(context.settings.plugins.hook_events)}."
+            f"{', '.join(context.settings.plugins.named(HookEvent))}."
         )
     context.write(table([("", row.value), ("class:dim", row.origin)] for row in rows))

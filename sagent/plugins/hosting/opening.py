@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
+from sagent.plugin import SecretFolder
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -37,7 +38,7 @@ def opening_of(
         settings = settings_for(flags, wanted)
         private = (settings.state_dir,) if user else ()
         state = state_of(settings, user)
-        secret = settings.plugins.secret_folders
+        secret = [*settings.plugins.named(SecretFolder)]
         walls = _walls(settings.state_dir, user, users, secret) if user else ()
         deny = [*walls, *_sealed(*(state / name for name in secret))]
         settings = prepare(replace(settings, state_dir=state, deny=(*settings.deny, *deny)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from sagent.config.files import File
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.plugin import PathBase
+from sagent.plugin import HookEvent, PathBase, Table
 from sagent.plugins.imports.plan import Plan, read_hooks
 from sagent.plugins.imports.servers import take_servers
 from sagent.policy.rules import Rule
@@ -140,7 +140,7 @@ def take_hooks(plan: Plan, found: Mapping[str, object], file: Path) -> None:
 
 
 def _take_hook(plan: Plan, event: str, matcher: str, handler: Mapping[str, object], name: str, file: Path) -> None:
-    if "hooks" not in plan.plugins.tables or event not in plan.plugins.hook_events:
+    if "hooks" not in plan.plugins.named(Table) or event not in plan.plugins.named(HookEvent):
         plan.leave_out("hook", name, file, f"there is no event {event} here")
         return
     if strangers := [key for key in handler if key not in (*_HANDLER, "statusMessage")]:

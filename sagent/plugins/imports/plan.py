@@ -17,7 +17,7 @@ from sagent.lib.encoding import Text, decode, readable
 from sagent.lib.json import as_object, json_parse, wire_bytes
 from sagent.lib.regular import read_regular
 from sagent.lib.toml import toml_members
-from sagent.plugin import PathBase, resolve
+from sagent.plugin import HookEvent, PathBase, Table, resolve
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MOST_FILES = 200
@@ -31,12 +31,14 @@ _UNREAD: Mapping[str, str] = {
 
 def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], base: PathBase) -> Sequence[object]:
     """Return hooks as their plugin reads those of a project. Raises ConfigError, and UsageError without the plugin."""
-    table = plugins.tables.get("hooks")
+    table = plugins.named(Table).get("hooks")
     if table is None:
         raise UsageError("hooks are of the plugin hooks, which is not there")
     read = cast("Callable[[GivenTable], Sequence[object]]", resolve(table.read))
     ignored = list[str]()
-    return read(GivenTable(table.name, file, values, base, None, None, (), {}, ignored.append, plugins.hook_events))
+    return read(
+        GivenTable(table.name, file, values, base, None, None, (), {}, ignored.append, plugins.named(HookEvent))
+    )
 
 
 @dataclass(frozen=True, slots=True)

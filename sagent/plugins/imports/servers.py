@@ -11,7 +11,7 @@ from sagent.config.files import File, GivenTable
 from sagent.errors import ConfigError
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
-from sagent.plugin import PathBase, resolve
+from sagent.plugin import PathBase, Table, resolve
 from sagent.plugins.imports.plan import Plan
 
 _KNOWN = frozenset(
@@ -51,9 +51,9 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
 
 def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> None:
     """Have a server read as it would be in a file of settings. Raises ConfigError, and ValueError where none is."""
-    if "mcp" not in plan.plugins.tables:
+    if "mcp" not in plan.plugins.named(Table):
         raise ValueError("the plugin mcp, which uses servers, is not there")
-    read = cast("Callable[[GivenTable], object]", resolve(plan.plugins.tables["mcp"].read))
+    read = cast("Callable[[GivenTable], object]", resolve(plan.plugins.named(Table)["mcp"].read))
     base = PathBase(file.parent, plan.home)
     read(GivenTable("mcp", File(file, "", {}), {name: server}, base, os.environ, None, (), {}, lambda _: None))
 

@@ -86,7 +86,7 @@ class _Reader:
         self._file, self._wrong = file, file.error
         self._place = PathBase(file.path.parent, Path.home())
         self._fields: dict[str, Setting] = {}  # by the names they go by in the file
-        for each in plugins_of(sys.argv[1:]).settings:
+        for each in plugins_of(sys.argv[1:]).every(Setting):
             if each.is_swept:
                 self._fields |= {each.name: each, each.keyword: each}
         self._fields |= {name: self._fields[meant] for name, meant in ALIASES.items()}

@@ -21,6 +21,7 @@ from sagent.lib.schema import coerce
 from sagent.lib.text import count
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.model import Effort, Request
+from sagent.plugin import ToolEntry
 from sagent.plugins.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
 from sagent.plugins.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
 from sagent.plugins.lab.reteam import AskedTeam, read_team
@@ -198,7 +199,7 @@ async def _ask(
         own, more = replace(own.without("mcp"), tools=()), answers.tools
     else:
         names = [name for name in names if name not in ("find_tools", "call_tool")]  # they come by themselves
-        known = {tool.name for tool in settings.plugins.tools if tool.tool}
+        known = {tool.name for tool in settings.plugins.every(ToolEntry) if tool.tool}
         builtin, more = tuple(name for name in names if name in known), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
         policy = _Fenced(own, asked.cwd)

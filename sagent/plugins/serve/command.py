@@ -102,9 +102,10 @@ async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "Asyn
             except SagentError:
                 raise
             except (Exception, SystemExit) as error:
-                if plugin.name == CORE.name:
+                if plugin == CORE.name:
                     raise
-                report(f"routes of the plugin {plugin.name} are left out: {type(error).__name__}: {error}")
+                why = f"{type(error).__name__}: {error}"
+                report(f"routes of the plugin {plugin} are left out: {why}; see sagent plugin test {plugin}")
             else:
                 routes += more
         yield routes

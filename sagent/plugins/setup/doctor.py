@@ -24,7 +24,7 @@ MAX_ANSWER_SECONDS = 10.0
 
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
     """Make all checks, at the same time; `login` is the command that enters a key. Never raises."""
-    made = [_make(plugin.name, check, settings, login) for plugin, check in settings.plugins.checks]
+    made = [_make(plugin, check, settings, login) for plugin, check in settings.plugins.owned(Check)]
     return [finding for found in await asyncio.gather(*made) for finding in found]
 
 

@@ -99,7 +99,7 @@ def _added(settings: Settings, place: str, *given: object) -> Iterator[object]:
     """Yield what functions of plugins return for this command, but for None: with its flags ("models") an exit code,
     for what is not to be listed; below the list ("models list") a table."""
     for plugin, extra in settings.plugins.extras(place):
-        with named_errors("What is added to sagent models", plugin.name):
+        with named_errors("What is added to sagent models", plugin):
             found = cast("Callable[..., object]", resolve(extra.add))(settings, *given)
         if found is not None:
             yield found

@@ -11,8 +11,9 @@ from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
+from sagent.lib.raised import advice
 from sagent.lib.text import one_line
-from sagent.plugin import resolve
+from sagent.plugin import SlashCommand, resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
@@ -58,18 +59,20 @@ def _prompt_command(prompt: "Prompt") -> Command:
 def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Command]:
     """Return the commands of the core and of plugins by name. The notices say which cannot be had, and why."""
     found: dict[str, Command] = {}
-    for plugin, row in plugins.slash_commands:
+    for plugin, row in plugins.owned(SlashCommand):
         try:
             one = resolve(row.command)
             if not isinstance(one, Command):
                 raise TypeError(f"{row.command} is no command, but {type(one).__name__}")
-            run = one.run if plugin.name == CORE.name else _named(one, plugin.name)
+            run = one.run if plugin == CORE.name else _named(one, plugin)
             found[row.name] = replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
         except (Exception, SystemExit) as error:
-            if plugin.name == CORE.name:
+            if plugin == CORE.name:
                 raise
             said = one_line(str(error), 300)
-            notices.append(f"/{row.name} of the plugin {plugin.name} is left out: {type(error).__name__}: {said}.")
+            notices.append(
+                f"/{row.name} of the plugin {plugin} is left out: {type(error).__name__}: {said}. {advice(plugin)}"
+            )
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 from sagent.config import Settings
 from sagent.config.report import show
 from sagent.errors import ConfigError
+from sagent.plugin import Table
 from sagent.plugins.code import DIAGNOSTICS
 from sagent.plugins.code.lsp.rows import built_in, every_row
 from sagent.plugins.code.settings import servers_of
@@ -68,7 +69,7 @@ def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) ->
     found = settings(project=PROJECT)
     assert servers_of(found) == {}
     assert found.wish is not None
-    shown = "\n".join(text for line in render_wish(found.wish, 200, found.plugins.tables) for _, text in line)
+    shown = "\n".join(text for line in render_wish(found.wish, 200, found.plugins.named(Table)) for _, text in line)
     assert "Language servers are programs" in shown and "models" not in shown
     assert any("./server" in text and "--trust-project" in text for text in found.warnings)
     assert any("waits for your trust" in row.origin for row in show(found) if row.name == "language_servers")

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from sagent.cli.flags import plugins_of, run_parser
+from sagent.plugin import Command
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
 from tests.surroundings import PYTHON
@@ -19,7 +20,10 @@ def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
     done = shell.run("completion", "man", model="")
     assert done.code == 0
     plugins = plugins_of(())
-    for name in (*(name for each in run_parser(plugins).flags for name in each.option_strings), *plugins.commands):
+    for name in (
+        *(name for each in run_parser(plugins).flags for name in each.option_strings),
+        *plugins.named(Command),
+    ):
         assert name.replace("-", "\\-") in done.out, name
     assert shell.run("completion", "tcsh", model="").code == 2
 

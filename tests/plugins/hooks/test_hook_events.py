@@ -170,7 +170,7 @@ def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("deploy-finished", "no name of an event"), ("Stop", "The hook event stop of the plugin deploying")],
+    [("deploy-finished", "no name of an event"), ("Stop", "The hook event Stop of the plugin deploying")],
 )
 def test_a_name_that_is_none_or_is_taken_is_left_out(shell: Shell, config: Path, name: str, why: str) -> None:
     plugin = config.parent / "plugins/deploying.py"

@@ -22,7 +22,7 @@ def run_export(argv: Sequence[str]) -> int:
     """Write it, to a file or to standard output. Raises UsageError."""
     parser = Parser("export", "Export a session. Strings that look like secrets are taken out and counted.")
     parser.add_argument("session", nargs="?", help=SESSION)
-    formats = {one.name: one for one in plugins_of(sys.argv[1:]).export_formats}
+    formats = plugins_of(sys.argv[1:]).named(ExportFormat)
     form = "; ".join(f"{one.name}{' (default)' * (one.name == 'bundle')}: {one.help}" for one in formats.values())
     parser.add_argument("--format", choices=tuple(formats), default="bundle", help=form)
     endings = ", ".join(f".{one.file_suffix}" for one in formats.values())

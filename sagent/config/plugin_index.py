@@ -1,0 +1,217 @@
+"""The index of plugins: what each one says, so that none is imported until something of it is used.
+
+It lies in the state directory, and may be deleted at any time. It is trusted only where this user alone can have
+written it, for it says what is imported.
+"""
+
+import json
+import os
+import stat
+import sys
+from binascii import crc32
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+from sagent.errors import SagentError
+from sagent.lib.raised import reason
+from sagent.plugin import OURS, Choice, PathBase, Plugin, Reader, RefusedError, Setting, package_folders, resolve
+from sagent.version import __version__
+
+INDEX = "plugins.json"
+OWN = "sagent"
+"""The origin of sagent's own plugins."""
+_SUM = b', "sum": '
+_KEPT = (
+    *(("commands", "name", ""), ("settings", "name", ""), ("tables", "name", "")),
+    *(("slash_commands", "name", "/"), ("extras", "to", "")),
+)
+"""The members of Plugin of which files and command lines may hold names: what those are, and stand after."""
+T = TypeVar("T", bound=tuple[object, ...])
+
+
+class Source(NamedTuple):
+    """Where a plugin comes from, and what to import for it: "module:member" or "/a/file.py:member"."""
+
+    name: str
+    origin: str
+    target: str
+
+
+class Head(NamedTuple):
+    """A plugin in the index without what it adds. `error` says why it is left out."""
+
+    name: str
+    about: str
+    version: str
+    needs: tuple[str, ...]
+    origin: str
+    target: str
+    error: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from."""
+        return Source(self.name, self.origin, self.target)
+
+    @property
+    def bare(self) -> Plugin:
+        """The plugin without what it adds."""
+        return Plugin(self.name, self.about, needs=self.needs, version=self.version)
+
+
+class Known(NamedTuple):
+    """A plugin and where it comes from; and why it is left out."""
+
+    plugin: Plugin
+    source: Source
+    error: str = ""
+
+
+class Index(NamedTuple):
+    """What all plugins but the core say. `rows` are what they add, by member of Plugin, each with the number of its
+    plugin's head and as JSON: a run makes only those of the kinds that it asks for."""
+
+    heads: tuple[Head, ...] = ()
+    rows: Mapping[str, Sequence[tuple[int, Mapping[str, object]]]] = {}
+    notices: tuple[str, ...] = ()
+    formerly: tuple[tuple[str, str, str], ...] = ()
+    """What plugins had that are not there now: a member of Plugin, a name, and whose it was."""
+
+
+NOTHING = Index()
+
+
+class Places(NamedTuple):
+    """Where other people's plugins may be: directories of installed packages, and files. Ours have one place."""
+
+    sites: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config_dir: Path, files: Iterable[Path]) -> "Places":
+        """Return those of this process: the files in `config_dir`/plugins, then these, each once."""
+        own = (*_files_in(f"{config_dir}/plugins", ".py"), *map(os.path.abspath, files))
+        return cls(tuple(package_folders()), tuple(dict.fromkeys(own)))
+
+    def stamps(self) -> Iterator[str]:
+        """Yield what changes when plugins do: the times of the files and directories where they are found."""
+        yield f"{__version__} {sys.version}"
+        ours = (f"{folder.path}/__init__.py" for folder in _listed(str(OURS)))
+        form = (f"{OURS.parent}/plugin.py", f"{OURS.parent}/config/plugin_index.py")  # they say what is in the index
+        yield from (f"{path} {at}" for path in (*form, *ours, *self.sites) if (at := stamp(path)))
+        folders = dict.fromkeys(map(os.path.dirname, self.files))
+        beside = (path for folder in folders for path in _files_in(folder, ".toml"))  # the data of providers
+        yield from (f"{path} {stamp(path)}" for path in (*self.files, *beside))
+
+
+def stamp(path: str) -> int:
+    """Return the time of a file or directory in nanoseconds, 0 where there is none."""
+    with suppress(OSError):
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 -- fifty at every start
+    return 0
+
+
+def _listed(folder: str) -> Sequence["os.DirEntry[str]"]:
+    with suppress(OSError):
+        return sorted(os.scandir(folder), key=lambda each: each.name)
+    return ()
+
+
+def _files_in(folder: str, ending: str) -> Sequence[str]:
+    """Return the paths in a folder that end so, sorted."""
+    return [each.path for each in _listed(folder) if each.name.endswith(ending) and not each.name.startswith(".")]
+
+
+def read_index(place: Path, stamps: Sequence[str]) -> tuple[Index, bool]:
+    """Return the index, and whether it holds for these stamps. An empty one where there is none that can be trusted."""
+    with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
+        body, _, total = _own_bytes(place).rpartition(_SUM)
+        if crc32(body) != int(total.rstrip(b"}\n")):
+            return NOTHING, False
+        kept = json.loads(body + b"}")
+        heads = (
+            Head(name, about, version, tuple(needs), *rest) for name, about, version, needs, *rest in kept["heads"]
+        )
+        former = tuple((member, name, plugin) for member, name, plugin in kept["formerly"])
+        index = Index(tuple(heads), kept["rows"], tuple(kept["notices"]), former)
+        holds = kept["stamps"] == [*stamps] and all(stamp(path) == at for path, at in kept["files"].items())
+        return index, holds
+    return NOTHING, False
+
+
+def _own_bytes(place: Path) -> bytes:
+    """Return what stands in a plain file that nobody but this user can have written. Raises OSError."""
+    opened = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise PermissionError(f"{place} is not this user's alone")
+        return file.read()
+
+
+def write_index(place: Path, index: Index, stamps: Sequence[str], files: Mapping[str, int]) -> None:
+    """Write the index, if there is a state directory: with --ephemeral nothing is kept. Raises OSError."""
+    if not place.parent.is_dir() or (place.exists() and not place.is_file()):
+        return
+    from sagent.lib.atomic import put
+
+    body = json.dumps({"stamps": stamps, "files": files, **index._asdict()}).encode().removesuffix(b"}")
+    put(place, body + _SUM + str(crc32(body)).encode() + b"}")
+
+
+def as_row(row: tuple[object, ...]) -> Mapping[str, object]:
+    """Return something that a plugin adds as the index has it: what differs from the defaults."""
+    named = cast("NamedTuple", row)
+    defaults, late = named._field_defaults, "read" if isinstance(row, Setting) else ""
+    values = {
+        name: value
+        for name, value in named._asdict().items()
+        if name != late and (name not in defaults or value is not defaults[name])
+    }
+    if isinstance(row, Setting) and (words := list(map(str, row.order))):
+        values["words"] = words
+    return values
+
+
+def made(kind: type[T], row: Mapping[str, object], head: Head) -> T:
+    """Return something that a plugin adds from its row in the index."""
+    values = {name: _tupled(value) for name, value in row.items()}
+    if kind is Setting:
+        words = cast("tuple[str, ...]", values.pop("words", ()))
+        values["read"] = Choice(lambda: words) if words else _late(str(row["name"]), head)
+    return cast("Callable[..., T]", kind)(**values)
+
+
+def _tupled(value: object) -> object:
+    return tuple(map(_tupled, cast("list[object]", value))) if isinstance(value, list) else value
+
+
+def _late(name: str, head: Head) -> Reader:
+    """Return the reader of a setting, which imports its plugin when there is a value to read."""
+
+    def read(value: object, base: PathBase) -> object:
+        try:
+            plugin = cast("Plugin", resolve(head.target))
+            return next(each for each in plugin.settings if each.name == name).read(value, base)
+        except (SagentError, RefusedError):
+            raise
+        except (Exception, SystemExit) as error:  # what others wrote may do anything
+            raise RefusedError(f"the plugin {head.name} cannot read it: {reason(error)}") from error
+
+    return read
+
+
+def names_kept(index: Index, *, ours: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Yield what a file or a command line may name of other people's plugins, or of all: a member, a name, and whose
+    it is."""
+    for member, key, before in _KEPT:
+        for number, row in index.rows.get(member, ()):
+            if not ours and index.heads[number].origin == OWN:
+                continue
+            whose = index.heads[number].name
+            if member != "extras" or row.get("help"):
+                yield "commands" if member in ("slash_commands", "extras") else member, f"{before}{row[key]}", whose
+            if row.get("guards"):
+                yield "guards", str(row[key]), whose

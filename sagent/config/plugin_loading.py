@@ -1,0 +1,323 @@
+"""Plugins as they are found and imported, where the index does not say what there is: once, and checked.
+
+What is wrong is left out, and one sentence names the plugin, what happened, and what to do.
+"""
+
+import atexit
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, cast, get_args, get_origin, get_type_hints
+
+from sagent.config.declared import ALIASES, CORE, RESERVED
+from sagent.config.plugin_index import (
+    OWN,
+    Head,
+    Index,
+    Known,
+    Places,
+    Source,
+    as_row,
+    made,
+    names_kept,
+    stamp,
+    write_index,
+)
+from sagent.lib.raised import reason
+from sagent.plugin import API, KINDS, OURS, Flag, Plugin, ProviderRow, Setting, Table, entry_points, placed, resolve
+
+MAX_FORMER = 500
+"""Names in the index of what plugins had that are gone."""
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?")  # what every provider takes, or a beginning
+
+
+def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) -> Index:
+    """Import the declarations of all plugins, and write the index. What the `old` one knew that is gone is kept."""
+    found = [*sources(places)]
+    index = index_of([*_imported(found, place)])
+    there = {each[:2] for each in names_kept(index, ours=True)}
+    former = dict.fromkeys(each for each in (*names_kept(old), *old.formerly) if each[:2] not in there)
+    index = index._replace(formerly=(*former,)[:MAX_FORMER])
+    now = [*places.stamps()]
+    if now != [*stamps] and found == [*sources(places)]:
+        stamps = now  # a folder that Python wrote beside an imported module is no news
+    if place.parent.is_dir():
+        _write(place, index, stamps)
+    else:
+        atexit.register(_write, place, index, stamps)  # there may be a state directory then
+    return index
+
+
+def _imported(found: Sequence[Source], place: Path) -> Iterator[Known]:
+    """Yield what the declarations say. One that ended the process the last time, as a fault in a library does, is left
+    out."""
+    with _mark(place.with_suffix(".importing")) as (ended, mark):
+        for source in found:
+            if ended == source.target:
+                again = f"sagent ended while it was imported; delete {place} to have it tried again"
+                yield Known(Plugin(source.name), source, again)
+                continue
+            if source.origin != OWN:
+                mark(source.target)
+            yield known_plugin(source)
+
+
+@contextmanager
+def _mark(place: Path) -> Generator[tuple[str, Callable[[str], object]]]:
+    """Keep in a file what is being done; also gives what the last process was doing that ended without leaving the
+    block. Nothing is kept without a state directory, nor while another process does."""
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b"))
+            flock(file, LOCK_EX | LOCK_NB)
+        except OSError:
+            yield "", lambda _: None
+            return
+
+        def mark(text: str) -> None:
+            with suppress(OSError):  # no room is left
+                os.ftruncate(file.fileno(), 0)
+                os.pwrite(file.fileno(), text.encode(), 0)
+
+        stack.callback(place.unlink, missing_ok=True)
+        yield file.read().decode(errors="replace"), mark
+
+
+def _write(place: Path, index: Index, stamps: Sequence[str]) -> None:
+    with suppress(OSError):
+        write_index(place, _with_data(index), stamps, dict(_times(index)))
+
+
+def _times(index: Index) -> Iterator[tuple[str, int]]:
+    """Yield the files of plugins of distributions: an editable one may change without anything being installed."""
+    for head in index.heads:
+        module = sys.modules.get(head.target.rpartition(":")[0])
+        if head.origin != OWN and module is not None and module.__file__:
+            yield module.__file__, stamp(module.__file__)
+
+
+def sources(places: Places) -> Iterator[Source]:
+    """Yield where plugins come from: ours, those of installed distributions, and files."""
+    for path in sorted(OURS.glob("*/__init__.py")):
+        yield Source(path.parent.name, OWN, f"sagent.plugins.{path.parent.name}:plugin")
+    yield from (Source(*each) for each in entry_points(places.sites))
+    for file in places.files:
+        yield Source(Path(file).stem, file, f"{file}:plugin")
+
+
+def known_plugin(source: Source) -> Known:
+    """Import a plugin's declaration, once, and return what it says."""
+    try:
+        with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
+            plugin = resolve(source.target)
+        if type(plugin) is not Plugin:
+            raise TypeError(f"its `plugin` is no sagent.plugin.Plugin, but {type(plugin).__name__}")
+        if type(plugin.api) is not int:
+            raise TypeError("its api is no number")
+        if plugin.api > API:
+            raise ValueError(f"it is made for version {plugin.api} of plugins, and this sagent has {API}")
+        known = Known(_placed(plugin, source), source)
+        _check(known)
+    except KeyboardInterrupt as error:
+        error.add_note(
+            f"The plugin {source.name} ({source.origin}) was being imported. --no-plugins starts without plugins."
+        )
+        raise
+    except BaseException as error:  # what others wrote may do anything
+        return Known(Plugin(source.name), source, reason(error))
+    return known
+
+
+def _placed(plugin: Plugin, source: Source) -> Plugin:
+    """Return a plugin whose functions are named with their module: ":run" is in that of the plugin."""
+    home = source.target.rpartition(":")[0]
+
+    def with_place(row: object, kind: type[tuple[object, ...]]) -> object:
+        if isinstance(row, Setting) or type(row) is not kind:
+            return row
+        whole = cast("Callable[..., object]", kind)(*(placed(each, home) for each in row))
+        if isinstance(whole, ProviderRow) and source.origin != OWN:  # ours are read when they are used
+            from sagent.providers.rows import declared_row
+
+            declared_row(whole, plugin.name)
+            whole = whole._replace(data=json.dumps(whole.read()))
+        return whole
+
+    rows = {
+        member: tuple(with_place(one, kind) for one in getattr(plugin, member)) for member, (_, kind) in KINDS.items()
+    }
+    return replace(plugin, **rows)
+
+
+def _with_data(index: Index) -> Index:
+    """Return the index with all data of providers as JSON, which is read without a parser of TOML."""
+    rows = [
+        (at, {**row, "data": json.dumps(made(ProviderRow, row, index.heads[at]).read())})
+        for at, row in index.rows.get("providers", ())
+    ]
+    return index._replace(rows={**index.rows, "providers": rows})
+
+
+def _check(known: Known) -> None:
+    """Raise an error for what the index cannot keep, and for names that nothing of a plugin can have."""
+    plugin = known.plugin
+    for member, (word, kind) in KINDS.items():
+        for each in _tuple(getattr(plugin, member), member):
+            if type(each) is not kind:
+                raise TypeError(f"its {member} hold {each!r}, which is no {kind.__name__}")
+            for name, hint in _hints(kind).items():
+                if not _fits(getattr(each, name), hint):
+                    raise TypeError(f"the {word} {each[0]!r} has {getattr(each, name)!r} as its {name}")
+    texts = (plugin.name, plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("it gives something else where a text is needed")
+    for setting in plugin.settings:
+        with suppress(TypeError):
+            kept = made(Setting, json.loads(json.dumps(as_row(setting))), _head(known))
+            if kept._replace(read=print) == setting._replace(read=print):
+                continue
+        raise ValueError(f"the default of {setting.name} is no text, number, truth value, tuple of these, nor None")
+    for form in plugin.call_forms:
+        re.compile(form.likely)
+    _check_names(plugin)
+
+
+_hints = cache(get_type_hints)
+
+
+def _check_names(plugin: Plugin) -> None:
+    """Raise an error for a name that is none, as a command, a key of a file or a provider takes it."""
+    for name in (plugin.name, *(command.name for command in plugin.commands)):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
+    for key in (*plugin.settings, *plugin.tables):
+        if not _NAME.fullmatch(key.name) or not key.name.isidentifier():
+            raise ValueError(f"{key.name!r} is no name of a setting or a table: use small letters, digits and _")
+    for tool in plugin.tools:
+        if not _TOOL_NAME.fullmatch(tool.name) or not all(map(_NAME.fullmatch, tool.groups)):
+            names = ", ".join((tool.name, *tool.groups))
+            raise ValueError(f"{names!r} are no names of a tool and its groups: use letters, digits, - and _")
+    if strange := [event.name for event in plugin.hook_events if not _EVENT_NAME.fullmatch(event.name)]:
+        raise ValueError(f"{strange[0]!r} is no name of an event: use letters and digits, the first a capital")
+    for each in (*plugin.flags, *plugin.stores):
+        if not _NAME.fullmatch(each.name):
+            raise ValueError(f"{each.name!r} is no name of a flag: use small letters, digits and -")
+    if len(plugin.runners) > 1:
+        raise ValueError("it has more than one runner")
+    if not plugin.runners and any(not flag.of for flag in plugin.flags):
+        raise ValueError("it has flags of runs, and no runner that is given them")
+
+
+def _tuple(value: object, member: str) -> Sequence[tuple[object, ...]]:
+    if not isinstance(value, tuple):
+        raise TypeError(f"its {member} are no tuple, but {type(value).__name__}")
+    return cast("Sequence[tuple[object, ...]]", value)
+
+
+def _fits(value: object, hint: object) -> bool:
+    """Return True if a value is of the type that a member is declared with."""
+    kinds = get_args(hint)
+    if hint is object:
+        return True
+    if get_origin(hint) is Literal:
+        return value in kinds
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(each, kinds[0]) for each in cast("tuple[object, ...]", value))
+    return isinstance(value, hint) if isinstance(hint, type) else callable(value)
+
+
+def index_of(found: Sequence[Known]) -> Index:
+    """Return the index of these plugins, without what another one or the core has by the same name, which its notices
+    say."""
+    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES)}
+    origins = {CORE.name: "the core"}
+    there = _there(found)
+    notices: list[str] = []
+    heads: list[Head] = []
+    rows: dict[str, list[tuple[int, Mapping[str, object]]]] = {member: [] for member in KINDS}
+
+    def takes(kind: str, plugin: Plugin, row: tuple[object, ...]) -> str:
+        """Return the name of the plugin that has this already, or ""; else it is this one's."""
+        keys = [(_among(row) or kind, name) for name in _names(row, plugin)]
+        if owner := next((owners[key] for key in keys if key in owners), ""):
+            return owner
+        owners.update(dict.fromkeys(keys, plugin.name))
+        return ""
+
+    for member, (word, _) in KINDS.items():
+        for row in getattr(CORE, member):
+            takes(word, CORE, row)
+    for known in found:
+        plugin, source, error = known.plugin, known.source, known.error
+        named = f"plugin {plugin.name} ({source.origin})"
+        if not error and (lacks := [name for name in plugin.needs if name not in there]):
+            error = f"it needs the plugin {lacks[0]}, which is not there"
+        if not error and plugin.name in origins:
+            error = f"{origins[plugin.name]} has a plugin of that name"
+        heads.append(_head(known)._replace(error=error))
+        if error:
+            notices.append(f"The {named} is left out: {error}. {_advice(source)}")
+            continue
+        origins[plugin.name] = source.origin
+        for member, (word, _) in KINDS.items():
+            for row in getattr(plugin, member):
+                if owner := takes(word, plugin, row):
+                    notices.append(
+                        f"The {word} {row[0]} of the {named} is left out: {owner} has one of that name. "
+                        "Give it another name there, or do without one of the two."
+                    )
+                else:
+                    rows[member].append((len(heads) - 1, as_row(row)))
+    return Index(tuple(heads), {member: each for member, each in rows.items() if each}, tuple(notices))
+
+
+def _head(known: Known) -> Head:
+    plugin, source = known.plugin, known.source
+    return Head(plugin.name, plugin.about, plugin.version, plugin.needs, source.origin, source.target, known.error)
+
+
+def _advice(source: Source) -> str:
+    """Return what a person may do about a plugin that is left out."""
+    if source.origin == OWN:
+        return "Install sagent anew."
+    if os.path.isabs(source.origin) or source.origin.endswith(".py"):  # noqa: PTH117 -- a text
+        return f"Mend it or take it away; `sagent plugin test {source.origin}` says what it lacks."
+    return (
+        f"Update or uninstall {source.origin.partition(' ')[0]}; `sagent plugin test {source.name}` says what it lacks."
+    )
+
+
+def _there(found: Sequence[Known]) -> Collection[str]:
+    """Return the names of the plugins that have all they need."""
+    needs = {CORE.name: CORE.needs, **{each.plugin.name: each.plugin.needs for each in found if not each.error}}
+    while lacking := [name for name, wanted in needs.items() if not needs.keys() >= set(wanted)]:
+        for name in lacking:
+            del needs[name]
+    return needs
+
+
+def _names(row: tuple[object, ...], plugin: Plugin) -> Sequence[str]:
+    """Return the names that something takes. The core's may have names that are reserved, as the flag of advisors."""
+    if isinstance(row, Flag):
+        return [f"{row.of} --{row.name}" if row.of else row.keyword]
+    if not isinstance(row, Setting):
+        name = getattr(row, "name", None)
+        return [] if name is None else [str(name).lower()]  # tools are chosen whatever their case
+    names = dict.fromkeys((row.name, row.keyword))
+    return [name for name in names if plugin is not CORE or name not in (*RESERVED, *ALIASES)]
+
+
+def _among(row: tuple[object, ...]) -> str:
+    """Return the kind whose names a thing must not have, "" for its own: flags of runs are read
+    beside settings, and tables beside them in files."""
+    return "setting" if isinstance(row, Table) or (isinstance(row, Flag) and not row.of) else ""
