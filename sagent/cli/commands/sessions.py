@@ -288,7 +288,7 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
         usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
     for plugin, extra in settings.plugins.extras("session costs"):
-        with named_errors("What a session cost, as told by an extra", plugin.name):
+        with named_errors("What a session cost, as told by an extra", plugin):
             for line in cast("Callable[[Path, Price], Iterable[str]]", resolve(extra.add))(path, _price(settings)):
                 _say(line)
     if summary.problem:
