@@ -383,6 +383,7 @@ def test_slash_commands_that_cannot_be_had_are_named(shell: Shell, folder: Path)
     assert server.requests == []
 
 
+@pytest.mark.plugin("exports")
 def test_an_export_format_that_fails_leaves_no_file(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from sagent.plugin import ExportFormat, Plugin\n"

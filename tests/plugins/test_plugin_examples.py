@@ -7,6 +7,8 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
@@ -89,6 +91,7 @@ def test_a_slash_command_checks_out_a_branch(shell: Shell) -> None:
     assert "give it after the command: main, other" in run(shell, "slash_command", "/branch")[2]
 
 
+@pytest.mark.plugin("exports")
 def test_an_export_format_is_offered_by_the_command_and_in_the_repl(shell: Shell) -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     shell.serve([Turn(text="Fine.")])

@@ -64,6 +64,7 @@ def attic(shell: Shell, far: Path, tmp_path: Path) -> Path:
     return tmp_path / "attic"
 
 
+@pytest.mark.plugin("completion")
 @pytest.mark.plugin("serve")
 def test_a_flag_of_its_own_has_the_run_carried_out_by_the_plugin(shell: Shell, far: Path) -> None:
     done = shell.run("--far", "north", "--far-off", "--effort", "low", "hello", model="")
@@ -109,6 +110,7 @@ def test_a_flag_of_runs_and_a_setting_do_not_share_a_name(shell: Shell, far: Pat
     assert any("setting far_off of the plugin late" in each and "far has one" in each for each in notices)
 
 
+@pytest.mark.plugin("audit", "exports")
 def test_sessions_of_a_store_are_listed_and_read(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name
     assert session in shell.run("sessions", "list", "--attic", str(attic), model="").out
@@ -122,6 +124,7 @@ def test_sessions_of_a_store_are_listed_and_read(shell: Shell, attic: Path) -> N
     assert shell.run("trace", session, model="").code == 2
 
 
+@pytest.mark.plugin("exports")
 def test_a_variable_names_the_store_of_what_is_not_here(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name
     shell.environment["SAGENT_ATTIC"] = str(attic)

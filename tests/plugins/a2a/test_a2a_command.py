@@ -48,6 +48,7 @@ def until(http: httpx2.Client, task: str, state: str) -> dict:
     raise AssertionError(found)
 
 
+@pytest.mark.plugin("audit")
 def test_after_a_kill_the_log_says_what_became_of_each_task(shell: Shell) -> None:
     shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
     slow = Turn("I begin.", calls=(Call("Bash", {"command": "touch began; sleep 300"}),))

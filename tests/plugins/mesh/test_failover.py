@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.messages import user
-from sagent.plugins.audit.verify import verify
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.hold import NodeOptions, Opening
 from sagent.plugins.mesh.logstream import SessionStream
@@ -23,6 +22,7 @@ from sagent.plugins.mesh.records import Records, Said
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
+from tests.intact import faults
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.waiting import SECONDS
 
@@ -170,7 +170,7 @@ async def test_the_bus_is_killed_and_restarted_while_a_node_works(tmp_path: Path
 async def rebuilt(here: Place, session: str, directory: Path) -> dict[str, bytes]:
     """A session's files as the bus has them, which verify."""
     await rebuild(SessionStream(here.bus, session), directory)
-    assert not verify(directory).problems
+    assert faults(directory) == []
     return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
 
 

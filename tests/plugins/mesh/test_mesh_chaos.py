@@ -13,13 +13,13 @@ from pathlib import Path
 
 from sagent.cost.prices import PriceBook
 from sagent.events import Result
-from sagent.plugins.audit.verify import verify
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.plugins.mesh.remote import Mesh
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import deep, slow
+from tests.intact import faults
 from tests.plugins.mesh.places import Place, Process, place
 from tests.plugins.mesh.test_failover import Wire, port_of
 
@@ -102,7 +102,7 @@ def _wake(node: Process) -> None:
 async def check(here: Place, result: Result, number: int, marks: list[str], directory: Path) -> None:
     """A session's log verifies, has the head that its result names, and says of each call what the marks say."""
     await rebuild(SessionStream(here.bus, result.session_id), directory)
-    assert not verify(directory).problems
+    assert faults(directory) == []
     entries = list(read_log(directory / "root.jsonl"))
     assert result.head in {entry.id for entry in entries}
     text = b"".join(entry.line for entry in entries if entry.kind == "result").decode()

@@ -15,7 +15,6 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
-from sagent.plugins.audit.verify import verify
 from sagent.plugins.teams import Role, Team, handoff, loop_until, parallel, sequential, triage
 from sagent.plugins.teams.files import read_team
 from sagent.session.contents import Unknown
@@ -28,6 +27,7 @@ from tests.agent.test_deps import ask as ask_for
 from tests.agent.test_short_forms import check
 from tests.agent.test_walk_agents import Cast, call, forever, in_turn, look, told, tree_tools
 from tests.depth import slow
+from tests.intact import faults
 
 
 async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> None:
@@ -84,7 +84,7 @@ async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> Non
         agent = lead(expert, resources={"log": log})
         assert (await agent.run("go")).content == "2"
         await agent.aclose()
-    assert not verify(tmp_path / "s").problems
+    assert faults(tmp_path / "s") == []
     assert (tmp_path / "s/root/expert-2.jsonl").is_file()
 
 

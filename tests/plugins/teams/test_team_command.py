@@ -25,6 +25,7 @@ from sagent.plugins.teams.command import progress
 from sagent.plugins.teams.handoffs import RoleReport
 from sagent.testing.server import Call, Fail, Received, Stall, Step, Turn, Usage
 from tests.cli.program import Shell
+from tests.intact import faults
 from tests.waiting import wait_until
 
 USAGE = Usage(input=1_000, output=100)
@@ -123,8 +124,7 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
         assert words in report
     head = re.search(r"--head (\w{64})", report)
     assert head is not None
-    checked = shell.run("verify", str(session), "--head", head[1], model="")
-    assert checked.code == 0, checked.out
+    assert faults(session, head[1]) == []
 
 
 def test_a_link_that_a_role_has_put_in_the_place_of_the_answer_is_replaced(shell: Shell, crew) -> None:
@@ -316,7 +316,7 @@ def test_in_a_sequence_a_failing_role_ends_it(shell: Shell, crew, step: Step, co
     assert f"run the same command with --session {sessions(shell)[0]}" in done.err
     assert "three" not in [who(request) for request in server.requests]
     assert "| three |  | not begun |" in (shell.cwd / "out" / "report.md").read_text()
-    assert shell.run("verify", model="").code == 0
+    assert faults(sessions(shell)[0]) == []
 
 
 def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew) -> None:
@@ -339,7 +339,7 @@ def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
     assert (child.returncode, out.decode()) == (130, "## one\n\nWhat one found.\n")
     assert "sagent: the team was interrupted" in err.decode()
     wait_until(lambda: server.abandoned)
-    assert shell.run("verify", model="").code == 0
+    assert faults(sessions(shell)[0]) == []
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
@@ -369,7 +369,7 @@ def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode:
     assert [who(request) for request in server.requests] == ["two", "three"]
     assert "one (anthropic/claude-sonnet-4-6): had finished, not run again; 1 turn" in done.err
     assert len(sessions(shell)) == 1
-    assert shell.run("verify", model="").code == 0
+    assert faults(sessions(shell)[0]) == []
     again = team(shell, "crew.toml", "--continue")
     assert again.code == 2 and "no unfinished team task" in again.err
 
@@ -472,6 +472,7 @@ def test_list_show_and_what_is_neither(shell: Shell) -> None:
     assert "--visible-handoffs" in shell.run("team", "run", "--help", model="").out
 
 
+@pytest.mark.plugin("audit", "exports")
 def test_exports_and_lists_know_a_team_s_session(shell: Shell, crew) -> None:
     shell.serve(says)
     assert team(shell, crew(), *MODEL, "The task.").code == 0

@@ -10,7 +10,7 @@ import pytest
 
 from sagent.cli.main import run
 
-RECORDED = Path(__file__).parent / "recorded_2"
+RECORDED = Path(__file__).parents[2] / "session/recorded_2"
 COMMANDS = (
     ["verify"], ["trace"], ["advice"], ["sessions", "show"],
     ["export", "--format", "html", "--out", "out"], ["export", "--format", "jsonl", "--out", "out"],
