@@ -1,1 +1,1 @@
-"""What a run did, in a file as it happens, and read again turn by turn: from that file or from a session's log."""
+"""Events of a run as JSON and in a file, and what is taken out of text that is for others."""

@@ -115,6 +115,22 @@ def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> No
     assert "`sessions greet` is a command of the plugin hello, which is not there" in done.err
 
 
+def test_extra_of_costs_that_fails_is_named_and_the_rest_is_shown(shell: Shell, folder: Path) -> None:
+    (folder / "costs.py").write_text(
+        "from sagent.plugin import Extra, Plugin\n"
+        "def tell(session, price):\n"
+        "    yield f'told of {session.name}'\n"
+        "    yield str(1 / 0)\n"
+        "plugin = Plugin('costs', extras=(Extra('session costs', ':tell'), Extra('session costs', ':none')))"
+    )
+    shell.serve([Turn(text="Fine.")])
+    session = Path(str(shell.run("--json", "hello").json["session_path"])).name
+    done = shell.run("sessions", "show", session, model="")
+    assert done.code == 0, done.err
+    assert f"told of {session}" in done.out
+    assert done.err.count("`session costs` of the plugin costs failed") == 2
+
+
 def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('":greet")', '":greet", ("--greet",))'))
     done = shell.run("you", "--greet", model="")

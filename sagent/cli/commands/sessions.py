@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from sagent.cli.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.main import run_operation
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
 from sagent.config import Settings
@@ -287,13 +288,21 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
     if saving.compactions:
         usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
-    for plugin, extra in settings.plugins.extras("session costs"):
-        with named_errors("What a session cost, as told by an extra", plugin):
-            for line in cast("Callable[[Path, Price], Iterable[str]]", resolve(extra.add))(path, _price(settings)):
-                _say(line)
+    for line in _further_costs(path, settings):
+        _say(line)
     if summary.problem:
         raise UsageError(summary.problem)
     return 0
+
+
+def _further_costs(path: Path, settings: Settings) -> Iterator[str]:
+    """Yield what plugins say of a session's cost. One that fails is named on standard error."""
+    for plugin, extra in settings.plugins.extras("session costs"):
+        try:
+            with named_errors("`session costs`", plugin):
+                yield from cast("Callable[[Path, Price], Iterable[str]]", resolve(extra.add))(path, _price(settings))
+        except UsageError as error:
+            report(f"warning: {error}")
 
 
 def _transcript(path: Path) -> None:
