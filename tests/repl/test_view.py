@@ -142,6 +142,15 @@ def test_a_message_that_begins_no_turn_is_not_work() -> None:
     assert panel(view) == ""
 
 
+@pytest.mark.parametrize("order", [("root", "root/one"), ("root/one", "root")])
+def test_nothing_is_left_of_agents_that_ended_after_the_turn(order: tuple[str, str]) -> None:
+    stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
+    begun = (Received("root", user("go")), Received("root/one", user("wait", sender="root")))
+    view, blocks = tell(*begun, *(Finished(agent, stopped) for agent in order))
+    assert panel(view) == ""
+    assert "root/one" in written(blocks)
+
+
 def test_what_is_wrong_is_seen_on_a_narrow_terminal() -> None:
     error = "anthropic/claude-sonnet-4-6 (HTTP 529): Overloaded"
     view, _ = tell(Received("root", user("go")), Retrying("root", error, "overloaded", 1, 12.0))
@@ -295,7 +304,8 @@ def test_an_interruption_keeps_what_was_said() -> None:
 
 def test_a_child_ends_with_its_last_words() -> None:
     done = Result("All is well.", (), "end", turns=3, duration=42.0)
-    view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done))
+    view, _ = tell(Received("root", user("go")))
+    view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done), view=view)
     assert written(blocks) == "● root/a 3 turns, 42 s · All is well."
     assert view.children["root/a"].state == "done"
     view, blocks = tell(Received("root", user("has ended: All is well.", sender="root/a")), view=view)

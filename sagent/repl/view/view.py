@@ -268,7 +268,7 @@ def _end_was_shown(view: View, event: ToolFinished) -> bool:
     if event.call.name != SPAWN or event.job:
         return False
     paths = (event.summary.partition(":")[0], child_of(event.agent, event.call))
-    return any(path in view.children and view.children[path].state != "working" for path in paths)
+    return not view.ended.isdisjoint(paths)
 
 
 def child_of(agent: str, call: ToolCall) -> str:
@@ -290,7 +290,7 @@ def _other(view: View, event: Event, at: float) -> Step:
                 return _awake(view, event.agent), ()
             child = replace(child, state="working", doing=doing)
         case Received():
-            child = replace(child, state="working")
+            child, view = replace(child, state="working"), replace(view, ended=view.ended - {event.agent})
         case ToolStarted(_, call):
             view, blocks = _shared(view, event, at)
             child = replace(child, state="working", doing=f"{call.name} {argument_line(call)}".strip())
@@ -305,6 +305,8 @@ def _other(view: View, event: Event, at: float) -> Step:
             child = replace(child, state=state, doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
             view, blocks = replace(_awake(view, agent), running=running, ended=view.ended | {agent}), (event,)
+            if view.since is None:  # the root's turn has ended before, and took the rows of all others with it
+                return replace(view, children={p: c for p, c in view.children.items() if p != agent}), blocks
         case _:
             view, blocks = _shared(view, event, at)
     return replace(view, children={**view.children, child.path: child}), blocks
