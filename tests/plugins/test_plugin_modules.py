@@ -1,4 +1,4 @@
-"""A plugin imports the modules that docs/reference/plugins.md lists. Ours import more: that is listed too, to become less.
+"""A plugin imports the modules that docs/reference/plugins.md lists. Ours import more, which is to become less.
 
 After a move that is meant, `python -m tests.plugins.test_plugin_modules` writes the list anew.
 """
