@@ -107,6 +107,8 @@ class Choice:
                     make = cast("Callable[[Choice], Callable[[Model], Model]]", resolve(layer.layer))
                     self.layers[layer.layer] = make(self)
                 model = self.layers[layer.layer](model)
+                if not callable(getattr(model, "stream", None)):
+                    raise TypeError("it returned no model")
         return model
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:

@@ -329,10 +329,10 @@ class _Watch:
             yield item
             return
         reply, rest = self._with_calls(item), ""
-        if reply is item:
-            for reader in self._readers.values():
-                rest = (reader.feed(rest) if rest else "") + reader.rest()
-        else:
+        for form in self._forms() if self._readers and reply is item else ():
+            if form.name in self._readers:
+                rest = self._asked(form, lambda one, given=rest: (one.feed(given) if given else "") + one.rest()) or ""
+        if reply is not item or self._failed:
             shown, content = "".join(self._shown), reply.message.content
             rest = content[len(shown) :] if content.startswith(shown) else ""
         if rest:
@@ -347,7 +347,9 @@ class _Watch:
             if form.name not in self._readers:
                 make = cast("Callable[[Request, str], CallReader]", resolve(form.read))
                 self._readers[form.name] = make(self._request, self._end)
-            return ask(self._readers[form.name])
+            if isinstance(said := ask(self._readers[form.name]), str | WrittenCalls | None):
+                return said
+            raise TypeError(f"its reader returned {type(said).__name__}")
         except Exception as error:  # what others wrote may raise anything
             self._readers.pop(form.name, None)
             self._failed[form.name] = f"Calls in the form {form.name} are not read: {reason(error)}."
@@ -356,14 +358,12 @@ class _Watch:
     def _with_calls(self, reply: Reply) -> Reply:
         message, found = reply.message, None
         texts = [at for at, part in enumerate(message.parts) if isinstance(part, Text)]
-        if message.calls or not texts:
-            return reply
-        forms = self._forms()
-        for form in forms:
+        forms = self._forms() if texts and not message.calls else None
+        for form in forms or ():
             if re.search(form.likely, message.content):
                 found = found or self._asked(form, lambda reader: reader.calls_in(message.content, message))
         notes = [*reply.notes, *self._failed.values()]
-        if not forms and self._request.output_schema is None and _CALL.search(message.content):
+        if forms is not None and not forms and self._request.output_schema is None and _CALL.search(message.content):
             notes.append(LACKING.format(model=full_name(self._model)))
         if found is None:
             return replace(reply, notes=tuple(notes)) if len(notes) > len(reply.notes) else reply

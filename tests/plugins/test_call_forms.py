@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sagent.context.calls import valid_stream
+from sagent.lib.json import EMPTY
+from sagent.messages import Message, Text, ToolCall, user
+from sagent.model import Reply, Request, TextPart, ToolSpec
+from sagent.plugin import CallForm
+from sagent.testing import ScriptedModel
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 
@@ -102,12 +108,29 @@ def test_form_that_fails_is_named_and_no_text_is_lost(shell: Shell, file: Path, 
     assert str(file) in done.err
 
 
-def test_layer_that_fails_is_named(shell: Shell, file: Path) -> None:
-    file.write_text(SOURCE.replace("return Loud", "return 1 / 0"))
+@pytest.mark.parametrize("where", ["feed(self, text):", "rest(self):", "calls_in(self, text, reply):"])
+async def test_reader_that_fails_at_any_time_costs_no_text_and_no_native_call(file: Path, where: str) -> None:
+    """With one that works before it, which holds text back too."""
+    file.write_text(SOURCE.replace(where, f"{where}\n        return 7"))
+    forms = [CallForm(f"form{number}", "", f"{file}:Reader", "@", "@list ") for number in range(2)]
+    for parts in ((Text("I look @lis"),), (Text("I look @list ."), ToolCall("c", "List", EMPTY))):
+        reply = Message("assistant", parts, stop="tool_use" if len(parts) > 1 else "end")
+        request = Request("c", (user("go"),), tools=(ToolSpec("List", "Lists.", EMPTY),))
+        model = ScriptedModel(("I look @l", reply.content[9:], Message("assistant", parts[1:], stop=reply.stop)))
+        items = [item async for item in valid_stream(model, request, lambda: forms)]
+        assert "".join(item.text for item in items if isinstance(item, TextPart)) == reply.content
+        assert isinstance(items[-1], Reply)
+        assert items[-1].message.content == reply.content
+        assert items[-1].message.calls == reply.calls
+
+
+@pytest.mark.parametrize(("returned", "error"), [("1 / 0", "ZeroDivisionError"), ("lambda _: None", "TypeError")])
+def test_layer_that_fails_is_named(shell: Shell, file: Path, returned: str, error: str) -> None:
+    file.write_text(SOURCE.replace("return Loud", f"return {returned}"))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--effort", "low", "hello")
     assert done.code == 2
-    assert "plugin at failed: ZeroDivisionError" in done.err
+    assert f"plugin at failed: {error}" in done.err
 
 
 def test_expression_that_is_none_leaves_its_plugin_out(shell: Shell, file: Path) -> None:
