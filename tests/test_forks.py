@@ -19,7 +19,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("--version", 0), ("config show", 0), ("sessions list", 0), ("--frob", 2), ("sessions show nothing", 2)],
+    [("--version", 0), ("config show", 0), ("--help", 0), ("--frob", 2), ("config nothing", 2)],
 )
 def test_it_says_and_ends_as_one_that_is_started(
     forks: Forks, environment: dict[str, str], tmp_path: Path, words: str, code: int

@@ -241,7 +241,6 @@ _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
-    "sessions": "list, search, show and change sessions",
     "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
@@ -275,7 +274,6 @@ CORE = Plugin(
         Part(f"{_PARTS}.trace:add", ("trace",)),
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
-        Part(f"{_PARTS}.search:add", ("defers tools", "adds tools"), "offered"),
     ),
     settings=SETTINGS,
     variables=(
@@ -333,7 +331,7 @@ CORE = Plugin(
         ToolEntry("BackgroundTask", f"{_TOOLS}.background:BackgroundTask", _DEFAULT),
         ToolEntry("TodoWrite", f"{_TOOLS}.todo:TodoWrite"),
         ToolEntry("AskUser", f"{_TOOL_MAKERS}:ask_user"),
-        *map(ToolEntry, ("ExitPlan", "ToolSearch", "advisor", "find_tools", "call_tool")),
+        *map(ToolEntry, ("ExitPlan", "ToolSearch", "advisor")),
     ),
     tables=(
         Table("providers", f"{_TABLES}:read_providers"),

@@ -190,6 +190,7 @@ GUARDS: Mapping[str, str] = {
 COMMANDS: Mapping[str, str] = {
     "a2a": "a2a",
     "acp": "acp",
+    "sessions": "audit",
     "verify": "audit",
     "sessions repair": "audit",
     "completion": "completion",

@@ -13,6 +13,7 @@ from sagent.cli.main import run
 from sagent.testing.server import Turn
 
 
+@pytest.mark.plugin("audit")
 def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "show", "n" * 300]) == 2
     # by the system's error, or from Python 3.14 on as one that is not there
@@ -65,6 +66,7 @@ def test_a_python_without_its_packages_is_named_with_what_to_do(shell: Shell) ->
     )
 
 
+@pytest.mark.plugin("audit")
 def test_sessions_are_listed_shown_and_deleted(shell: Shell) -> None:
     shell.serve([Turn(text="Fine, thanks.")])
     path = str(shell.run("--output-format", "json", "how are you?").json["session_path"])

@@ -42,6 +42,7 @@ def test_text_output_is_utf8(shell: Shell, locale: dict[str, str]) -> None:
     assert (shell.cwd / "out.txt").read_bytes().decode() == "a😀"
 
 
+@pytest.mark.plugin("audit")
 def test_each_event_of_stream_json_is_valid_text(shell: Shell) -> None:
     serve(shell)
     done = shell.run("--permission-mode", "full", "--sandbox", "off", "--output-format", "stream-json", "x")

@@ -66,6 +66,7 @@ def test_a_command_fits_its_table_to_the_terminal_and_not_to_a_pipe(shell: Shell
     assert "\x1b" not in shell.on_terminal("config", "show", columns=60, quiet=True)
 
 
+@pytest.mark.plugin("audit")
 def test_a_title_cannot_drive_the_terminal(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     done = shell.run("say [red]yes[/red] \x1b[31mnow")

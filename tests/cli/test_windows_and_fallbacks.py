@@ -49,6 +49,7 @@ class Reading:
         return Turn(text="I have read it.")
 
 
+@pytest.mark.plugin("audit")
 def test_a_full_window_is_recovered_from_without_anybody(shell: Shell) -> None:
     (shell.cwd / "big.txt").write_text("".join(f"{n:05d} lorem ipsum\n" for n in range(BIG // 18)))
     model = Reading(rounds=7, limit=6 * BIG)
@@ -90,6 +91,7 @@ def test_what_cannot_be_made_to_fit_says_what_to_do(shell: Shell) -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.plugin("audit")
 def test_a_fallback_takes_over_and_log_and_ledger_say_so(shell: Shell) -> None:
     (shell.cwd / "config.toml").write_text('max_retries = 0\nfallback = ["openai/gpt-5.5"]\neffort = "low"\n')
     second = shell.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")]).in_thread())

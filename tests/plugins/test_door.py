@@ -99,6 +99,7 @@ def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) 
     assert "language" in shell.run("config", "show", model="").out
 
 
+@pytest.mark.plugin("audit")
 def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> None:
     (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     file = folder / "hello.py"

@@ -71,8 +71,10 @@ USES = {
     "a login": (["login", "boomer"], {}),
     "a provider": (["--model", "boomer/x", "hello"], {}),
     "a slash command": (["--model", "anthropic/claude-sonnet-4-6", "/bangs"], {}),
-    "a store's list": (["sessions", "list", "--boomstore", "x"], {}),
-    "a store's session": (["sessions", "show", "abc", "--boomstore", "x"], {}),
+}
+STORES = {
+    "a store's list": ["sessions", "list", "--boomstore", "x"],
+    "a store's session": ["sessions", "show", "abc", "--boomstore", "x"],
 }
 
 
@@ -91,6 +93,17 @@ def test_whatever_fails_is_named_with_its_plugin_and_no_traceback(
     shell: Shell, folder: Path, words: list[str], variables: dict[str, str]
 ) -> None:
     shell.environment |= variables
+    check_named(shell, folder, words)
+
+
+@pytest.mark.plugin("audit")
+@pytest.mark.parametrize("words", STORES.values(), ids=STORES)
+def test_store_that_fails_is_named_with_its_plugin(shell: Shell, folder: Path, words: list[str]) -> None:
+    check_named(shell, folder, words)
+
+
+def check_named(shell: Shell, folder: Path, words: list[str]) -> None:
+    """Check that a command that fails in a plugin names it, and the file, without a traceback."""
     shell.serve([])
     done = shell.run(*words, model="")
     said = done.out + done.err

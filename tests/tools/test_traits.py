@@ -13,7 +13,6 @@ from sagent.model import ToolSpec
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Traits, arguments_schema, traits_of
 from sagent.tools import BackgroundTask, Read, tool
-from sagent.tools.find import CallTool, with_search
 from sagent.tools.wrapped import WrappedTool
 
 
@@ -48,7 +47,7 @@ class Along(Deferrable):
     name, deferrable = "along", "along"
 
 
-def spec(*tools: Foreign | BackgroundTask | CallTool) -> ToolSpec:
+def spec(*tools: Foreign | BackgroundTask) -> ToolSpec:
     return specs_of(tools)[-1]
 
 
@@ -71,14 +70,6 @@ def test_only_slow_calls_may_become_jobs() -> None:
     assert properties(spec(BackgroundTask(), Foreign())) == {"stage", "background", "delay"}
     assert properties(spec(BackgroundTask(), Quick())) == {"stage"}
     assert properties(spec(Foreign())) == {"stage"}
-
-
-def test_deferrable_is_left_to_what_calls_it() -> None:
-    assert spec(CallTool(()), Deferrable()).deferred
-    assert not spec(CallTool(()), Foreign()).deferred
-    names = [each.name for each in with_search([Foreign(), Deferrable(), Along()])]
-    assert names == ["foreign", "foreign", "along", "find_tools", "call_tool"]
-    assert [each.name for each in with_search([Along()])] == ["along"]
 
 
 @pytest.mark.parametrize(("kind", "given"), [(Foreign, []), (Lenient, [{"stage": 3, "more": True}])])

@@ -1,11 +1,12 @@
-"""Proof that a session is as it was written: hashes, signatures, bundles; and the repair of one that is not."""
+"""Sessions that are kept: their list, changes of them offline, the proof that one is as it was written, and repair."""
 
 from sagent.plugin import Command, Extra, Plugin
 
 plugin = Plugin(
     "audit",
-    "proof that sessions are as they were written, and their repair",
+    "sessions on this machine, the proof that they are as they were written, and their repair",
     commands=(
+        Command("sessions", "list, search, show and change sessions", f"{__name__}.sessions_command:run_sessions"),
         Command(
             "verify",
             "check that a session, or an exported bundle, has not been changed",

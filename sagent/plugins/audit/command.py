@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sagent.cli.fetched import StoreAt, add_stores, elsewhere, locating
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -16,6 +15,7 @@ from sagent.errors import UsageError
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count
 from sagent.plugins.audit.bundle import is_bundle, unpacked
+from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, locating
 from sagent.plugins.audit.verify import Each, Proof, verify
 
 DESCRIPTION = """Check that a session has not been changed since it was written: the hash of every entry, every parent,

@@ -21,7 +21,6 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, Workspace
-from sagent.tools.find import FindTools
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.waiting import until
 
@@ -255,7 +254,10 @@ def test_a_server_that_changes_its_tools_without_end_is_not_reported_without_end
     assert reports[9].endswith("It changes them often: no more of it is reported.")
 
 
+@pytest.mark.plugin("toolsearch")
 async def test_what_find_tools_shows_is_what_the_server_says_now(tmp_path: Path) -> None:
+    from sagent.plugins.toolsearch.find import FindTools
+
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         finder = FindTools(servers.tools)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import SESSION, Parser, plugins_of
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
@@ -13,6 +12,7 @@ from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.text import count
 from sagent.plugin import ExportFormat
+from sagent.plugins.audit.fetched import add_stores, elsewhere, reading
 from sagent.plugins.exports.formats import export_session
 from sagent.transcript.formats import Exported, Exporting
 from sagent.transcript.redaction import Redaction

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import Parser
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.errors import UsageError
 from sagent.lib.text import count
+from sagent.plugins.audit.fetched import add_stores, elsewhere, reading
 from sagent.plugins.exports.cast import write_cast
 from sagent.plugins.exports.export import export_text
 from sagent.plugins.exports.folder import SharedFolder

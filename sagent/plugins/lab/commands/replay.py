@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.fetched import add_stores, elsewhere, reading
 from sagent.cli.flags import Parser, add_flag, add_setting, plugins_of
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for, report
@@ -16,6 +15,7 @@ from sagent.cli.tables import show
 from sagent.config.declared import ALIASES
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
+from sagent.plugins.audit.fetched import add_stores, elsewhere, reading
 
 if TYPE_CHECKING:
     from sagent.agent import Agent

@@ -3,8 +3,8 @@
 from sagent.agent import Agent
 from sagent.app.arrivals import Intake
 from sagent.app.builder import AgentBuilder
+from sagent.plugins.toolsearch.find import CallTool, FindTools, with_calls, with_search
 from sagent.tool import Tool, traits_of
-from sagent.tools.find import CallTool, FindTools, with_calls, with_search
 
 
 async def add(builder: AgentBuilder) -> None:

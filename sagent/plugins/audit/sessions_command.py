@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sagent.cli.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.main import run_operation
 from sagent.cli.render import report
@@ -22,6 +21,7 @@ from sagent.lib.json import as_object, json_freeze_object
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.plugin import resolve
+from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glance, glances, prune
@@ -207,7 +207,7 @@ def _compact(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _rewind(settings: Settings, given: argparse.Namespace) -> int:
-    from sagent.app.offline import open_offline
+    from sagent.plugins.audit.offline import open_offline
 
     command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
     _carry_out(_there(settings, given), command, open_offline)

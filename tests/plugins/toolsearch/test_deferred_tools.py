@@ -16,11 +16,11 @@ from sagent.events import Denied, Event, ToolFinished, ToolStarted
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
+from sagent.plugins.toolsearch.find import FREE, CallTool, FindTools, with_search
 from sagent.providers import deferral, provider_named
 from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
 from sagent.tool import Answer, Effect, RunContext, Workspace, arguments_schema
-from sagent.tools.find import FREE, CallTool, FindTools, with_search
 from tests.chosen import entries, made
 
 FAMILIES = {

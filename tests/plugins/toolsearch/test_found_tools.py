@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
-from sagent.tools.find import Index
-from tests.app.test_deferred_tools import Deploy
+import pytest
+
+from sagent.plugins.toolsearch.find import Index
 from tests.chosen import made
+from tests.plugins.toolsearch.test_deferred_tools import Deploy
 
 
+@pytest.mark.plugin("papers", "web")
 def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
     searched = [*made("web", "papers"), Deploy()]
     index = Index(searched)
