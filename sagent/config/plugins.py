@@ -15,6 +15,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.raised import reason
 from sagent.plugin import (
     KINDS,
+    OURS,
     Command,
     Extra,
     Flag,
@@ -160,12 +161,14 @@ class Installed:
 @contextmanager
 def named_errors(what: str, plugin: str) -> Generator[None]:
     """Raise UsageError with the plugin's name for whatever its code raises in the block. SagentErrors say themselves
-    what happened, and errors of standard output are nobody's. Python's development mode shows the traceback."""
+    what happened, as do errors about a file that one of ours was given, and errors of standard output are nobody's.
+    Python's development mode shows the traceback."""
     try:
         yield
     except Exception as error:
         lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
-        if isinstance(error, SagentError) or lost or sys.flags.dev_mode:
+        told = isinstance(error, OSError) and error.filename is not None and (OURS / plugin).is_dir()
+        if isinstance(error, SagentError) or lost or told or sys.flags.dev_mode:
             raise
         raise UsageError(
             f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
