@@ -25,9 +25,12 @@ hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 
+collect_ignore = list[str]()
+if find_spec("sagent.plugins.toolsearch") is None:
+    collect_ignore += ["plugins/lab/test_replay_of_tools.py", "plugins/mcp/test_late_tools.py"]
 if find_spec("sagent.plugins.clouds") is None:  # tests of all families have Converse among theirs
-    collect_ignore = [
-        *("agent/test_cut_calls.py", "app/test_deferred_tools.py", "cost/test_untold_usage.py"),
+    collect_ignore += [
+        *("agent/test_cut_calls.py", "plugins/toolsearch/test_deferred_tools.py", "cost/test_untold_usage.py"),
         *(f"providers/test_{name}.py" for name in ("fitting", "handover_families", "hostile_answers", "leftout")),
         *(f"providers/test_{name}.py" for name in ("split_text", "unknown_stops", "usage_proofs")),
     ]

@@ -196,11 +196,11 @@ def test_a_command_that_cannot_be_loaded_names_its_plugin(shell: Shell, folder: 
 
 def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
     (folder / "a.py").write_text(HELLO.replace('"hello",', '"a",'))
-    (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"models",'))
+    (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"config",'))
     (folder / "c.py").write_text(HELLO.replace('"hello",', '"a",'))
     plugins = found(folder)
     assert plugins.owner(Command, "greet") == "a"
-    assert plugins.owner(Command, "models") == "sagent"
+    assert plugins.owner(Command, "config") == "sagent"
     assert len(plugins.notices) == 4  # b: a command of the core's and two settings of a's; c: its name
     assert sum(setting.name == "language" for setting in plugins.every(Setting)) == 1
 

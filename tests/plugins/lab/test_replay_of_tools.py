@@ -9,8 +9,8 @@ from sagent.config import load
 from sagent.plugins.lab.replay import replay
 from sagent.plugins.lab.rerun import rerun
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.app.test_deferred_tools import FAMILIES, NATIVE, Deploy, environment, names_sent, searched
 from tests.plugins.mcp.test_late_tools import SELL, Shop, shop
+from tests.plugins.toolsearch.test_deferred_tools import FAMILIES, NATIVE, Deploy, environment, names_sent, searched
 
 __all__ = ["shop"]  # a fixture
 MEANT = {"name": Deploy.name, "arguments": {"stage": "test"}}

@@ -16,8 +16,8 @@ from sagent.events import Denied, Event, Received
 from sagent.messages import Message
 from sagent.peer import SpawnRequest
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.app.test_deferred_tools import FAMILIES, NATIVE, environment, names_sent
 from tests.plugins.mcp.odd import SERVER, tool
+from tests.plugins.toolsearch.test_deferred_tools import FAMILIES, NATIVE, environment, names_sent
 from tests.waiting import until
 
 CODE = {
