@@ -250,7 +250,6 @@ _SLASH = {
     "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
     "model": "model executor provider effort advisor ask-advisor login",
-    "rewind": "rewind diff tree:show_tree fork",
     "session": "resume new sessions:list_sessions rename status cost",
     "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
 }

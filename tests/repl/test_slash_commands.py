@@ -62,11 +62,7 @@ COMMANDS = (
     Row("/status", "/status", "permissions", wrong="x"),
     Row("/compact [text]", "/compact the names", "There is nothing to leave out yet: the context has about"),
     Row("/clear", "/clear", "is empty now", wrong="x"),
-    Row("/rewind [prompt]", "/rewind 1", wrong="77"),
-    Row("/fork [prompt]", "/fork", refuses="not saved", wrong="77"),
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
-    Row("/diff [file] [what]", "/diff", "This session has changed no files"),
-    Row("/tree", "/tree", "1 ● a question", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
     Row("/sessions", "/sessions", "● .*not saved", wrong="x"),
     Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
@@ -108,7 +104,12 @@ def test_there_are_these_commands_and_no_others() -> None:
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
 async def test_a_command_is_checked_completed_and_run_without_a_terminal(context: RecordingContext, row: Row) -> None:
-    command = plugin_commands(Installed(), [])[row.usage.split()[0][1:]]
+    await check_row(context, row)
+
+
+async def check_row(context: RecordingContext, row: Row) -> None:
+    """Check a command's usage and help, its completions, and what it does without a terminal."""
+    command = plugin_commands(context.settings.plugins, [])[row.usage.split()[0][1:]]
     assert command.usage.startswith(row.usage)
     assert command.usage in await context.do(f"/help {command.name}")
     completions = {word for word, _ in command.completions(context)}
@@ -323,6 +324,7 @@ async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_lis
         await agent.aclose()
 
 
+@pytest.mark.plugin("branches")
 @pytest.mark.parametrize(
     ("flags", "model"),
     [
@@ -397,6 +399,7 @@ async def test_nothing_is_forgotten_where_nothing_was_said(context: RecordingCon
         await context.do("/clear")
 
 
+@pytest.mark.plugin("branches")
 async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Path) -> None:
     """`--continue` would go on in it."""
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)

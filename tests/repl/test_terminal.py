@@ -136,6 +136,7 @@ def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Co
     assert "said no: yes" not in str(server.requests[1].json["messages"])  # a message is not the reason
 
 
+@pytest.mark.plugin("branches")
 def test_switching_the_provider_there_and_back_with_a_fork_between(console: Console) -> None:
     server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three."), Turn(text="Four.")])
     console.start()

@@ -194,6 +194,7 @@ def test_down_lists_the_agents_to_stop_one_or_to_read_along(console: Console) ->
     console.until("Back with root.", "✗ root/two · interrupted", gone="root/two ›")
 
 
+@pytest.mark.plugin("branches")
 def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])

@@ -190,6 +190,7 @@ def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: C
     assert (console.cwd / "a.txt").exists()
 
 
+@pytest.mark.plugin("branches")
 def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typed(console: Console) -> None:
     server = console.serve(
         [Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")]

@@ -36,6 +36,7 @@ PACKAGES = (
 plugin = Plugin(
     "code",
     "language servers, which report errors, find and rename; a map of the project",
+    needs=("programs",),
     parts=(Part("sagent.plugins.code.part:add", ("diagnostics=on", "somebody answers", "tool Code"), "around"),),
     settings=(DIAGNOSTICS,),
     tools=(

@@ -34,6 +34,7 @@ EVENTS = (
 plugin = Plugin(
     "hooks",
     "commands and URLs that are asked at fixed moments of a session",
+    needs=("programs",),
     parts=(Part(f"{_PART}:add_events", ("hooks",)), Part(f"{_PART}:add", ("hooks",), "around")),
     settings=(HOOK_HOSTS,),
     slash_commands=(SlashCommand("hooks", "sagent.plugins.hooks.slash:show_hooks"),),

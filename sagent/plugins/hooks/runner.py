@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sagent.app.builder import HookAnswer
 from sagent.lib.encoding import readable
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.plugin import HookEvent
 from sagent.plugins.hooks.answer import read_exit, read_json
 from sagent.plugins.hooks.hook import LONGEST_TIMEOUT, Hook
+from sagent.plugins.programs.piped import PipedProcess
 from sagent.sandbox import Confined, Sandbox
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ _COMMANDS = "sagent.plugins.lab.commands"
 plugin = Plugin(
     "lab",
     "sessions run again, compared and measured",
-    needs=("audit", "exports", "teams", "textcalls"),
+    needs=("audit", "exports", "programs", "teams", "textcalls"),
     commands=(
         Command(
             "replay",

@@ -14,7 +14,6 @@ from sagent.config.values import options_of
 from sagent.cost.prices import MAX_CALLS
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, Result
-from sagent.lib.check import CheckResult, run_check
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes
 from sagent.lib.schema import coerce
@@ -26,6 +25,7 @@ from sagent.plugins.lab.rebuild import Preparing, Rebuilder, adapters, sampling_
 from sagent.plugins.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
 from sagent.plugins.lab.reteam import AskedTeam, read_team
 from sagent.plugins.lab.workcopy import Scratch, scratch_of
+from sagent.plugins.programs.check import CheckResult, run_check
 from sagent.plugins.teams.team import TeamResult
 from sagent.policy import Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy

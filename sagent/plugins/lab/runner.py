@@ -19,13 +19,13 @@ from sagent.app.toolset import choose_tools
 from sagent.config import Settings
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
-from sagent.lib.check import run_check
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.model import full_name
 from sagent.plugins.lab.notebook import Notes
 from sagent.plugins.lab.trials import FINISHED, Arm, Outcome, Task, Trial, latest
 from sagent.plugins.lab.workcopy import copy, remove, scratch_of
+from sagent.plugins.programs.check import run_check
 from sagent.plugins.teams.files import TeamFile
 from sagent.plugins.teams.opening import open_team
 from sagent.plugins.teams.team import Team

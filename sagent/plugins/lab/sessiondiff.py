@@ -8,7 +8,6 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.lib.check import CheckResult
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import seconds_between
 from sagent.lib.json import Thawed, canonical_bytes, json_dump
@@ -16,6 +15,7 @@ from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.plugins.lab.actions import HOW, Action, Agreement, action_of, agree
 from sagent.plugins.lab.recording import Inherited, Recording, Turn, models_of, name_of, read_logs, read_recording
+from sagent.plugins.programs.check import CheckResult
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
 from sagent.session.store import check_version

@@ -20,7 +20,7 @@ plugin = Plugin(
         ProviderRow("llamacpp", "./providers.toml", "sagent.plugins.local.llamacpp:LlamaCpp"),
         ProviderRow("selfhosted", "./providers.toml", "sagent.plugins.local.selfhosted:SelfHosted"),
     ),
-    needs=("textcalls",),
+    needs=("programs", "textcalls"),
     flags=(
         Flag(
             "local",

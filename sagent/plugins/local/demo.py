@@ -113,7 +113,7 @@ def _run_local_test(project: Path) -> bool:
     """Run the test, which may hang after a model has been there, and show what it says; return True if it passes."""
     import asyncio
 
-    from sagent.lib.check import run_check
+    from sagent.plugins.programs.check import run_check
 
     _say(f"$ python3 {LOCAL_TEST}")
     command = f"{shlex.quote(sys.executable)} {LOCAL_TEST}"

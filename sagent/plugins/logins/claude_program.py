@@ -11,9 +11,9 @@ from typing import Self
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup, system_path
 from sagent.model import Effort
+from sagent.plugins.programs.piped import PipedProcess
 
 SERVER = "sagent"
 """The name of our MCP server, which the program calls our tools through."""

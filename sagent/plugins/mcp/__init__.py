@@ -34,7 +34,7 @@ plugin = Plugin(
     parts=(Part(f"{_PART}:add", _WHEN), Part(f"{_PART}:ask_about_changes", _WHEN, "around")),
     tables=(MCP,),
     tools=(ToolEntry("mcp__*"),),
-    needs=("hosting",),
+    needs=("hosting", "programs"),
 )
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import as_object
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line
+from sagent.plugins.programs.piped import PipedProcess
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

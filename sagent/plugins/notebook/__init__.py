@@ -14,6 +14,7 @@ PACKAGES = "jupyter-client ipykernel"
 plugin = Plugin(
     "notebook",
     "code that is run by a Jupyter kernel, which keeps its variables",
+    needs=("programs",),
     tools=(ToolEntry("Notebook", "sagent.plugins.notebook.tool:make", ("notebook",)),),
 )
 

@@ -11,9 +11,9 @@ from typing import Self
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.json import as_object, as_str, wire_bytes
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line
+from sagent.plugins.programs.piped import PipedProcess
 from sagent.sandbox import Confined
 
 LONGEST_LINE = 1 << 27  # bytes of an answer

@@ -23,7 +23,6 @@ from sagent.context import prompt as prompts
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ToolError, UsageError
-from sagent.lib.check import run_check
 from sagent.lib.json import JsonObject, sha256_hex
 from sagent.messages import Message, user
 from sagent.model import Request, RequestDigest, ToolSpec
@@ -34,6 +33,7 @@ from sagent.plugins.lab.rebuild import adapters
 from sagent.plugins.lab.recording import Prompt, session_at
 from sagent.plugins.lab.replay import Replayed, replay, replay_log
 from sagent.plugins.lab.rerun import Answers, Recorded
+from sagent.plugins.programs.check import run_check
 from sagent.policy import Allow, Deny
 from sagent.providers import Anthropic
 from sagent.session.contents import Opened, Unknown

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from sagent.codec import encode_result_part
 from sagent.errors import UsageError
-from sagent.lib.check import CheckResult
 from sagent.messages import Message, assistant, user
 from sagent.plugins.lab.actions import Action, Agreement, action_of, agree
 from sagent.plugins.lab.diffpage import _marked, write_diff
 from sagent.plugins.lab.sessiondiff import as_json, diff_sessions, show
+from sagent.plugins.programs.check import CheckResult
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMessage, Unknown
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.plugins.mcp import link, pipes
+from sagent.plugins.programs.piped import PipedProcess
 
 IGNORE = "import signal, time, os, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 SERVERS = {

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sagent.lib.json import as_int, as_object, as_str, json_parse, wire_bytes
-from sagent.lib.piped import PipedProcess
 from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
+from sagent.plugins.programs.piped import PipedProcess
 
 LARGEST = 1 << 26  # bytes of one message, and of what waits to be read by the server
 _MOST_HEADER = 1 << 13

@@ -78,8 +78,8 @@ def _parser() -> Parser:
 
 
 async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
-    from sagent.lib.check import run_check
     from sagent.plugins.lab.sessiondiff import diff_sessions
+    from sagent.plugins.programs.check import run_check
 
     diff = diff_sessions(left, right)
     if not check:
@@ -96,8 +96,8 @@ async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
 
 
 async def _with_another(session: Path, settings: "Settings", given: "Conditions") -> "tuple[SessionDiff, int]":
-    from sagent.lib.check import run_check
     from sagent.plugins.lab.sessiondiff import diff_sessions
+    from sagent.plugins.programs.check import run_check
 
     done, signal_number = await ask(session, settings, given, lambda _: None)
     lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
