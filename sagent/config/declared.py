@@ -241,7 +241,6 @@ _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
-    "plugin": "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
     "config": "show every setting and where it comes from",
     "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
 }

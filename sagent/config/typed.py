@@ -193,6 +193,7 @@ COMMANDS: Mapping[str, str] = {
     "sessions": "audit",
     "verify": "audit",
     "sessions repair": "audit",
+    "plugin": "authoring",
     "/rewind": "branches",
     "/diff": "branches",
     "/tree": "branches",

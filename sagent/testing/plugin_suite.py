@@ -13,11 +13,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import ClassVar
 
-from sagent.cli.plugin_check import check_plugin
 from sagent.config.plugin_index import Source
 from sagent.config.plugin_loading import index_of, known_plugin
 from sagent.config.plugins import Installed
 from sagent.plugin import GROUP, Plugin
+from sagent.testing.plugin_check import check_plugin
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
 

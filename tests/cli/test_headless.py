@@ -540,7 +540,7 @@ def test_a_command_that_cannot_be_carried_out_is_wrong_usage(shell: Shell, comma
             ("team", "run", "--preset", "code_review", "--task", "~no-user/x"), marks=pytest.mark.plugin("teams")
         ),
         pytest.param(("mcp", "add", "x", "http://x", "--config", "~no-user/c.yaml"), marks=pytest.mark.plugin("mcp")),
-        pytest.param(("plugin", "add", "~no-user/x"), marks=pytest.mark.plugin("imports")),
+        pytest.param(("plugin", "add", "~no-user/x"), marks=pytest.mark.plugin("authoring", "imports")),
     ],
 )
 def test_a_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, argv: tuple[str, ...]) -> None:

@@ -315,6 +315,7 @@ def test_no_file_brings_a_plugin(shell: Shell, folder: Path, key: str) -> None:
     assert f"no file brings plugins: put them into {folder}, or give --plugin FILE" in done.err
 
 
+@pytest.mark.plugin("authoring")
 def test_a_project_brings_no_plugin(shell: Shell, folder: Path) -> None:
     """Neither by a folder, nor by a distribution that lies in it, also where another one is installed."""
     (folder / "boom.py").unlink()
@@ -365,6 +366,7 @@ def test_a_library_s_path_is_not_searched_for_plugins(tmp_path: Path) -> None:
     assert "evil" not in done.stdout.split()
 
 
+@pytest.mark.plugin("authoring")
 def test_a_list_names_the_module_of_a_part(shell: Shell, folder: Path) -> None:
     shown = shell.run("plugin", "list", model="").out
     assert "parts: boom" in shown

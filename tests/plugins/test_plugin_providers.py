@@ -81,6 +81,7 @@ def test_its_model_is_had_by_name_and_with_what_the_settings_change(shell: Shell
     assert server.requests[2].headers["authorization"] == f"Bearer {'o' * 8}"
 
 
+@pytest.mark.plugin("authoring")
 def test_every_surface_knows_it(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)
     shell.environment["ACME_API_KEY"] = "k" * 8

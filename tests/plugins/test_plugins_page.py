@@ -49,6 +49,7 @@ def test_the_table_has_every_kind_once() -> None:
     assert {*KINDS} <= {field.name for field in fields(Plugin)}
 
 
+@pytest.mark.plugin("authoring")
 @pytest.mark.parametrize(("member", "example"), ROWS, ids=[member for member, _ in ROWS])
 def test_an_example_is_one_of_its_kind_and_a_plugin_may_have_it(
     shell: Shell, hello: Path, member: str, example: str

@@ -134,6 +134,7 @@ def test_a_variable_names_the_store_of_what_is_not_here(shell: Shell, attic: Pat
     assert "There is no session nothing" in shell.run("trace", "nothing", model="").err
 
 
+@pytest.mark.plugin("authoring")
 def test_a_plugin_lists_what_it_adds(shell: Shell, far: Path) -> None:
     row = next(line for line in shell.run("plugin", "list", model="").out.splitlines() if line.startswith("far "))
     for each in ("far-off", "attic", "suites: far"):

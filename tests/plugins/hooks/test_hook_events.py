@@ -75,6 +75,7 @@ def asked(shell: Shell, request: int = -1) -> Mapping[str, object]:
     return shell.server.requests[request].json
 
 
+@pytest.mark.plugin("authoring")
 def test_an_event_of_a_plugin_is_accepted_and_shown(shell: Shell, config: Path) -> None:
     config.write_text(HOOK.format("true"))
     assert "DeployFinished: true" in shell.run("config", "show", model="").out
@@ -158,6 +159,7 @@ def test_without_hooks_an_event_is_answered_with_nothing(shell: Shell, config: P
     assert "<||>" in deploy(shell)[0]
 
 
+@pytest.mark.plugin("authoring")
 @pytest.mark.plugin("imports")
 def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
     folder = shell.cwd / "folder"

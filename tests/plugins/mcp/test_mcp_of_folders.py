@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import Shell
 
 
@@ -18,6 +20,7 @@ def folder_of(place: Path) -> Path:
     return found
 
 
+@pytest.mark.plugin("authoring")
 def test_they_are_shown_and_written_with_the_place_of_the_folder(shell: Shell, tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     write(folder / ".mcp.json", {"tool": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["x"]}})
@@ -29,6 +32,7 @@ def test_they_are_shown_and_written_with_the_place_of_the_folder(shell: Shell, t
     assert f"{place}/serve x" in shell.run("mcp", "list", model="").out
 
 
+@pytest.mark.plugin("authoring")
 def test_servers_that_were_not_shown_are_not_used(shell: Shell, tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     (folder / "mcp.toml").write_text('[mcp.hidden]\ncommand = "/bin/sh"\nargs = ["-c", "touch ran"]\nneeds = ["all"]\n')

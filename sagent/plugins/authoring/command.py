@@ -66,7 +66,7 @@ def run_plugin(argv: Sequence[str]) -> int:
 
 def _begin(name: str) -> int:
     """Write a plugin to begin with. Raises UsageError."""
-    from sagent.cli.new_plugin import write_plugin
+    from sagent.plugins.authoring.new_plugin import write_plugin
 
     folder = Path(name)
     try:
@@ -84,7 +84,7 @@ _NEXT = "Next: pip install -e {folder}, then sagent plugin test {folder.name}, a
 
 def _test(source: str) -> int:
     """Check a plugin, by its name or its file: 1 where something is wrong."""
-    from sagent.cli.plugin_check import check_plugin
+    from sagent.testing.plugin_check import check_plugin
 
     file = Path(source)
     findings = [*check_plugin(plugins_of(["--plugin", source] if file.suffix == ".py" else []), source)]

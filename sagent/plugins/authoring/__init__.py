@@ -1,0 +1,15 @@
+"""What authors of plugins use: a list of the plugins there are, one to begin with, a check of one."""
+
+from sagent.plugin import Command, Plugin
+
+plugin = Plugin(
+    "authoring",
+    "lists plugins, begins one, and checks one",
+    commands=(
+        Command(
+            "plugin",
+            "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
+            f"{__name__}.command:run_plugin",
+        ),
+    ),
+)
