@@ -242,7 +242,6 @@ _DEFAULT = ("default",)
 _COMMANDS = {
     "run": "run one task without a terminal, with --executor and --advisor",
     "config": "show every setting and where it comes from",
-    "login": "save a provider's API key, or log in where it has a login of its own; it is tested first",
 }
 
 _SLASH = {

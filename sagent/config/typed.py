@@ -224,6 +224,7 @@ COMMANDS: Mapping[str, str] = {
     "send": "mesh",
     "review": "review",
     "serve": "serve",
+    "login": "setup",
     "models": "setup",
     "doctor": "setup",
     "demo": "setup",

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from sagent.lib.text import same_ends
@@ -25,17 +24,6 @@ def unified(before: Sequence[str], after: Sequence[str]) -> str:
             *(mark + line for mark, line in lines),
         )
     )
-
-
-def folder_diff(before: Path, after: Path) -> Iterator[str]:
-    """Yield the lines of a unified diff of the files that lie in both folders."""
-    import difflib
-
-    for old in sorted(before.iterdir()):
-        new = after / old.name
-        if old.is_file() and new.is_file():
-            lines = (old.read_text("utf-8").splitlines(), new.read_text("utf-8").splitlines())
-            yield from difflib.unified_diff(*lines, f"a/{old.name}", f"b/{old.name}", lineterm="")
 
 
 def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:

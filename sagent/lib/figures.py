@@ -1,6 +1,5 @@
 """Money, tokens and times as a person reads them."""
 
-from datetime import datetime
 from decimal import Decimal
 
 
@@ -14,14 +13,6 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def seconds_between(first: str, last: str) -> float | None:
-    """Between two times in ISO 8601, at least 0; None where one of them is no time."""
-    try:
-        return max(0.0, (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds())
-    except (ValueError, TypeError):
-        return None
 
 
 def money(usd: Decimal | None) -> str:

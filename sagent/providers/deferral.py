@@ -103,8 +103,3 @@ def shown(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
 def searched(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
     """The tools for a provider that searches by itself."""
     return tuple(tool for tool in tools if tool.name not in (FIND_TOOLS, CALL_TOOL))
-
-
-def undeferred(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """All tools at once, for a program that has no use of a search."""
-    return tuple(replace(tool, deferred=False) for tool in searched(tools))

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.session.contents import Forked, Spawned
+from sagent.session.contents import Spawned
 from sagent.session.entries import Entry
 from sagent.session.touches import NOT_SEEN, Omission, Snapshot, Touch, Touched
 
@@ -194,29 +194,3 @@ def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], S
         else:
             steps.append(Touch(item.path, there, item.target))
     return steps, left
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """The way to undo the last rewind of files: the entry at which they were as before it, and the one to which the
-    conversation goes, "" if it did not go back with them. `at` is UTC, ISO 8601."""
-
-    files: str
-    conversation: str
-    at: str
-
-
-def way_back(entries: Iterable[Entry]) -> Return | None:
-    """Return the rewind that can be undone; None if anything was said since."""
-    found: Return | None = None
-    previous: Entry | None = None
-    for entry in entries:
-        if entry.kind == "message":
-            found = None
-        elif entry.kind == "touched" and previous is not None:
-            what = entry.content
-            if isinstance(what, Touched) and what.tool == REWIND and not what.ended:
-                before = previous.content
-                found = Return(previous.id, before.left if isinstance(before, Forked) else "", entry.at)
-        previous = entry
-    return found

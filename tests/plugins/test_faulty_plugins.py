@@ -68,11 +68,11 @@ USES = {
     "a runner by its variable": (["hello"], {"SAGENT_FAR": "1"}),
     "a setting's flag": (["--bangs", "x", "hello"], {}),
     "a setting's variable": (["hello"], {"SAGENT_BANGS": "x"}),
-    "a login": (["login", "boomer"], {}),
     "a provider": (["--model", "boomer/x", "hello"], {}),
     "a slash command": (["--model", "anthropic/claude-sonnet-4-6", "/bangs"], {}),
 }
-STORES = {
+COMMANDS = {
+    "a login": ["login", "boomer"],
     "a store's list": ["sessions", "list", "--boomstore", "x"],
     "a store's session": ["sessions", "show", "abc", "--boomstore", "x"],
 }
@@ -96,9 +96,9 @@ def test_whatever_fails_is_named_with_its_plugin_and_no_traceback(
     check_named(shell, folder, words)
 
 
-@pytest.mark.plugin("audit")
-@pytest.mark.parametrize("words", STORES.values(), ids=STORES)
-def test_store_that_fails_is_named_with_its_plugin(shell: Shell, folder: Path, words: list[str]) -> None:
+@pytest.mark.plugin("audit", "setup")
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_command_of_ours_that_fails_is_named_with_its_plugin(shell: Shell, folder: Path, words: list[str]) -> None:
     check_named(shell, folder, words)
 
 

@@ -81,6 +81,7 @@ def test_its_model_is_had_by_name_and_with_what_the_settings_change(shell: Shell
     assert server.requests[2].headers["authorization"] == f"Bearer {'o' * 8}"
 
 
+@pytest.mark.plugin("setup")
 @pytest.mark.plugin("authoring")
 def test_every_surface_knows_it(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)
@@ -109,6 +110,7 @@ def test_its_price_and_its_default_are_used(shell: Shell, folder: Path) -> None:
     assert "acme/acme-large" in shell.run("models", model="").out
 
 
+@pytest.mark.plugin("setup")
 def test_a_class_finds_its_own_way_and_has_a_login(shell: Shell, folder: Path) -> None:
     (folder / "house.py").write_text(OWN)
     assert shell.run("hello", model="house/any").out == "from the environment\n"

@@ -172,6 +172,7 @@ def test_where_no_session_could_be_opened_another_model_may_be_named(console: Co
     console.until("Here I am.")
 
 
+@pytest.mark.plugin("setup")
 @pytest.mark.parametrize(
     ("key", "code", "said"), [("C-c", 130, ""), ("C-d", 1, ""), ("nope", 2, "'nope' is not in the list: give a number")]
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, canonical_bytes, json_load
-from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, cut_off, plan, settle, since, way_back
+from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, cut_off, plan, settle, since
 from sagent.session import entries as entries_module
 from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import Spawned, Unknown
@@ -200,24 +200,3 @@ def test_what_a_killed_process_left_open_is_closed() -> None:
     log.append(left)
     assert list(cut_off(log.entries(), lambda _: ABSENT)) == []
     assert since(lambda _: log.entries(), "root", log.head) == ()
-
-
-def test_the_way_back_is_there_until_something_is_said() -> None:
-    log = MemoryLog()
-    log.append(Unknown("opened", {}))
-    first = log.append(Unknown("label", {})).id
-    last = log.append(Unknown("label", {})).id
-    assert way_back(log.entries()) is None
-    log.append(Touched("rewind-1", REWIND, False))
-    log.append(Touched("rewind-1", REWIND, True))
-    found = way_back(log.entries())
-    assert found is not None
-    assert (found.files, found.conversation) == (last, "")
-    left = log.head
-    forked = log.fork(first).id
-    log.append(Touched("rewind-2", REWIND, False))
-    found = way_back(log.entries())
-    assert isinstance(found, Return)
-    assert (found.files, found.conversation) == (forked, left)
-    log.append(Unknown("message", {}))
-    assert way_back(log.entries()) is None

@@ -19,5 +19,5 @@ plugin = Plugin(
             ("--acp", "--experimental-acp"),
         ),
     ),
-    needs=("hosting",),
+    needs=("hosting", "setup"),
 )

@@ -51,7 +51,7 @@ def run_acp(argv: Sequence[str]) -> int:
     for name in ("acp", "experimental_acp"):
         flags.pop(name, None)
     if flags.pop("login", False):
-        from sagent.cli.commands.login import log_in
+        from sagent.plugins.setup.login import log_in
 
         return log_in(flags)
     latest = 2 if flags.pop("draft", False) else 1

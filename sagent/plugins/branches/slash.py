@@ -11,12 +11,12 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
 from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
+from sagent.plugins.branches.undo import way_back
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import Choices
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.calls import render_whole_diff
 from sagent.repl.view.lines import Line, printable, wrap
-from sagent.rewind.plan import way_back
 from sagent.session.folds import Point, points
 from sagent.session.store import copy, delete
 

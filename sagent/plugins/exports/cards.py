@@ -5,12 +5,13 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
-from sagent.lib.figures import duration, money, seconds_between
+from sagent.lib.figures import duration, money
 from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import MAIN_ARGUMENTS, count, cut
 from sagent.plugins.exports.prose import Prose
 from sagent.plugins.exports.steps import Consulted, Remark, Said
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, asked_of, verdict_of, words_of
+from sagent.plugins.exports.times import seconds_between
 from sagent.session.contents import StoredMedia
 from sagent.transcript.redaction import Redaction
 

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.figures import seconds_between
 from sagent.lib.json import as_str
 from sagent.lib.money import UNBILLED
 from sagent.lib.text import count, cut
@@ -26,6 +25,7 @@ from sagent.plugins.exports.steps import (
     Step,
     Turn,
 )
+from sagent.plugins.exports.times import seconds_between
 from sagent.session.contents import AdviceRated, StoredCall
 from sagent.transcript.redaction import LOOKED_AT, Redaction
 from sagent.usage import Charge, Sum, Usage

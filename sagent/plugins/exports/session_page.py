@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.figures import duration, seconds_between
+from sagent.lib.figures import duration
 from sagent.lib.json import json_dump, valid_text
 from sagent.lib.text import count
 from sagent.plugins.exports.cards import Cards, Fetch, agent_of, when
@@ -22,6 +22,7 @@ from sagent.plugins.exports.timeline import (
     verdict_of,
     words_of,
 )
+from sagent.plugins.exports.times import seconds_between
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
 

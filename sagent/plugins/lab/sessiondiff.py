@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.figures import seconds_between
 from sagent.lib.json import Thawed, canonical_bytes, json_dump
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
+from sagent.plugins.exports.times import seconds_between
 from sagent.plugins.lab.actions import HOW, Action, Agreement, action_of, agree
 from sagent.plugins.lab.recording import Inherited, Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.plugins.programs.check import CheckResult

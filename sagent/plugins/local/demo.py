@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.lib.diff import folder_diff
+from sagent.plugins.programs.folders import folder_diff
 
 if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch

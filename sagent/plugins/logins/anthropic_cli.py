@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.plugins.logins.claude_program import Program
 from sagent.plugins.logins.claude_talk import Lost, Setup, Talk
-from sagent.providers.deferral import undeferred
+from sagent.providers.deferral import searched
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, think
 from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
@@ -154,7 +154,9 @@ class AnthropicCLIModel:
         body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
         wanted, cut = output_limit(self.id, self.limits, request.max_output) if request.max_output else (None, ())
         effort, clamped = self._effort(request.effort)
-        tools = undeferred(request.tools) if any(tool.deferred for tool in request.tools) else request.tools
+        tools = request.tools
+        if any(tool.deferred for tool in tools):  # it has no use of a search
+            tools = tuple(replace(tool, deferred=False) for tool in searched(tools))
         if not are_plain(tools, _TOOLS):
             from sagent.providers.fitting import fit_tools
 

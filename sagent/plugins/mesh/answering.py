@@ -8,13 +8,13 @@ from typing import TypeAlias
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Composite, Runnable, Stage
 from sagent.agent.asking import to_message
-from sagent.agent.choosing import choose
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
 from sagent.events import Finished, Result, TextDelta
 from sagent.lib.json import Json, JsonObject, as_object, as_str
 from sagent.lib.money import TOO_MUCH, ZERO, as_usd
 from sagent.messages import Message, Text
+from sagent.plugins.hosting.choosing import choose
 from sagent.plugins.mesh.bus import Bus, Delivery, body_object, message, request
 from sagent.plugins.mesh.cards import Card, Query
 from sagent.plugins.mesh.discovery import announced, find

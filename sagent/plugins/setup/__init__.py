@@ -5,8 +5,14 @@ from sagent.plugin import Check, Command, Plugin, SlashCommand
 _CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
 plugin = Plugin(
     "setup",
-    "lists of models, checks of keys, programs and directories, and a demo",
+    "logins, lists of models, checks of keys, programs and directories, and a demo",
+    needs=("programs",),
     commands=(
+        Command(
+            "login",
+            "save a provider's API key, or log in where it has a login of its own; it is tested first",
+            "sagent.plugins.setup.login:run_login",
+        ),
         Command("models", "list known models: window, limits, price", "sagent.plugins.setup.models:run_models"),
         Command(
             "doctor",

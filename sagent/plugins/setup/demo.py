@@ -13,8 +13,8 @@ from typing import TypeAlias, cast
 
 from sagent.cli.flags import Parser, plugins_of
 from sagent.errors import SagentError
-from sagent.lib.diff import folder_diff
 from sagent.plugin import resolve
+from sagent.plugins.programs.folders import folder_diff
 
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."

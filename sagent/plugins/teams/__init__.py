@@ -50,6 +50,7 @@ _HOMES = {
 plugin = Plugin(
     "teams",
     "teams of roles, and patterns that combine agents",
+    needs=("hosting",),
     commands=(
         Command(
             "team",

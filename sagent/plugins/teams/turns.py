@@ -7,7 +7,6 @@ from typing import Never, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
-from sagent.agent.choosing import choose
 from sagent.agent.resources import check_whole
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
@@ -15,6 +14,7 @@ from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, Text, user
 from sagent.peer import Stop
+from sagent.plugins.hosting.choosing import choose
 from sagent.plugins.teams.pattern import Made, Pattern, check_judge, check_named, made_by, media_of
 from sagent.tool import Harmless, RunContext, ToolOutput
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.agent.choosing import named
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished, Result, TextDelta
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Request
+from sagent.plugins.hosting.choosing import named
 from sagent.plugins.teams import Gathered, handoff, loop_until, parallel, sequential, triage
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage

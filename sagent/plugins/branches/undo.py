@@ -1,0 +1,35 @@
+"""The last rewind of files, which can be undone."""
+
+from collections.abc import Iterable
+
+from sagent.lib.dataclass import dataclass
+from sagent.rewind.plan import REWIND
+from sagent.session.contents import Forked
+from sagent.session.entries import Entry
+from sagent.session.touches import Touched
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The way to undo the last rewind of files: the entry at which they were as before it, and the one to which the
+    conversation goes, "" if it did not go back with them. `at` is UTC, ISO 8601."""
+
+    files: str
+    conversation: str
+    at: str
+
+
+def way_back(entries: Iterable[Entry]) -> Return | None:
+    """Return the rewind that can be undone; None if anything was said since."""
+    found: Return | None = None
+    previous: Entry | None = None
+    for entry in entries:
+        if entry.kind == "message":
+            found = None
+        elif entry.kind == "touched" and previous is not None:
+            what = entry.content
+            if isinstance(what, Touched) and what.tool == REWIND and not what.ended:
+                before = previous.content
+                found = Return(previous.id, before.left if isinstance(before, Forked) else "", entry.at)
+        previous = entry
+    return found
