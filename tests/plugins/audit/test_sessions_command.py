@@ -1,9 +1,8 @@
 """A session is searched, compacted and rewound from the shell, without a prompt."""
 
-from program import Shell
-
 from sagent.context.compaction import HEADINGS
 from sagent.testing.script import Call, Turn
+from tests.cli.program import Shell
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
 

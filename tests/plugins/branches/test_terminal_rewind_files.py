@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from console import Console
 
 from sagent.agent import Agent, Resources
 from sagent.config import load
@@ -19,6 +18,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, Received, Turn
 from sagent.tool import Workspace
 from sagent.tools import Write
+from tests.repl.console import Console
 
 
 def working(request: Received) -> Turn:

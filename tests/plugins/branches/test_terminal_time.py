@@ -1,9 +1,9 @@
 """Back in time and forward again, in a real terminal."""
 
 import pytest
-from console import Console
 
 from sagent.testing.server import Received, Turn
+from tests.repl.console import Console
 
 pytestmark = pytest.mark.needs("tmux")
 

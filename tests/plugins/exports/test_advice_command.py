@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.cli.main import run
 from sagent.events import Advice
@@ -14,6 +13,7 @@ from sagent.session.entries import read_body, show_advice
 from sagent.session.log import read_log
 from sagent.session.store import Session
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
+from tests.cli.program import Shell
 
 ADVISOR = "claude-opus-4-6"
 FLAGS = ("--advisor", f"anthropic/{ADVISOR}", "--advisor-mode", "client")
@@ -73,7 +73,7 @@ def test_as_json_it_has_every_figure(shell: Shell, session: Path) -> None:
     found = shell.run("advice", str(session), "--json", model="").json
     assert (found["session"], found["turns"], found["consultations"]) == (session.name, 3, 2)
     assert found["consult_rate"] == pytest.approx(2 / 3)
-    advisor = found["advisors"]["advisor"]  # pyright: ignore[reportIndexIssue]
+    advisor = found["advisors"]["advisor"]
     for name, value in {
         "calls": 2, "answered": 1, "failed": 1, "followed": 1, "hit_rate": 1.0, "usd": 0.0065,
         "usd_per_followed": 0.0065, "triggers": {"asked": 2}, "verdicts": {"adjust": 1},

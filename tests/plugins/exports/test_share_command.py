@@ -2,10 +2,9 @@
 
 import json
 
-from program import Shell
-
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
+from tests.cli.program import Shell
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 SCRIPT = [Turn(text="Let me see.", calls=(Call("Bash", {"command": f"echo {KEY}"}),)), Turn(text="It is *blue*.")]

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
+from tests.cli.program import Shell
 
 SCRIPT = [
     Turn(

@@ -11,10 +11,10 @@ from sagent.testing.server import Call
 from tests.cli.program import Shell
 from tests.cli.test_json_errors import check_error
 from tests.cli.test_sandbox_cli import MAKES
+from tests.plugins.exports.test_odd_bodies import BODIES, RECORDED, check_told
 from tests.plugins.textcalls.test_enclosed_files import DONE, Run
 from tests.plugins.textcalls.test_enclosed_files import run as small
 from tests.plugins.textcalls.test_text_protocol_doors import _bodies
-from tests.session.test_odd_bodies import BODIES, RECORDED, check_told
 
 __all__ = ["small"]  # a fixture
 ERRORS = [

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.plugins.textcalls.enclosing import MAX_WORDS, named_files, names_in
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Workspace
+from tests.cli.program import Shell
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 REPLACED = Turn(text="I shorten it.\n\nnotes.txt\n```\nshort\n```\n")

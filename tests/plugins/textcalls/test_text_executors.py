@@ -1,5 +1,6 @@
 """Executors in the text protocol, and their advisors."""
 
+from sagent.advisor.advisory import Advisors
 from sagent.advisor.rules import Rules
 from sagent.advisor.tool import prompt_text
 from sagent.plugins.textcalls.model import TextModel
@@ -21,7 +22,7 @@ async def test_only_for_a_text_executor_is_the_advisor_told_to_write_blocks() ->
     await rig.run()
     (advice,) = [m.content for m in rig.agent.messages if m.sender.startswith("advisor:")]
     assert advice.endswith(f"VERDICT: adjust\n\n{prompt_text('advised')}")
-    assert (advisory := rig.agent.advisory) is not None
+    assert isinstance(advisory := rig.agent.advisory, Advisors)
     assert all(prompt_text("advised") not in m.content for m in advisory.in_force()), "it was given earlier"
     await Rig(worker("It is 4.", "It is 5."), other, rules=rules).run()
     assert prompt_text("blocks") in seen(model.requests[0])

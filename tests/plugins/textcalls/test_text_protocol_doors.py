@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from program import Shell
-
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.cli.program import Shell
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 LOOK = Turn(text="I look.\n\n```bash\nls\n```\n")

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from program import Shell
-
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import Call, FakeProviderServer
+from tests.cli.program import Shell
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 FIX = Turn(text="I fix it.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n")
