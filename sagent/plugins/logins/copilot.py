@@ -126,7 +126,12 @@ class Copilot:
         account = Account.find(os.environ if environ is None else environ)
         return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
 
-    from_credentials = from_env
+    @classmethod
+    def from_credentials(
+        cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None, timeouts: Timeouts | None = None
+    ) -> Self:
+        """Use the same login as `from_env`."""
+        return cls.from_env(base_url=base_url, environ=environ, timeouts=timeouts)
 
     @classmethod
     def from_key(

@@ -73,7 +73,7 @@ def test_as_json_it_has_every_figure(shell: Shell, session: Path) -> None:
     found = shell.run("advice", str(session), "--json", model="").json
     assert (found["session"], found["turns"], found["consultations"]) == (session.name, 3, 2)
     assert found["consult_rate"] == pytest.approx(2 / 3)
-    advisor = found["advisors"]["advisor"]
+    advisor = found["advisors"]["advisor"]  # pyright: ignore[reportIndexIssue]
     for name, value in {
         "calls": 2, "answered": 1, "failed": 1, "followed": 1, "hit_rate": 1.0, "usd": 0.0065,
         "usd_per_followed": 0.0065, "triggers": {"asked": 2}, "verdicts": {"adjust": 1},
