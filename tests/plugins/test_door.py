@@ -324,7 +324,7 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
         assert key.name in done.stderr
     typed = [command.name for command in mine.commands]
     typed += [f"/{command.name}" for command in mine.slash_commands]
-    typed += [extra.to for extra in mine.extras if extra.help]
+    typed += [extra.to for extra in mine.extras if extra.help and extra.to.split()[0] not in typed]
     for line in typed:
         words = [*run[:-1], line] if line.startswith("/") else [*run[:3], *line.split()]
         told = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)

@@ -41,7 +41,7 @@ def test_prompts_resources_and_questions_of_a_server(console: Console) -> None:
     console.environment["SAGENT_CONFIG"] = str(folder / "config.toml")
     console.start()
     console.type("/mcp")
-    console.until("connected: do")
+    console.until("connected:")
     console.type("/mcp__odd__words some thing")
     wait_until(lambda: "words" in last_text(server.requests[-1]) if server.requests else False)
     assert 'words {"first": "some thing"}' in last_text(server.requests[-1])
