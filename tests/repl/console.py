@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -65,6 +66,7 @@ class Console:
                 "TERM": "xterm-256color",
                 "LANG": "C.UTF-8",
                 "HOME": self.environment["HOME"],
+                "SHELL": shutil.which("bash") or "/bin/sh",  # else the account's, and each ends otherwise at Ctrl-C
             },
         )
         assert not done.returncode, done.stderr
