@@ -1,7 +1,7 @@
-"""What a plugin is: what it adds to sagent, each thing named so that it is imported only when it is used.
+"""Plugins and what they add to sagent, each thing named so that it is imported only when it is used.
 
-A plugin is a folder of sagent/plugins, an installed distribution with an entry point of the group `sagent.plugins`, or
-one file. Its module has a `plugin`, which is a Plugin; the core is one too. A setting is declared once: its flag,
+A plugin is a folder of sagent/plugins, an installed distribution with an entry point of the group `sagent.plugins`,
+or one file. Its module has a `plugin`, which is a Plugin; the core is one too. A setting is declared once: its flag,
 variable, key in a file, type and uses follow from that.
 """
 

@@ -1,5 +1,5 @@
-"""How agents and composites are asked: with a prompt, from code that is not async, and as a stream of events; and what
-agents of a tree tell each other about what was asked and answered, in brief."""
+"""The ways to ask agents and composites: with a prompt, from code that is not async, and as a stream of events; and
+what agents of a tree tell each other about what was asked and answered, in brief."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -102,7 +102,7 @@ async def events_of(
 
 
 class Handoff(NamedTuple):
-    """What an agent was asked, and its answer."""
+    """A question to an agent, and its answer."""
 
     path: str
     asked: str
@@ -132,7 +132,7 @@ def last_asked(state: AgentState) -> str:
 
 
 def answer_of(path: str, result: Result) -> Message:
-    """What the asker reads when an agent has ended a turn."""
+    """Return the message that the asker reads when an agent has ended a turn."""
     if result.error is None:
         head = f"{path} has answered:"
     else:

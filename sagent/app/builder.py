@@ -34,7 +34,7 @@ Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What one hook, or all that were asked, came to. `fault` is why it came to nothing.
+    """The outcome of one hook, or of all that were asked. `fault` is why it failed.
 
     `context` is for the model and `message` for the person; `arguments` and `output` take the place of a call's.
     `stop` ends the run, for a reason; None lets it go on.
@@ -52,12 +52,12 @@ class HookAnswer:
 
 @dataclass(slots=True)
 class AgentBuilder:
-    """What each part of an agent is given before there is the agent.
+    """The material of an agent, which each part is given before there is the agent.
 
-    A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the system
-    prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what the person
-    should know. `surface` is where the person is; `sources` may add tools later. `offered` are the tools as `adapters`
-    give them, before anything is put around them.
+    A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the
+    system prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what
+    the person should know. `surface` is where the person is; `sources` may add tools later. `offered` are the tools
+    as `adapters` give them, before anything is put around them.
     """
 
     settings: Settings
@@ -92,7 +92,7 @@ class AgentBuilder:
 
     @property
     def plans(self) -> bool:
-        """Whether a session begins in plan mode, where somebody is there who decides on plans."""
+        """True if a session begins in plan mode, with somebody there who decides on plans."""
         return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
 
     def knows(self, fact: str) -> bool:

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Source(NamedTuple):
-    """Where a plugin comes from, and what to import for it: "module:member" or "/a/file.py:member"."""
+    """The source of a plugin, and what to import for it: "module:member" or "/a/file.py:member"."""
 
     name: str
     origin: str
@@ -52,7 +52,7 @@ class Head(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Where it comes from."""
+        """The source of the plugin."""
         return Source(self.name, self.origin, self.target)
 
     @property
@@ -70,8 +70,8 @@ class Known(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What all plugins but the core say. `rows` are what they add, by member of Plugin, each with the number of its
-    plugin's head and as JSON: a run makes only those of the kinds that it asks for."""
+    """The declarations of all plugins but the core. `rows` are what they add, by member of Plugin, each with the
+    number of its plugin's head and as JSON: a run makes only those of the kinds that it asks for."""
 
     heads: tuple[Head, ...] = ()
     rows: Mapping[str, Sequence[tuple[int, Mapping[str, object]]]] = {}
@@ -84,7 +84,7 @@ NOTHING = Index()
 
 
 class Places(NamedTuple):
-    """Where other people's plugins may be: directories of installed packages, and files. Ours have one place."""
+    """The places of other people's plugins: directories of installed packages, and files. Ours have one place."""
 
     sites: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

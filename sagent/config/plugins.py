@@ -95,7 +95,7 @@ class Installed:
 
     @property
     def served_tools(self) -> tuple[str, ...]:
-        """How the names of tools begin that only their servers know."""
+        """Beginnings of the names of tools that only their servers know."""
         return tuple([tool.name[:-1] for tool in self.every(ToolEntry) if tool.name.endswith("*")])
 
     def flags(self, command: str = "") -> Sequence[Flag]:

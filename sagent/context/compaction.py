@@ -103,11 +103,11 @@ def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
 
 
 class Outlook:
-    """What of a conversation can go, decided before anything does.
+    """The parts of a conversation that can go, decided before anything does.
 
-    `tokens` is what its next request likely has, `max_input` the most that it can have, and `usable` what its model has
-    room for, None if that is not known. Requests are what a person or the agent `above` said. `cut` is where it can be
-    cut so that the last turns stay; None if nothing can be left out.
+    `tokens` is what its next request likely has, `max_input` the most that it can have, and `usable` what its model
+    has room for, None if that is not known. Requests are what a person or the agent `above` said. `cut` is where it
+    can be cut so that the last turns stay; None if nothing can be left out.
     """
 
     def __init__(self, history: Sequence[Message], above: str, tokens: int, max_input: int, usable: int | None) -> None:
@@ -117,30 +117,30 @@ class Outlook:
 
     @property
     def gone(self) -> Sequence[Message]:
-        """What a summary takes the place of."""
+        """The messages that a summary takes the place of."""
         return () if self.cut is None else self.cut.gone(self._history)
 
     @property
     def can_give_way(self) -> bool:
-        """Whether anything can be left out."""
+        """True if anything can be left out."""
         return self.cut is not None or can_shrink(self._history)
 
     def needs_summary(self, target: int) -> bool:
-        """Whether stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
+        """Return True if stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
         if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _NEARLY:
             return False
         freed = sum(map(size_of, self.gone)) - min(self._room.summary, SUMMARY * BYTES) // 2
         return self._share(freed) >= _WORTH * self._tokens
 
     def stubs(self, before: int, target: int, blobs: Blobs) -> "Sequence[Stub]":
-        """Those that bring it from so many tokens to the target, all at once so that the prefix changes only once.
-        Raises OSError."""
+        """Return the stubs that bring the conversation from so many tokens to the target, all at once so that the
+        prefix changes only once. Raises OSError."""
         need = self._max_input * (before - target) // max(before, 1)
         return shrink(self._history, need, blobs, self._room.words, all_of_it=self.cut is None)
 
     def summed_up(self, summary: str | None, where: str, cwd: Path) -> "Change":
-        """What is left after the cut, with a summary, built by code if there is no other. What goes is kept at the path
-        `where`, "" if only the log has it."""
+        """Return the conversation after the cut, with a summary, built by code if there is no other. What goes is
+        kept at the path `where`, "" if only the log has it."""
         assert self.cut is not None
         room, gone = self._room.summary, self.gone
         text = summary or sum_up(gone, room, f"the full text is in {where or 'the log'}")
@@ -153,7 +153,7 @@ class Outlook:
 
 
 class Change(NamedTuple):
-    """What a conversation becomes: see sagent.session.contents.Compacted."""
+    """A change of a conversation: see sagent.session.contents.Compacted."""
 
     stubs: "Sequence[Stub]" = ()
     kept: tuple[int, ...] | None = None
@@ -163,7 +163,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a conversation is cut: what is before `place` is summed up, but for the messages at `stay`."""
+    """A cut of a conversation: what is before `place` is summed up, but for the messages at `stay`."""
 
     place: int
     stay: tuple[int, ...]
@@ -172,16 +172,16 @@ class Cut:
         return (*self.stay, *range(self.place, len(history)))
 
     def gone(self, history: Sequence[Message]) -> tuple[Message, ...]:
-        """What is summed up."""
+        """Return the messages that are summed up."""
         return tuple(message for place, message in enumerate(history[: self.place]) if place not in self.stay)
 
 
 def find_cut(history: Sequence[Message], recent: int, above: str, words: int | None = None) -> Cut | None:
-    """Where to cut so that the last turns, up to `recent` bytes, stay whole; None where nothing would go.
+    """Find the cut with which the last turns, up to `recent` bytes, stay whole; None if nothing would go.
 
-    Requests, which are what a person or the agent `above` said, stay, the last advice of each advisor, and what holds
-    for the session; of requests with more than `words` bytes the first, the last, and the latest of those that fit.
-    Results stay with the calls they answer.
+    Requests, which are what a person or the agent `above` said, stay, the last advice of each advisor, and what
+    holds for the session; of requests with more than `words` bytes the first, the last, and the latest of those that
+    fit. Results stay with the calls they answer.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -227,7 +227,8 @@ class Room(NamedTuple):
 
 
 def room_in(history: Sequence[Message], window: int, above: str) -> Room:
-    """What there is room for in so many bytes, in addition to what was said since the last request, which stays."""
+    """Return what there is room for in so many bytes, in addition to what was said since the last request, which
+    stays."""
     last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
@@ -236,13 +237,13 @@ def room_in(history: Sequence[Message], window: int, above: str) -> Room:
 
 
 def instruction(hints: str) -> str:
-    """What the model is asked for; `hints` say what matters."""
+    """Return the request for a summary; `hints` say what matters."""
     wanted = f"\n\nThe person says what matters: {hints.strip()}" if hints.strip() else ""
     return Path(__file__).with_name("summary.md").read_text("utf-8").strip().format(hints=wanted)
 
 
 def is_summary(text: str) -> bool:
-    """Whether an answer is what was asked for: most headings are there, and something under them."""
+    """Return True if an answer is what was asked for: most headings are there, and something under them."""
     found = {heading for heading in HEADINGS if re.search(rf"^[^\w\n]*{heading}\b", text, re.MULTILINE | re.IGNORECASE)}
     return len(text.strip()) >= _LEAST and len(found) >= _NEEDED
 
@@ -287,7 +288,7 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
 
 
 def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
-    """How a command ended, in the background by what its job's message says."""
+    """Name the end of a command, in the background by what its job's message says."""
     if result is None or result.is_error:
         return "failed"
     if (job := _JOB.search(result.text[:200])) is None:
@@ -297,7 +298,7 @@ def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
 
 
 def _is_summary(message: Message) -> bool:
-    """Whether a message is a summary, or says that the conversation was cut."""
+    """Return True if a message is a summary, or says that the conversation was cut."""
     return message.sender == "sagent" and message.content.startswith(_HEAD)
 
 
@@ -329,8 +330,8 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
 
 
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """What stays word for word of what goes, as messages with sender and text: advice, the plan, and the list of what
-    is to be done."""
+    """Return the notes that stay word for word of what goes, as messages with sender and text: advice, the plan, and
+    the list of what is to be done."""
     from sagent.context import plan, todo
 
     return (*advice_in(gone), *plan.note_of(history, gone), *todo.note_of(history, gone))
@@ -381,7 +382,7 @@ def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
 
 
 class Stub(NamedTuple):
-    """What takes the place of a result: of the call `call`, answered in message number `message` of the history.
+    """A stub in the place of a result: of the call `call`, answered in message number `message` of the history.
     Without a call it takes the place of all that the message says."""
 
     message: int
@@ -402,8 +403,8 @@ class _Found(NamedTuple):
 
 
 class _Tiers(NamedTuple):
-    """What is worth a stub, in the order in which it goes: of earlier rounds and requests, of the last ones, of the
-    round that is not read yet, and what came with the request that is not."""
+    """The parts that are worth a stub, in the order in which they go: of earlier rounds and requests, of the last
+    ones, of the round that is not read yet, and what came with the request that is not."""
 
     old: list[_Found]
     recent: list[_Found]
@@ -412,12 +413,12 @@ class _Tiers(NamedTuple):
 
 
 def can_shrink(history: Sequence[Message]) -> bool:
-    """Whether there is something that a stub may take the place of."""
+    """Return True if there is something that a stub may take the place of."""
     return any(map(any, _tiers(history)))
 
 
 def gain(history: Sequence[Message], words: int) -> int:
-    """How many bytes stubs can free, about, without those of what is not read yet. `words` as in `shrink`."""
+    """Estimate the bytes that stubs can free, without those of what is not read yet. `words` as in `shrink`."""
     tiers = _tiers(history)
     found = {(each.message, each.call): each.size for each in (*tiers.old, *tiers.recent)}
     found |= {(each.message, ""): each.size - WORDS for each in _overlong(history, words)}
@@ -490,7 +491,7 @@ def _tiers(history: Sequence[Message]) -> _Tiers:
 
 
 def _requests(history: Sequence[Message]) -> list[int]:
-    """What was said to the agent, by whoever: not what sagent itself has put there."""
+    """Return the places of what was said to the agent, by whoever, without what sagent itself has put there."""
     return [
         place
         for place, message in enumerate(history)
@@ -499,7 +500,7 @@ def _requests(history: Sequence[Message]) -> list[int]:
 
 
 def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
-    """Those of some messages that are large enough; advice stays, for it holds until the task is done."""
+    """Return the results in some messages that are large enough; advice stays, for it holds until the task is done."""
     advice = {call.id for message in history for call in message.calls if call.name == ADVISOR}
     return [
         _Found(place, result, size)
@@ -522,7 +523,7 @@ def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]
 
 
 def _words(message: Message) -> int:
-    """How many parts of a message are its words: what follows was attached."""
+    """Count the parts of a message that are its words: what follows was attached."""
     return int(bool(message.parts) and isinstance(message.parts[0], Text))
 
 
@@ -539,7 +540,7 @@ def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
 
 
 def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int = 0) -> str:
-    """What takes the place of a result, or of what was attached to a message; its words are cut to `cut` characters."""
+    """Return the stub of a result, or of what was attached to a message; its words are cut to `cut` characters."""
     first = 0 if isinstance(given, ToolResult) else _words(given)
     parts = given.content if isinstance(given, ToolResult) else given.parts
     text = "".join(part.text for part in parts[first:] if isinstance(part, Text))

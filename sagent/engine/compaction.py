@@ -32,7 +32,7 @@ CLEARED = "The conversation was cleared, as asked; only the last request is left
 
 
 def fill(state: AgentState) -> float:
-    """How full the usable window is, 0 to 1; 0 if the window is not known."""
+    """Return the filled share of the usable window, 0 to 1; 0 if the window is not known."""
     usable = input_budget(state.model_limits)
     return state.context.tokens() / usable if usable else 0.0
 
@@ -107,7 +107,7 @@ def tools_known(state: AgentState) -> set[str]:
 
 
 def look(state: AgentState) -> Outlook:
-    """What of its conversation can go."""
+    """Return what of the agent's conversation can go."""
     context, usable = state.context, input_budget(state.model_limits)
     return Outlook(context.history, state.above, context.tokens(), context.max_input_tokens(), usable)
 

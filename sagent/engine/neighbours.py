@@ -1,5 +1,5 @@
-"""What an agent's engine may ask of its surroundings: a person, other agents, models and files; and of an extension,
-such as its advisors."""
+"""The surroundings of an agent's engine: a person, other agents, models and files; and extensions, such as its
+advisors."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -22,7 +22,7 @@ Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 
 
 class ExtraCost(NamedTuple):
-    """What other models that a provider asks inside one call may cost, and the roles they are billed as, by the roles
+    """The cost of other models that a provider asks inside one call, and the roles they are billed as, by the roles
     that the provider's adapter gives them."""
 
     usd: Decimal
@@ -40,14 +40,14 @@ class Report:
 
 
 class Extension(Protocol):
-    """What an agent's engine asks of an extension, which adds its own tools and policy to the agent."""
+    """An extension of an agent's engine, which adds its own tools and policy to the agent."""
 
     def prepare(self, request: Request) -> Request:
         """The next request, with the extension's additions."""
         ...
 
     def extra_cost(self, max_input: int) -> ExtraCost:
-        """What a request with so many tokens of input may cost in addition."""
+        """Return what a request with so many tokens of input may cost in addition."""
         ...
 
     def after_reply(self, reply: Reply) -> None:
@@ -83,7 +83,7 @@ class Neighbours(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether agents below are working or a message is on its way: then the run continues."""
+        """Return True if agents below are working or a message is on its way: then the run continues."""
         ...
 
     def resolve(self, name: str) -> Model:
@@ -107,7 +107,7 @@ class Neighbours(Protocol):
         ...
 
     async def before_compaction(self, reason: str, hints: str) -> str:
-        """What a summary should keep, before the context is made smaller; `hints` are those of the request."""
+        """Return what a summary should keep, before the context is made smaller; `hints` are those of the request."""
         ...
 
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:

@@ -93,7 +93,7 @@ class Inbox:
         return [arrived.entry for _, arrived in waiting if arrived.message is message]
 
     def holds(self, *moments: Moment) -> bool:
-        """Whether a message for one of these moments (or any) is waiting."""
+        """Return True if a message for one of these moments (or any) is waiting."""
         return any(not moments or moment in moments for moment, _ in self._waiting)
 
     def defer(self) -> None:
@@ -122,7 +122,7 @@ class Inbox:
 
 
 class Journal:
-    """One agent's log and listeners. If the log cannot be written, it is given up and the run continues."""
+    """The log and the listeners of one agent. If the log cannot be written, it is given up and the run continues."""
 
     def __init__(self, path: str, log: Log) -> None:
         self.path, self.log = path, log
@@ -195,7 +195,7 @@ class Ongoing:
 
 @dataclass(slots=True)
 class Job:
-    """One call in the background."""
+    """A call in the background."""
 
     name: str
     call: ToolCall
@@ -254,7 +254,7 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def running(self) -> tuple[Job, ...]:
-        """Those that have not ended and were not detached."""
+        """The jobs that have not ended and were not detached."""
         return tuple(job for job in self._jobs.values() if job.state == "running")
 
     async def stop(self) -> None:
@@ -296,7 +296,7 @@ class Run:
 
 @dataclass(slots=True)
 class RequestedChanges:
-    """What was requested while a call was in flight."""
+    """The changes that were requested while a call was in flight."""
 
     actions: list[Action] = field(default_factory=list[Action])  # to apply before the next model call
     compact: Compact | None = None  # a compaction to make before it
@@ -311,7 +311,7 @@ class RequestedChanges:
 
 @dataclass(slots=True)
 class AgentState:
-    """One agent: its conversation, its journal, and what it works with."""
+    """The state of one agent: its conversation, its journal, and what it works with."""
 
     path: str
     context: Context

@@ -1,4 +1,4 @@
-"""Where bytes of logs lie, and which entries are there, without the rest being read."""
+"""Places of bytes in logs, and the search for entries there without reading the rest."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
 
 
 class Place(NamedTuple):
-    """Where bytes lie: a file, or a part of one. `start` and `size` are in bytes."""
+    """A place of bytes: a file, or a part of one. `start` and `size` are in bytes."""
 
     path: Path
     start: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
-    """Those of some ids that entries of a log have, up to the entry `stop`. Raises OSError."""
+    """Return the ids among `wanted` that entries of a log have, up to the entry `stop`. Raises OSError."""
     names, last = {name.encode() for name in wanted}, stop.encode()
     found: set[bytes] = set()
     with place.path.open("rb", buffering=1 << 18) as file:
@@ -75,7 +75,7 @@ def find_children(log: Path) -> dict[str, set[str]]:
 
 
 def has_entries(log: Path, names: set[str]) -> bool:
-    """Whether a log has entries of all these ids, undamaged. Raises OSError."""
+    """Return True if a log has entries of all these ids, undamaged. Raises OSError."""
     left = {name.encode() for name in names}
     with log.open("rb", buffering=1 << 18) as file:
         for line in file:

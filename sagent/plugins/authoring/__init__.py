@@ -1,4 +1,4 @@
-"""What authors of plugins use: a list of the plugins there are, one to begin with, a check of one."""
+"""The tools of plugin authors: a list of the plugins there are, one to begin with, a check of one."""
 
 from sagent.plugin import Command, Plugin
 

@@ -52,7 +52,7 @@ def _line_of(point: Point) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """Where to go: the entries for the conversation ("" where it stays) and for the files, and what to call it."""
+    """The goal of going back: the entries for the conversation ("" if it stays) and for the files, and its name."""
 
     conversation: str
     files: str

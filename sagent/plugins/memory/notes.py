@@ -56,7 +56,7 @@ async def add(builder: AgentBuilder) -> None:
 
 
 def has_memory(settings: Settings) -> bool:
-    """Whether agents keep one: a session that keeps nothing does not."""
+    """Return True if agents keep a memory: a session that keeps nothing does not."""
     return settings.of(MEMORY) is True and not settings.ephemeral
 
 
@@ -89,7 +89,7 @@ def list_notes(settings: Settings, most: int = _LOOKED_AT) -> list[Note]:
 
 
 def describe(settings: Settings) -> str:
-    """What a prompt says of the memory."""
+    """Describe the memory for a prompt."""
     from sagent.lib.secrets import redact
 
     notes = list_notes(settings, MOST)

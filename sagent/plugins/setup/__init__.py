@@ -1,4 +1,4 @@
-"""What helps to set sagent up: the models there are, checks of this machine, a report of it, and a demo."""
+"""The setup of sagent: logins, the models there are, checks of this machine, a report of it, and a demo."""
 
 from sagent.plugin import Check, Command, Plugin, SlashCommand
 

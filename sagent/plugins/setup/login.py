@@ -61,7 +61,8 @@ class _LoginContext(CommandContext):
         return self._typed(label, secret=secret)
 
     def _typed(self, label: str, *, secret: bool) -> str | None:
-        """Nothing else goes on meanwhile, and Ctrl-C ends it, for which asyncio would wait until a line is there."""
+        """Ask for a line while nothing else goes on; Ctrl-C ends it, for which asyncio would wait until a line is
+        there."""
         from getpass import getpass
 
         before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -198,7 +198,7 @@ def _price(usd: object) -> str:
 
 
 class Finding(NamedTuple):
-    """One way in which our table and a listing are not the same; `ours` and `theirs` as shown, "-" for nothing."""
+    """A difference between our table and a listing; `ours` and `theirs` as shown, "-" for nothing."""
 
     kind: Literal["differs", "missing here", "missing there"]
     model: str

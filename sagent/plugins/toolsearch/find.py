@@ -80,7 +80,7 @@ class CallTool:
         self.description = description
 
     def add(self, tool: Tool) -> None:
-        """One more is called by it."""
+        """Let one more tool be called."""
         self._names.append(tool.name)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
