@@ -1,4 +1,4 @@
-"""What a model can do: hold a conversation; and by what each family knows of its models see images, and reason."""
+"""Abilities of models, by id and by family: holding a conversation, seeing images, reasoning."""
 
 import re
 from contextlib import suppress
@@ -18,12 +18,12 @@ _MUTE = re.compile(
 
 
 def converses(model: str) -> bool:
-    """Whether a model may hold a conversation, as far as its name says."""
+    """Return False if a model's name shows that it cannot hold a conversation."""
     return not _MUTE.search(model.lower())
 
 
 def sees(row: Row, model: str) -> bool | None:
-    """Whether a model can be shown images; None where that is not known."""
+    """Return whether a model accepts images; None if that is not known."""
     able = row.able(model)
     if able.images is not None:
         return able.images
@@ -40,7 +40,7 @@ def sees(row: Row, model: str) -> bool | None:
 
 
 def reasons(row: Row, model: str) -> bool:
-    """Whether it is known that a model thinks before it answers when it is asked to."""
+    """Return whether a model is known to think before it answers when a request asks for it."""
     able = row.able(model)
     if able.efforts is not None:
         return bool(able.efforts)

@@ -1,4 +1,4 @@
-"""Where a provider is and who we are there: from the variables people already set, or given."""
+"""Addresses and credentials of providers, from the usual environment variables or as given."""
 
 import os
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ def check_url(name: str, base_url: str) -> str:
 
 
 def loopback(url: str) -> bool:
-    """Whether a URL points to this machine."""
+    """Return whether a URL points to this machine."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

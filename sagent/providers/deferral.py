@@ -58,8 +58,8 @@ class Deferral:
         return replace(meant, private=replace(part.private, data=data))
 
     def forgets(self, block: Mapping[str, object]) -> bool:
-        """Whether a block of a provider's own is of its search for tools, and not asked for any more. Anthropic's name
-        tools, and are refused where these are not there any more; OpenAI's hold what was found."""
+        """Return whether to leave out a block of a provider's tool search that this request does not use. Anthropic's
+        name tools, and are refused if those are gone; OpenAI's hold the tools that were found."""
         said = as_str(block.get("type")), as_str(block.get("name"))
         start = "tool_search_" if self.names else "tool_search_tool"
         return not self.native and any(word.startswith(start) for word in said)
@@ -69,7 +69,7 @@ NONE = Deferral()
 
 
 def _arguments(call: ToolCall) -> JsonObject:
-    """Those of the call by which it goes out."""
+    """Return the arguments for calling a deferred tool through the call tool."""
     return JsonObject({"name": call.name, "arguments": call.arguments})
 
 
@@ -88,7 +88,7 @@ def _read(given: Json) -> JsonObject:
 
 
 def deferral_of(tools: Sequence[ToolSpec]) -> Deferral:
-    """What of a request's tools is deferred, and how."""
+    """Return which of a request's tools are deferred, and by whose search they are found."""
     names = frozenset(tool.name for tool in tools if tool.deferred)
     called = any(tool.name == CALL_TOOL for tool in tools)
     return Deferral(names if called else frozenset(), native=bool(names) and not called)

@@ -34,12 +34,12 @@ _ASKED = ("query", "queries", "url", "pattern", "code", "command")
 
 
 def excerpt(words: str) -> str:
-    """What a server tool's result says, as far as a person and other providers are shown it."""
+    """Shorten a server tool's result to what a person and other providers are shown."""
     return words if len(words) <= LONGEST_EXCERPT else f"{words[:LONGEST_EXCERPT]}…"
 
 
 def asked_for(tool: str, given: Mapping[str, object]) -> str:
-    """What a server tool was asked for, in one line."""
+    """Describe in one line the input of a server tool."""
     words = " ".join(" ".join(words_in(given, _ASKED)).split())
     return f"[{tool}: {words[:_LONGEST_QUESTION]}]" if words else f"[{tool}]"
 
@@ -81,7 +81,7 @@ class UserTurn:
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:
-    """What the model said. Ids of calls are unique in the conversation and safe; `malformed` is gone from them."""
+    """A model's turn. Ids of calls are unique in the conversation and safe; `malformed` arguments are removed."""
 
     parts: tuple[Said, ...]
 
@@ -91,7 +91,7 @@ Turn: TypeAlias = UserTurn | ModelTurn
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one family accepts: private data under the label `family`; ids up to `longest_id` characters.
+    """Limits of one family: private data under the label `family`; ids up to `longest_id` characters.
 
     Ids are of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other form.
     These may have `longest_own` characters. With `id_length` an id is exactly so many letters and digits.
@@ -223,7 +223,7 @@ class Handover:
         return (self._deferral or NONE).sent(call)
 
     def _forgets(self, private: Private) -> bool:
-        """Whether a block is of a provider's search for tools that this request does not ask for."""
+        """Return whether to leave out a block of a provider's tool search that this request does not use."""
         block = as_object(private.data)
         if "tool_search" not in as_str(block.get("type")) + as_str(block.get("name")):
             return False
@@ -269,7 +269,7 @@ def safe_name(name: str, longest: int) -> str:
 
 
 def _shown(message: Message) -> Iterable[Shown]:
-    """What a user message shows other than results; who sent it, where that is not the person."""
+    """Yield the content of a user message except results, after the sender's name if it is not the person."""
     prefix = f"[from {message.sender}]\n" if message.sender else ""
     for part in message.parts:
         if isinstance(part, Text):

@@ -25,17 +25,17 @@ class Keys:
 
     @property
     def others(self) -> int:
-        """How many there are besides the one in use."""
+        """The number of keys besides the one in use."""
         return len(self._keys) - 1
 
     @property
     def variable(self) -> str:
-        """Where the one in use comes from, for messages."""
+        """The source of the key in use, for messages."""
         place = f"key {self._at + 1} of {len(self._keys)}"
         return f"{self._variable} ({place})" if len(self._keys) > 1 else self._variable
 
     def pass_on(self, refused: str, error: ModelError) -> bool:
-        """Whether another key may be taken now for what one was refused: then it is the one in use.
+        """Switch to another key after `refused` was rejected; return whether one can be used now.
 
         Where all rest it is the one that rests no more the soonest, and the error holds.
         """
@@ -53,5 +53,5 @@ class Keys:
         return self._rests[self._at] <= now
 
     def notes(self) -> tuple[str, ...]:
-        """That another key is used than the first, and why."""
+        """Say which key is used instead of the first, and why."""
         return (f"{self._why}: key {self._at + 1} is used",) if self._at and self._why else ()

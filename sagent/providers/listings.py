@@ -1,4 +1,4 @@
-"""What providers' own listings say about their models, and a file that keeps it."""
+"""Sizes of models as providers' own listings give them, and a file that keeps them."""
 
 import contextlib
 import json
@@ -79,7 +79,7 @@ class Listings:
         self._places: _Places | None = None
 
     def limits(self, place: str, model_id: str) -> ModelLimits:
-        """What is known of a model; nothing, where nothing is."""
+        """Return the known limits of a model; empty limits if nothing is known."""
         models = as_object(self._read().get(place, {}).get("models"))
         sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
         return ModelLimits(sizes[0], sizes[1]) if len(sizes) >= 2 else ModelLimits()
@@ -99,7 +99,7 @@ class Listings:
         return found if isinstance(found, str) else None
 
     def is_fresh(self, place: str) -> bool:
-        """Whether the place was asked not long ago."""
+        """Return whether the place was asked recently."""
         age = time.time() - as_int(self._read().get(place, {}).get("at"))
         return 0 <= age < MOST_AGE
 
@@ -133,7 +133,7 @@ class Listings:
             put(self._file, json.dumps({"version": 1, "places": places}).encode())
 
     def _read(self, *, again: bool = False) -> _Places:
-        """What is known; `again` by the file, which another process may have written."""
+        """Return the known places; with `again`, reread the file, which another process may have written."""
         if self._places is None or again:
             held = self._places or {}
             data: object = None

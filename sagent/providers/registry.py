@@ -211,7 +211,7 @@ def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> boo
 
 
 def has_key(row: Row) -> bool:
-    """Whether the environment holds a key of this provider."""
+    """Return whether the environment holds a key of this provider."""
     return bool(first_set(f"{row.key} {row.token}")[1])
 
 

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """How the models whose ids begin with `of` are given an effort: the style, and the levels where it has some."""
+    """Effort parameter of the models whose ids begin with `of`: its style, and its levels if it has some."""
 
     of: str
     style: str
@@ -59,8 +59,8 @@ class Knob:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What models whose ids begin with `of` can do. None is what is known by the model's name, or by that of the one it
-    is `like`; `efforts` are the levels it takes, () of one that does not reason.
+    """Abilities of the models whose ids begin with `of`. None stands for what the model's name says, or that of the one
+    it is `like`; `efforts` are the levels it takes, () for a model that does not reason.
     """
 
     of: str = ""
@@ -75,7 +75,7 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """How a Chat Completions provider differs from the others. The defaults are what most servers take."""
+    """Differences of a Chat Completions provider from the others. The defaults suit most servers."""
 
     max_tokens: str = "max_tokens"  # the name of the output limit
     effort: str = ""  # how an effort is sent, one of STYLES
@@ -128,7 +128,7 @@ class Row:
     plugin: str = ""  # whose row it is, as that plugin gives it
 
     def able(self, model: str) -> Abilities:
-        """What is said about a model, under the longest matching prefix of its id; empty if there is none."""
+        """Return the abilities under the longest matching prefix of a model's id; empty if there is none."""
         fitting = [each for each in self.abilities if model.lower().startswith(each.of.lower())]
         return max(fitting, key=lambda each: len(each.of), default=Abilities())
 
@@ -332,12 +332,12 @@ def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
 
 
 def maker_abilities(name: str) -> tuple[Abilities, ...]:
-    """What is built in of the models of a maker's row, or of another; in its own data a person may say otherwise."""
+    """Return the built-in abilities of a maker's models, which the row's own data may override."""
     return MAKERS[name].abilities if name in MAKERS else ()
 
 
 def is_own_address(name: str, url: str) -> bool:
-    """Whether a maker is reached where it says it is, and not through something in between."""
+    """Return whether a URL is the maker's own address, not a proxy or a gateway."""
     return name in MAKERS and _place(url) == _place(MAKERS[name].base_url)
 
 

@@ -86,7 +86,7 @@ def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decim
 
 
 def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
-    """What xAI's searches and other server tools used, by kind. (Where it names its price, that holds them.)"""
+    """Count the uses of xAI's searches and other server tools, by kind. (A price that xAI reports includes them.)"""
     counts = {"search_source": usage.get("num_sources_used"), "server_tool": usage.get("num_server_side_tools_used")}
     return {kind: count for kind, value in counts.items() if (count := count_of(value))}
 

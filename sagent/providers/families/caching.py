@@ -15,5 +15,5 @@ MARKS: Mapping[CacheLife, Mapping[str, object]] = {
 
 
 def cache_life(options: Mapping[str, object]) -> CacheLife:
-    """What a request's options choose, by the API's own member `cache_control`; five minutes where they do not."""
+    """Return the cache lifetime that a request's `cache_control` option chooses; five minutes by default."""
     return "1h" if keeps_an_hour(options) else "5m"

@@ -1,4 +1,4 @@
-"""What the providers of every family are: a row of data, an access, and the connections that their models share."""
+"""Base of the providers of every family: a row of data, an access, and the connections that their models share."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Endpoint:
         """Make what the models of a family share; the end of construction."""
 
     def encodings(self, dialect: Dialect) -> EncodingCache:
-        """Where conversations are kept as a dialect writes them."""
+        """Return the cache of conversations encoded in a dialect."""
         if (known := self._encodings.get(dialect)) is None:
             known = self._encodings[dialect] = EncodingCache(dialect)
         return known
@@ -114,7 +114,7 @@ class Endpoint:
         return self.row.name
 
     def headers(self) -> dict[str, str]:
-        """What every request carries. A server on this machine that wants a key takes any."""
+        """Return the headers of every request. A local server that requires a key accepts any."""
         key = self.keys.current or NO_KEY
         own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self._key_header: key}
         return {**self.row.headers, **({} if self.access.delegated else own)}

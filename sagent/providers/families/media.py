@@ -40,7 +40,7 @@ def image_at(url: str) -> Image | None:
 
 
 def made_notes(parts: Iterable[Part]) -> tuple[str, ...]:
-    """Where the images and the sound of an answer are."""
+    """Say where the images and the sound of an answer are kept."""
     made = [part for part in parts if isinstance(part, Image | Document)]
     names = ["image" if isinstance(part, Image) else f"sound, {part.name}," for part in made]
     kept = [f"is kept with the session as {sha256_hex(part.data)}" for part in made]
@@ -48,7 +48,7 @@ def made_notes(parts: Iterable[Part]) -> tuple[str, ...]:
 
 
 def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
-    """What to add to a part's encoded size so that the sum bounds its tokens, given what an image and a page count."""
+    """Return what to add to a part's encoded size to bound its tokens, given the tokens of an image and a page."""
     if isinstance(part, Text):
         return 0
     encoded = -(-len(part.data) // 3) * 4
@@ -79,7 +79,7 @@ def in_words(part: Text | Image | Document) -> str:
 
 
 def media_in(messages: Iterable[Message]) -> Iterator[Image | Document]:
-    """What a conversation shows other than text, in results too."""
+    """Yield the images and documents of a conversation, tool results included."""
     for part in (part for message in messages for part in message.parts):
         for shown in part.content if isinstance(part, ToolResult) else (part,):
             if isinstance(shown, Image | Document):
@@ -108,6 +108,6 @@ def error_text(text: str) -> str:
 
 
 def stand_in(part: Image | Document) -> str:
-    """What a model reads in place of something it cannot be shown."""
+    """Return the text that a model reads in place of a part it cannot be shown."""
     what = "image" if isinstance(part, Image) else part.name or "document"
     return f"[{what}: {part.media_type}, {len(part.data)} bytes; it cannot be shown to this model]"

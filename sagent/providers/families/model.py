@@ -1,4 +1,4 @@
-"""What the models of every family are: a name, sizes, and calls that are prepared without a network."""
+"""Base of the models of every family: a name, sizes, and calls that are prepared without a network."""
 
 import re
 from abc import ABC, abstractmethod
@@ -141,14 +141,14 @@ class WireModel(ABC, Generic[E_co]):
 
     @abstractmethod
     def _prepare(self, request: Request) -> Outgoing:
-        """How a request goes out that has nothing which the model is said to lack."""
+        """Encode a request that uses nothing the model lacks."""
 
     def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: where the model can do that, and the API can express it."""
+        """Return whether the answer will be held to the schema: if model and API support it."""
         return self._format(self._fitting(request).request) is not None
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
-        """How the schema goes out; None where the answer is not held to it."""
+        """Return the schema as the API takes it; None if the answer is not held to it."""
         return None
 
     def _fitting(self, request: Request) -> _Fitting:
@@ -226,7 +226,7 @@ class WireModel(ABC, Generic[E_co]):
         return replace(request, tools=searched(request.tools))
 
     def _refuses_search(self, error: ModelError, request: Request) -> bool:
-        """Whether the provider refuses its own search for tools, so that the call may succeed without it."""
+        """Return whether the provider refused its own tool search, so that the call may succeed without it."""
         asked = self._provider.searches and self._searching(request) is not request
         if not (asked and error.kind == "invalid_request" and _OF_SEARCH.search(str(error.args[0]))):
             return False
@@ -234,8 +234,8 @@ class WireModel(ABC, Generic[E_co]):
         return True
 
     def _merged(self, body: JsonObject, options: JsonObject) -> JsonObject:
-        """What every request to the provider says, and what this one does: lists of tools and of features are joined,
-        objects merged, and of the rest the request's own holds."""
+        """Merge the body members of every request with this request's options: lists of tools and of features are
+        joined, objects merged, and otherwise the request's own value wins."""
         if self._joined is None or self._joined[0] is not options:
             both: dict[str, object] = {**body, **options}
             for name in {*body} & {*options}:
@@ -247,7 +247,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._joined[1]
 
     def _marks(self, request: Request) -> bool:
-        """Whether caches are asked for, by marks on what is to be kept."""
+        """Return whether caching is requested by marks in the content."""
         return False
 
     def _move_place(self, request: Request) -> Request:
@@ -320,20 +320,20 @@ class WireModel(ABC, Generic[E_co]):
         return found + found // 50 + 256 if found else None
 
     def _counting(self, request: Request) -> Counted | None:
-        """How the provider is asked for its count; None where it has none."""
+        """Return the request that asks the provider to count tokens; None if it cannot."""
         return None
 
     def _heard(self) -> None:
         """The provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Whether an error names something that can be left out, so that the call may succeed when made again. May
-        raise a better error."""
+        """Return whether an error names something that can be left out, so that a retry may succeed. May raise a better
+        error."""
         return False
 
     @abstractmethod
     def _dialect(self, request: Request) -> Dialect:
-        """How the request's conversation is written, as this model may be shown it."""
+        """Return the encoding for the request's conversation, with the parts that this model may be shown."""
 
     def _conversation(self, request: Request) -> EncodedConversation:
         fitting = self._last

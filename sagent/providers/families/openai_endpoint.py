@@ -1,4 +1,4 @@
-"""What providers with an OpenAI-like endpoint share, whichever of its APIs they are spoken to through."""
+"""Base of providers with an OpenAI-like endpoint, for both of its APIs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What OpenAI's models take, whichever endpoint they are asked through: efforts, output limits, sizes of media."""
+"""Parameters of OpenAI's models at any endpoint: efforts, output limits, sizes of media."""
 
 import hashlib
 import re
@@ -40,7 +40,7 @@ def plain_name(model: str) -> str:
 
 
 def is_openais(model: str) -> bool:
-    """Whether a name is one that OpenAI gives: it says what the model can do."""
+    """Return whether a name is one of OpenAI's, and so tells what the model can do."""
     return bool(re.match(r"gpt-|chatgpt-|codex-|o\d", plain_name(model)))
 
 

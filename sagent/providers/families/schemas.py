@@ -25,7 +25,7 @@ _TYPES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", fl
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a provider takes: the limits it keeps, the formats of strings it knows, and how it wants objects."""
+    """Features of JSON Schema that a provider accepts: limits, formats of strings, and how it wants objects."""
 
     limits: frozenset[str] = frozenset()
     formats: frozenset[str] = frozenset()
@@ -92,7 +92,7 @@ def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping
 
 
 def openai_holds(model: str) -> bool:
-    """Whether a model of OpenAI's holds its answer to a schema: from GPT-4o of 2024-08-06 on, and o1.
+    """Return whether an OpenAI model holds its answer to a schema: from GPT-4o of 2024-08-06 on, and o1.
 
     (developers.openai.com, structured outputs, supported models, as of 2026-11)
     """
@@ -120,7 +120,7 @@ class _Writer:
         self.written: dict[str, Mapping[str, object]] = {}
 
     def definition(self, name: str) -> Json:
-        """What a name under `$defs` (`definitions` in older drafts) stands for."""
+        """Return the schema under a name in `$defs` (`definitions` in older drafts)."""
         for place in ("$defs", "definitions"):
             found = self._root.get(place)
             if isinstance(found, JsonObject) and name in found:
@@ -232,7 +232,7 @@ class _Writer:
 
 
 def _alternatives(schema: JsonObject) -> Sequence[Json] | None:
-    """What a schema leaves to choose from: its alternatives, its types, or constants of several types."""
+    """Return the alternatives of a schema: its `anyOf`, its types, or constants of several types."""
     for name in ("anyOf", "oneOf"):
         found = schema.get(name)
         if isinstance(found, tuple):

@@ -48,14 +48,14 @@ class Piece:
 
 
 class Dialect(ABC):
-    """How one family writes."""
+    """Encoding of requests in one family's format."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def rules(self) -> Rules:
-        """What it accepts."""
+        """The limits of the family."""
 
     @property
     def tool_form(self) -> ToolForm | None:
@@ -75,7 +75,7 @@ class Dialect(ABC):
         """A turn of the user's as JSON messages."""
 
     def media_tokens(self, part: Shown) -> int:
-        """What to add to a part's encoded size so that the sum bounds its tokens."""
+        """Return what to add to a part's encoded size so that the sum bounds its tokens."""
         return 0
 
     def encode(self, turn: Turn) -> Piece:

@@ -210,7 +210,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
 
 
 class _Bounds:
-    """What may be read of a stream: so much of all, of one event, and in a row of what brings nothing of the reply."""
+    """Limits on the bytes of a stream: in all, in one event, and in a row without any of the reply."""
 
     __slots__ = ("_call", "_left", "_quiet", "_reader", "_received")
 
@@ -285,7 +285,7 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
 
 
 def _bills_in(call: Call, events: Iterable[tuple[str, str]]) -> list[Delta]:
-    """What comes with an error and says that the call cost something all the same."""
+    """Return the charges that events report along with an error."""
     out: list[Delta] = []
     for _, data in events:
         with suppress(ValueError, RecursionError):
@@ -294,7 +294,7 @@ def _bills_in(call: Call, events: Iterable[tuple[str, str]]) -> list[Delta]:
 
 
 async def _bills_after(call: Call, answer: Answer | None, error: ModelError) -> list[Delta]:
-    """The same of what comes after an error."""
+    """Return the charges that are reported after an error."""
     if answer is None or error.final or call.reader.charges():
         return []
     return _bills_in(call, EventReader().feed(await _rest(answer)))
@@ -399,7 +399,7 @@ async def read_body(
 
 
 async def _rest(answer: Answer) -> bytes:
-    """What still comes of an answer that has ended, so that its connection can be used again."""
+    """Read the rest of an answer that has ended, so that its connection can be used again."""
     return await read_body(answer, ERROR_BODY, patience=_LINGER)
 
 

@@ -1,4 +1,4 @@
-"""What went wrong, as far as it can be read from a status, headers and a body of any of the usual shapes."""
+"""Errors from the wire: a status, headers and a body of any of the usual shapes become a ModelError."""
 
 import json
 import re
@@ -103,8 +103,8 @@ class Disrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who was called: named in every error. `secret` never appears in one; `variable` is where the key comes from. An
-    answer is judged by the model's `window` and by the tokens that the request has at most."""
+    """The model that was called, named in every error. `secret` never appears in one; `variable` is the key's source.
+    `window` and `most_input`, the most tokens that the request can have, help to judge an answer."""
 
     provider: str
     model: str = ""
@@ -130,7 +130,7 @@ class Origin:
         return error
 
     def disrupted(self, failure: Disrupted) -> ModelError:
-        """What failed below HTTP, as a ModelError."""
+        """Turn a failure below HTTP into a ModelError."""
         error = self.error(failure.kind, failure.reason)
         error.final, error.sent = failure.final, failure.sent
         return error
@@ -165,7 +165,7 @@ def from_event(origin: Origin, data: object) -> ModelError:
 
 
 def error_in(data: Mapping[str, object]) -> bool:
-    """Whether a JSON answer or chunk is an error, whatever its status was."""
+    """Return whether a JSON answer or chunk is an error, whatever its status was."""
     if data.get("error") or data.get("type") == "error" or data.get("object") == "error":
         return True
     code = as_object(data.get("base_resp")).get("status_code")
@@ -246,7 +246,7 @@ def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) 
 
 
 def _named(code: str) -> ModelErrorKind | None:
-    """What a code or type says by itself."""
+    """Return the kind of error that a code or type stands for by itself."""
     code = code.lower()
     if code in _BY_TYPE:
         return _BY_TYPE[code]
@@ -321,7 +321,7 @@ def _until_pacific_midnight() -> float:
 
 
 def _words(data: object) -> str:
-    """What the provider says to a person, from any of the shapes in use."""
+    """Return the provider's message to a person, from any of the shapes in use."""
     whole = _first(data)
     error = whole.get("error")
     inner = as_object(error)

@@ -41,12 +41,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def _alive(self) -> bool:
-        """Whether it can carry another request: open, and silent since the last answer."""
+        """True if the connection can carry another request: open, and silent since the last answer."""
         return self._ended is None and not self._buffer and self._transport is not None
 
     async def is_usable(self) -> bool:
-        """Whether one that was kept can carry another request: what the server has done to it meanwhile is known once
-        the loop has looked at the socket and has woken us, which takes it a few rounds."""
+        """Return whether a kept connection can carry another request. Yields to the event loop a few times, until the
+        socket has reported what the server did meanwhile."""
         in_time, self.kept_until = self._loop.time() < self.kept_until, 0.0
         self._go_on()
         for _ in range(_ROUNDS if in_time else 0):
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def begin_tunnel(self) -> None:
-        """What follows is another conversation, with whoever a proxy has led to."""
+        """Start a new HTTP exchange inside the tunnel that a proxy opened."""
         self._exchange = _begin()
 
     def _may_end(self) -> bool:

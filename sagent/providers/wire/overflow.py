@@ -1,4 +1,4 @@
-"""What a provider says about sizes when it refuses a request that does not fit."""
+"""Sizes in a provider's message when it refuses a request that does not fit."""
 
 import re
 from collections.abc import Sequence

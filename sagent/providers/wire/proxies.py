@@ -1,4 +1,4 @@
-"""What the environment says of proxies: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, or the same in lower case."""
+"""Proxies from the environment: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in upper or lower case."""
 
 import os
 from contextlib import suppress
@@ -48,7 +48,7 @@ def _variable(name: str) -> tuple[str, str]:
 
 
 def _is_excepted(url: SplitResult) -> bool:
-    """Whether NO_PROXY has the host: its name or the end of it, with its port or without, or a network it is in."""
+    """Return whether NO_PROXY lists the host: by name or suffix, with its port or without, or by its network."""
     host, port = (url.hostname or "").rstrip("."), str(url.port or _PORTS.get(url.scheme, ""))
     for entry in _variable("NO_PROXY")[1].lower().replace(",", " ").split():
         if "/" in entry:

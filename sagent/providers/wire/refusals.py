@@ -1,4 +1,4 @@
-"""What a provider refuses of the requests to a model: left out or made smaller, said, and logged."""
+"""Parts of requests that a provider refused: left out or made smaller, reported, and logged."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

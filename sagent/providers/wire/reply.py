@@ -113,7 +113,7 @@ class ReplyReader(ABC):
 
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost; nothing where the provider reported nothing."""
+        """Return the cost of the answer; empty if the provider reported none."""
 
     def usage(self) -> Usage | None:
         """The executor's own share; None where the provider reported nothing."""
@@ -143,7 +143,7 @@ class ReplyReader(ABC):
         return named and not shrunk and self._told_at == self.received
 
     def notes(self) -> tuple[str, ...]:
-        """What is worth showing to a person."""
+        """Return what is worth showing to a person."""
         return ()
 
     @property
@@ -158,7 +158,7 @@ class ReplyReader(ABC):
         return arguments, malformed
 
     def advice(self) -> tuple[Advice, ...]:
-        """What an advisor said whom the provider asked by itself; few families have one."""
+        """Return the answers of advisors that the provider asked by itself; few families have them."""
         return ()
 
     def _show(self, part: TextPart | ThinkingPart, pieces: list[str], out: list[Delta]) -> None:
@@ -255,7 +255,7 @@ def _count(value: object) -> int:
 
 
 def _can_be(usage: object) -> bool:
-    """Whether every number of tokens in a report can be one: with -5, NaN or true in it, it says nothing for sure."""
+    """Return whether every token count of a report is possible: -5, NaN or true make all of it doubtful."""
     for name, value in as_object(usage).items():
         tokens = name.lower().endswith(("tokens", "tokencount"))
         for item in as_array(value) or (value,):

@@ -70,7 +70,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Where a connection leads: a server, directly or through a proxy."""
+    """Route of a connection: to a server, directly or through a proxy."""
 
     scheme: str
     host: str
@@ -301,7 +301,7 @@ def unreachable(what: str, error: BaseException) -> Disrupted:
 
 
 def _certificate_advice(text: str) -> str:
-    """What to do about a certificate, by what is wrong with it."""
+    """Say what to do about a certificate, by what is wrong with it."""
     if "expired" in text or "not yet valid" in text:
         return f"Its operator must renew it, unless the clock here is wrong ({time.strftime('%Y-%m-%d')})."
     if "mismatch" in text or "not match" in text:
@@ -312,14 +312,14 @@ def _certificate_advice(text: str) -> str:
 
 
 def refused_by_proxy(reason: str, status: int, variable: str = "HTTPS_PROXY") -> Disrupted:
-    """What a proxy's own status says: that it will not lead on stays so, that it cannot may pass."""
+    """Turn a proxy's status into an error, final if the proxy will not connect, and not if it merely cannot now."""
     if status not in (401, 403, 407):
         return Disrupted("network", reason)
     return Disrupted("network", f"{reason}. Fix {variable}, or except the host with NO_PROXY", final=True)
 
 
 def not_running(failed: Disrupted, url: str) -> Disrupted:
-    """The same of a server that has never answered: where it would run on this machine, it does not."""
+    """Say that a local server is not running, if it never answered; return other failures unchanged."""
     return Disrupted("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 

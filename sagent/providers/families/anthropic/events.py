@@ -141,7 +141,7 @@ class MessagesReplyReader(ReplyReader):
         return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost. Where the API ran several rounds or models, `iterations` lists each: their sum is the price."""
+        """Return the cost of the answer. If the API ran several rounds or models, it is the sum of the `iterations`."""
         if not self._usage:
             return ()
         whole, rounds = _charge(self._usage, self._origin.model, self._usage), self._rounds()
@@ -181,7 +181,7 @@ class MessagesReplyReader(ReplyReader):
         return [(entry, _charge(entry, as_str(entry.get("model")) or model, self._usage)) for entry in entries]
 
     def advice(self) -> tuple[Advice, ...]:
-        """What an advisor said that the API asked by itself (platform.claude.com, advisor tool)."""
+        """Return the answers of an advisor that the API asked by itself (platform.claude.com, advisor tool)."""
         asked = [block for block in self._blocks if block.type == "advisor_tool_result"]
         billed = [
             (as_str(entry.get("model")), charge.usage)
@@ -284,7 +284,7 @@ class MessagesReplyReader(ReplyReader):
 
 
 def _is_own(entry: Mapping[str, object]) -> bool:
-    """Whether a round is the executor's, as against an advisor's, or that of a compaction."""
+    """Return whether a round is the executor's, not an advisor's or a compaction's."""
     return as_str(entry.get("type"), "message") in ("message", "fallback_message")
 
 
@@ -315,7 +315,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
 
 
 def _excerpt(block: Mapping[str, object]) -> str:
-    """What a server tool's call asks for, or its result says, for a person and for other providers."""
+    """Summarize a server tool's call or result for a person and for other providers."""
     if as_str(block.get("type")).endswith("tool_use"):
         return asked_for(as_str(block.get("name")), as_object(block.get("input")))
     return excerpt(" ".join(words_in(block.get("content"), _READABLE)))

@@ -34,7 +34,7 @@ _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
 
 @dataclass(frozen=True, slots=True)
 class MessagesDialect(Dialect):
-    """How turns are written for the Messages API; `family` labels private data."""
+    """Encoding of turns for the Messages API; `family` labels private data."""
 
     family: str = "anthropic"
     life: CacheLife = "5m"
@@ -129,7 +129,7 @@ def _source(media_type: str, data: bytes) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What an effort comes to in a body, the beta features it needs, and what of the wish could not be met."""
+    """Body members and beta features for an effort, and notes about what the model does not support."""
 
     members: Mapping[str, object] = field(default_factory=dict[str, object])
     betas: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ def generation(model: str) -> tuple[str, tuple[int, int]]:
 
 
 def think(model: str, effort: Effort | None, max_tokens: int) -> Thought:
-    """What a wish for effort means for this model: the one place that knows.
+    """Translate an effort into the thinking parameters of a model; no other function does this.
 
     By platform.claude.com's guides (thinking, effort, migration, as of 2026-11): before 3.7 no thinking; before 4.6 a
     budget; from 4.6 adaptive thinking and `output_config.effort`; Fable, Mythos and Opus 5.5 cannot stop thinking,
@@ -210,7 +210,7 @@ def levels(version: tuple[int, int]) -> Sequence[Effort]:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """How a cloud takes a message: at which path, and with which `anthropic_version` in the body in place of the model.
+    """A cloud's way to take a message: its path, and the `anthropic_version` that replaces the model in the body.
 
     "{project}" and "{region}" in the path are the transport's to fill in. (docs.aws.amazon.com, InvokeModel;
     cloud.google.com, Claude on Vertex AI)
@@ -231,7 +231,7 @@ class Site:
         return held
 
     def url(self, base_url: str, model: str) -> str:
-        """Where to post; without a base URL, a path below the one that the transport knows."""
+        """Return the URL to post to; without a base URL, a path below the transport's own."""
         if not self.path:
             return messages_url(base_url)
         return base_url + self.path.replace("{model}", quote(model, safe=":@"))
@@ -282,7 +282,7 @@ class AnthropicModel(WireModel["Anthropic"]):
         return MessagesDialect(self._provider.label, cache_life(request.options))
 
     def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
-        """What a request says of thinking, and its beta features."""
+        """Return the thinking parameters of a request and its beta features."""
         thought = think(self._known, request.effort, max_tokens)
         budget = "budget_tokens" in as_object(thought.members.get("thinking"))
         if budget and not _may_think(self._conversation(request)):
@@ -325,7 +325,7 @@ def _container(messages: Sequence[Message], label: str) -> str:
 
 
 def _may_think(conversation: EncodedConversation) -> bool:
-    """Whether a thinking budget may be set: a step that goes on after tool results must have begun with thinking."""
+    """Return whether a thinking budget is allowed: a step after tool results must have begun with thinking."""
     before, turn = conversation.ends()
     return not (isinstance(turn, UserTurn) and turn.answers) or before.startswith((_THOUGHT, _REDACTED))
 
@@ -360,6 +360,6 @@ def _plain_id(model_id: str) -> str:
 
 
 def messages_url(base_url: str) -> str:
-    """Where to post, from a base URL with or without /v1."""
+    """Return the URL to post to, from a base URL with or without /v1."""
     base = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
     return f"{base}/v1/messages"

@@ -1,4 +1,4 @@
-"""How hard a model of Chat Completions thinks: what a wish for effort becomes in the body of each provider's requests.
+"""Reasoning effort in Chat Completions: how an effort is written in the body of each provider's requests.
 
 Which knob a provider's models have is data (providers.toml: `effort`, `efforts`); how each knob is written is here.
 """

@@ -48,7 +48,7 @@ class _Pending:
     extra: Mapping[str, object] = EMPTY
 
     def followed_by(self, call_id: str, name: str, *, more: bool) -> bool:
-        """Whether a delta that seems to go on with this call begins another one all the same."""
+        """Return whether a delta that seems to continue this call begins another one."""
         if call_id and self.id:
             return call_id != self.id and bool(name)
         if not name or not self.arguments:
@@ -56,7 +56,7 @@ class _Pending:
         return (bool(self.name) and name != self.name) or (more and self.is_whole())
 
     def is_whole(self) -> bool:
-        """Whether what has come is a JSON object: what follows belongs to another call."""
+        """Return whether the arguments so far are a complete JSON object, so that more must belong to another call."""
         end = next((piece for piece in reversed(self.arguments) if not piece.isspace()), "")
         return end.rstrip().endswith(("}", "null")) and parse_arguments("".join(self.arguments))[1] is None
 
@@ -197,7 +197,7 @@ class ChatReplyReader(ReplyReader):
             self._finish(as_str(reason), choice)
 
     def _take_rest(self, delta: Mapping[str, object], out: list[Delta]) -> None:
-        """What a chunk holds other than thinking and text."""
+        """Handle everything in a chunk but thinking and text."""
         if refusal := as_str(delta.get("refusal")):
             self._refused = True
             self._say(refusal, out)
@@ -322,7 +322,7 @@ class ChatReplyReader(ReplyReader):
             self._detail(detail)
 
     def _news(self, text: str) -> str:
-        """What is new in a text that may hold all of the reasoning so far again (MiniMax)."""
+        """Return the new part of a reasoning text that may repeat all earlier reasoning (MiniMax)."""
         before = self._thought
         again = 16 <= before <= len(text) and text.startswith("".join(self._thoughts))
         return text[before:] if again else text
@@ -414,7 +414,7 @@ class ChatReplyReader(ReplyReader):
         self.complete = True
 
     def _price(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """What an event says of the bill, if anything."""
+        """Record the usage and the price that an event reports, if any."""
         usage = _usage_of(event)
         if usage or "cost" in event:
             if (usd := own_price(usage, event)) is not None:

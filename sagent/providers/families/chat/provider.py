@@ -47,7 +47,7 @@ _UNMARKED = r"cache[_ ]?control|content\b.{0,80}\b(string|str)\b|(only|expected 
 
 @dataclass(frozen=True, slots=True)
 class ChatDialect(Dialect):
-    """How turns are written for one provider; `own` is what the `model` of its messages begins with.
+    """Encoding of turns for one provider; `own` is the prefix of the `model` of its own messages.
 
     `life` is how long caches are asked to be kept, "" for no word about them. A cache is marked on a block of content,
     so that texts are blocks then, wherever the mark is: the bytes before it stay.
@@ -245,7 +245,7 @@ class ChatModel(WireModel["ChatProvider"]):
         return bool(self._life(request))
 
     def _life(self, request: Request) -> CacheLife:
-        """How long the provider is asked to keep what this model has read; "" where it does so unasked, or not."""
+        """Return the cache lifetime to ask for; "" if the provider caches unasked, or not at all."""
         names = (self.id.lower(), self.id.lower().rpartition("/")[2])
         marked = self._provider.row.quirks.cache_marks
         wants = any(name.startswith(start.lower()) for start in marked for name in names)

@@ -48,7 +48,7 @@ class LeadingThoughts:
             yield from self.end()
 
     def end(self) -> Iterator[tuple[bool, str]]:
-        """What was held back, where no more comes."""
+        """Yield the text that was held back, at the end of the stream."""
         held, self._held = self._held, ""
         if held:
             yield self._inside, held

@@ -107,7 +107,7 @@ class GenerateReplyReader(ReplyReader):
         return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost. A chunk repeats the counts so far: the last ones hold."""
+        """Return the cost of the answer. Each chunk repeats the counts so far, so the last ones hold."""
         if not any(name in self._usage for name in _COUNTS):
             return ()
         usage = replace(_usage(self._usage), fees={**self._fees(), **_media(self._usage)})
@@ -230,7 +230,7 @@ class GenerateReplyReader(ReplyReader):
 
 
 def _says(piece: _Piece) -> bool:
-    """Whether a piece is more than a thought, blank text, or the signature that stands at a text's end."""
+    """Return whether a piece is more than a thought, blank text, or the signature at the end of a text."""
     match piece.kind:
         case "call":
             return True
@@ -297,8 +297,7 @@ def _usage(counts: Mapping[str, object]) -> Usage:
 
 
 def _media(counts: Mapping[str, object]) -> Mapping[str, int]:
-    """How many of the tokens are of sound, and how many of images that were made; the prompt's are apart from those
-    that were cached."""
+    """Count the tokens of sound, and of images that were made; cached prompt tokens are counted apart."""
     heard, kept, said, drawn = (
         sum(
             count_of(detail.get("tokenCount"))
@@ -318,7 +317,7 @@ def _tier(counts: Mapping[str, object]) -> str:
 
 
 def _excerpt(part: Mapping[str, object]) -> str:
-    """What a part of Google's own says, for a person and for other providers."""
+    """Summarize a part of Google's own kinds for a person and for other providers."""
     code, result = as_object(part.get("executableCode")), as_object(part.get("codeExecutionResult"))
     media = as_object(part.get("inlineData")) or as_object(part.get("fileData"))
     if code:

@@ -39,7 +39,7 @@ _SAMPLING = {
 
 @dataclass(frozen=True, slots=True)
 class GenerateDialect(Dialect):
-    """How turns are written for generateContent; `family` labels private data, `own` is what its models begin with.
+    """Encoding of turns for generateContent; `family` labels private data, `own` is the prefix of its models.
 
     `recent` says that the models are of Gemini 3 or later: calls are signed, and results may hold media.
     """
@@ -119,7 +119,7 @@ def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
 
 
 def _media(answer: Answered) -> list[Mapping[str, object]]:
-    """What a result holds other than text."""
+    """Return the parts of a result that are not text."""
     return [_shown_block(part) for part in answer.content if _is_media(part)]
 
 
@@ -131,7 +131,7 @@ def _shown_block(part: Shown) -> Mapping[str, object]:
 
 
 def _is_media(part: Shown) -> bool:
-    """Whether a part goes out as bytes."""
+    """Return whether a part is sent as bytes."""
     kinds = _IMAGES if isinstance(part, Image) else ("application/pdf", *AUDIO)
     return not isinstance(part, Text) and part.media_type in kinds and bool(part.data)
 
@@ -159,13 +159,13 @@ def generation(model: str) -> tuple[str, tuple[int, int]]:
 
 
 def recent(model: str) -> bool:
-    """Whether a model is of Gemini 3 or later, or of a kind unknown to us."""
+    """Return whether a model is of Gemini 3 or later, or of an unknown kind."""
     kind, version = generation(model)
     return not kind or (kind != "gemma" and version >= (3, 0))
 
 
 def speaks(model: str, version: tuple[int, int]) -> bool:
-    """Whether a model speaks or draws, and does neither think nor write JSON."""
+    """Return whether a model makes speech or images, and neither thinks nor writes JSON."""
     words = model.lower().split("-")
     return "tts" in words or ("image" in words and version < (3, 0))
 
@@ -289,13 +289,13 @@ class Google(Endpoint):
 
 
 def api_root(base_url: str) -> str:
-    """Where the API is, from a base URL with or without its version; v1beta unless the URL says otherwise."""
+    """Return the API's root, from a base URL with or without its version; v1beta unless the URL says otherwise."""
     base = base_url.rstrip("/").removesuffix("/models")
     return base if base.rpartition("/")[2] in _VERSIONS else f"{base}/v1beta"
 
 
 def model_url(base_url: str, model: str) -> str:
-    """Where a model is; an id with a "/" ("tunedModels/x") is a path of its own."""
+    """Return the URL of a model; an id with a "/" ("tunedModels/x") is a path of its own."""
     path = quote(model if "/" in model else f"models/{model}", safe="/")
     return f"{api_root(base_url)}/{path}"
 

@@ -299,7 +299,7 @@ class ResponsesReplyReader(ReplyReader):
                     yield Opaque(_excerpt(data), self._private(data))
 
     def _is_ours(self, item: _Item) -> bool:
-        """Whether a custom tool was offered by us: xAI shows so what its own tools have run, by names of their own."""
+        """Return whether a custom tool is one that we offered: xAI reports its own tools' runs as custom calls too."""
         name = item.whole.get("name")
         return self._offered is None or any(
             tool.get("type") == "custom" and tool.get("name") == name for tool in self._offered
@@ -376,7 +376,7 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
 
 
 def _excerpt(item: Mapping[str, object]) -> str:
-    """What a server tool's result says, for a person and for other providers; of a search what it looked for."""
+    """Summarize a server tool's result for a person and for other providers; for a search, its query."""
     if item.get("type") == "web_search_call":
         return asked_for("web_search", as_object(item.get("action")))
     if item.get("type") == "image_generation_call":

@@ -38,7 +38,7 @@ _UNREAD = "reasoning kept in this conversation was left out: the provider could 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect(Dialect):
-    """How turns are written. `own` is what the `model` of the provider's own messages begins with.
+    """Encoding of turns for the Responses API. `own` is the prefix of the `model` of the provider's own messages.
 
     `reasoning` goes to models that reason; others are not shown it.
     """
@@ -97,7 +97,7 @@ def _unreasoned(turn: ModelTurn) -> ModelTurn:
 
 
 def _model_items(turn: ModelTurn) -> Sequence[Mapping[str, object]]:
-    """What the model said, as the items it came in. A reasoning item must be followed by what was reasoned about."""
+    """Encode a model's turn as the items it came in. A reasoning item must be followed by what was reasoned about."""
     answered = {as_str(data.get("call_id")) for part in turn.parts if (data := _output(part))}
     items: list[Mapping[str, object]] = []
     open_message = ""  # the id of the message that the next text may still belong to
@@ -266,7 +266,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return False
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
-        """What `text.format` is to be: of models from GPT-4o on, where strict mode can say it."""
+        """Return the value of `text.format`: for models from GPT-4o on, if strict mode can express the schema."""
         if request.output_schema is None or not (self._able.structured or openai_holds(self._known)):
             return None
         form = openai_form(request.output_schema, self._provider.schemas)
