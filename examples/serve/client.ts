@@ -261,17 +261,17 @@ export class Client {
     }
   }
 
-  /** The sessions that are open, and with `earlier` those on the disk. */
+  /** List the open sessions, and with `earlier` those on the disk. */
   listSessions(options: { earlier?: boolean } = {}): Promise<Sessions> {
     return this.ask("GET", `/v1/sessions`, undefined, options);
   }
 
-  /** Begin a session. */
+  /** Start a session. */
   createSession(body: NewSession = {}, options: { key?: string } = {}): Promise<Session> {
     return this.ask("POST", `/v1/sessions`, body, options);
   }
 
-  /** How a session stands: state, agents, cost, open questions. */
+  /** Return the state of a session: agents, cost, open questions. */
   getSession(session: string): Promise<Session> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}`, undefined);
   }
@@ -291,12 +291,12 @@ export class Client {
     return this.ask("POST", `/v1/sessions/${encodeURIComponent(session)}/messages`, body, options);
   }
 
-  /** The events as server-sent events, from the beginning or after `Last-Event-ID`, and those to come. */
+  /** Stream the events as server-sent events, from the beginning or after `Last-Event-ID`, then new ones. */
   streamEvents(session: string, options: { after?: string; last?: number; html?: boolean } = {}): AsyncGenerator<ServerEvent> {
     return this.stream(`/v1/sessions/${encodeURIComponent(session)}/events`, options);
   }
 
-  /** The events so far, or the conversation as Markdown or as a page. */
+  /** Return the events so far, or the conversation as Markdown or as a page. */
   getTranscript(session: string, options: { format?: "json" | "md" | "html"; after?: string; limit?: number } = {}): Promise<Transcript> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/transcript`, undefined, options);
   }
@@ -306,7 +306,7 @@ export class Client {
     return this.ask("POST", `/v1/sessions/${encodeURIComponent(session)}/interrupt`, body);
   }
 
-  /** What waits for a person's answer. */
+  /** List the questions that wait for a person's answer. */
   listQuestions(session: string): Promise<Array<Question>> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/questions`, undefined);
   }
@@ -321,27 +321,27 @@ export class Client {
     return this.ask("POST", `/v1/sessions/${encodeURIComponent(session)}/actions`, body);
   }
 
-  /** What the session has cost, by role, agent and model. */
+  /** Return the cost of a session, by role, agent and model. */
   getCost(session: string): Promise<Cost> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/cost`, undefined);
   }
 
-  /** The requests to before which the session can go back. */
+  /** List the requests that the session can be rewound to. */
   listPoints(session: string): Promise<Points> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/points`, undefined);
   }
 
-  /** Go back to before a request: conversation, files or both. Can be undone in the same way. */
+  /** Rewind to before a request: conversation, files or both. Can be undone in the same way. */
   rewind(session: string, body: Rewind = {}): Promise<Changes> {
     return this.ask("POST", `/v1/sessions/${encodeURIComponent(session)}/rewind`, body);
   }
 
-  /** The files that the session has changed. */
+  /** List the files that the session has changed. */
   listFiles(session: string): Promise<Changes> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/files`, undefined);
   }
 
-  /** What became of a file in the session. */
+  /** Return the changes to a file in a session. */
   getDiff(session: string, options: { path: string; html?: boolean }): Promise<Diff> {
     return this.ask("GET", `/v1/sessions/${encodeURIComponent(session)}/diff`, undefined, options);
   }

@@ -1,5 +1,5 @@
-"""What pydantic must know of our types when a program has it read or write them (`TypeAdapter(Result)`). These are
-markers for `Annotated`: nothing of pydantic is imported before it asks."""
+"""Markers for `Annotated` that tell pydantic how to read and write our types (`TypeAdapter(Result)`). Nothing of
+pydantic is imported before it asks."""
 
 import re
 from binascii import a2b_base64, b2a_base64
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Core(Protocol):
-    """How pydantic gives the schema of what is marked, and that of another type."""
+    """Pydantic's handler for the schema of a marked type, and of other types."""
 
     def __call__(self, source: object, /) -> "CoreSchema": ...
 
@@ -21,7 +21,7 @@ class Core(Protocol):
 
 
 class JsonSchema(Protocol):
-    """How pydantic describes a schema in JSON Schema; a reference is resolved to what it means, to be changed there."""
+    """Pydantic's handler for JSON Schema; it resolves a reference to the schema that may be changed."""
 
     def __call__(self, core: "CoreSchema", /) -> dict[str, object]: ...
 

@@ -23,8 +23,8 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
 
 @contextmanager
 def atomic_output(path: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
-    """The same for what is made for people, where a command may have put a link: that is replaced, unless it leads to
-    what is no plain file (/dev/stdout). `mode` is a new file's, less the umask."""
+    """Write a file for people atomically: the target of a link is kept, and the link replaced, unless it leads to
+    something other than a plain file (/dev/stdout). `mode` is a new file's, less the umask."""
     with _whole(Path(os.path.realpath(path.parent), path.name), mode) as file:
         yield file
 

@@ -1,4 +1,4 @@
-"""What a recording is, and how long it lasts at most: for what a request that has a model hear it can cost."""
+"""Length of recordings, as an upper bound, for the cost of a request that has a model hear one."""
 
 import re
 import struct
@@ -25,7 +25,7 @@ def audio_type(data: bytes) -> str:
 
 
 def count_seconds(data: bytes) -> int:
-    """How long a recording lasts, rounded up; 0 where it cannot be told."""
+    """Return the length of a recording in seconds, rounded up; 0 if it cannot be told."""
     found = _wave_seconds(data) if data[:4] == b"RIFF" else _frames_seconds(data)
     return ceil(found or 0.0)
 

@@ -109,13 +109,13 @@ def unknown_keyword(owner: str, given: Mapping[str, object]) -> TypeError:
 
 
 def missing(owner: str, name: str) -> str:
-    """What is said of an attribute that an object does not have."""
+    """Return the message for an attribute that an object does not have."""
     here = _MISSING.get(owner, {}).get(name)
     return f"{owner!r} object has no attribute {name!r}{f'. Here: {here}' if here else ''}"
 
 
 def not_here(name: str) -> str:
-    """What is written for a name that `sagent` itself does not have; "" where nothing is known of it."""
+    """Return the import or code to use for a name that `sagent` does not have; "" if none is known."""
     name = _RENAMED.get(name, name)
     home = next((home for home, names in HOMES.items() if name in names.split()), "") or plugin_with(name)
     return f"from {home} import {name}" if home else _IMPORTS.get(name, "")

@@ -86,7 +86,7 @@ def _alone(environment: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def _starts(wall: str, program: str) -> bool:
-    """Whether the system lets it be started so: one may refuse filters, or programs in memory."""
+    """Return whether the system starts it this way: one may refuse filters, or programs in memory."""
     nothing = subprocess.DEVNULL
     try:
         words = [wall, program, "--version"]
@@ -129,8 +129,8 @@ def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def git_places(root: Path) -> tuple[Path, Path]:
-    """Where git keeps what belongs to a work tree, and what it shares with others (gitrepository-layout(5)): of a
-    linked one both are elsewhere."""
+    """Return git's directories for a work tree: its own, and the one it shares with others (gitrepository-layout(5)).
+    Both are elsewhere if the work tree is a linked one."""
     own = root / ".git"
     if os.path.isfile(own) and (pointer := _read(own)):  # noqa: PTH113 -- no error for one that may not be entered
         own = root / path_in(pointer.removeprefix(b"gitdir:"))

@@ -25,8 +25,8 @@ class _Brotli(Protocol):
 
 @cache
 def encodings() -> tuple[str, ...]:
-    """What can be undone: "br" only where the package brotli is installed (the extra of that name), of 1.2 or later:
-    those before it know no bound."""
+    """Return the content encodings that can be decoded: "br" only if brotli 1.2 or later is installed (the extra of
+    that name), since earlier ones cannot bound their output."""
     try:
         package = cast("_Brotli", import_module("brotli"))
     except ImportError:
@@ -47,7 +47,7 @@ class Inflater:
             self._brotli, self._error = package.Decompressor(), package.error
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """What some more bytes stand for. Who has seen enough stops asking."""
+        """Yield the decoded bytes of a chunk, in pieces. The caller may stop early."""
         if self._brotli is not None:
             yield from self._feed_brotli(self._brotli, chunk)
             return
@@ -72,7 +72,7 @@ class Inflater:
             chunk = b""
 
     def finish(self) -> tuple[bytes, bool]:
-        """What is left at the end, and whether the body is whole."""
+        """Return the bytes left at the end, and whether the body is complete."""
         if self._brotli is not None:
             return b"", self._brotli.is_finished()
         rest = self._inflater.flush() if self._inflater is not None else b""

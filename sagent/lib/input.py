@@ -1,4 +1,4 @@
-"""What comes in at a descriptor, also one that somebody else has made non-blocking, as a whole or line by line."""
+"""Input from a descriptor, also one that another process made non-blocking, as a whole or line by line."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ _CHUNK = 1 << 18
 
 
 def read_some(fd: int) -> bytes:
-    """What comes next; b"" at the end. Blocks."""
+    """Read the next bytes; b"" at the end. Blocks."""
     while True:
         try:
             return os.read(fd, _CHUNK)

@@ -1,4 +1,4 @@
-"""How this sagent was installed, for hints that say what to install. No hint may rely on its name in an index."""
+"""Installation of this sagent, for hints that say what to install. No hint may rely on its name in an index."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def install_command(extra: str, packages: str) -> str:
 
 
 def _requirement(came_from: dict[str, object], extra: str) -> str:
-    """What pip takes for the place that a `direct_url.json` (PEP 610) names."""
+    """Return the requirement for pip that matches a `direct_url.json` (PEP 610)."""
     url = str(came_from.get("url", ""))
     if url.startswith("file:"):
         from urllib.parse import unquote, urlsplit

@@ -21,8 +21,8 @@ _FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without which some P
 
 
 async def answered(module: str, data: bytes, *, seconds: float, most: int = 1 << 30) -> "Finished | None":
-    """What `answer` of a module, given `data` on its standard input, writes in a process of its own, of which no more
-    than `most` bytes are read; None where it cannot be started. Raises TimeoutError."""
+    """Run a module's `answer` on `data` in a process of its own and return its output, at most `most` bytes; None if it
+    cannot be started. Raises TimeoutError."""
     import asyncio  # here, since the other process does without, and starts in two thirds of the time
 
     from sagent.lib.process import run
@@ -51,7 +51,7 @@ def command(module: str, function: str) -> list[str]:
 
 
 def environment() -> Mapping[str, str]:
-    """What it gets of our environment."""
+    """Return the part of our environment that the process gets."""
     return {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
 
 

@@ -212,7 +212,7 @@ def wire_bytes(value: object) -> bytes:
 
 
 def canonical_bytes(value: object) -> bytes:
-    """The one byte form of a value: sorted keys, no spaces, UTF-8. Equal values have equal bytes."""
+    """Encode a value in its only canonical form: sorted keys, no spaces, UTF-8. Equal values have equal bytes."""
     return _utf8(_CANONICAL.encode(value))
 
 

@@ -1,4 +1,4 @@
-"""How many pages a PDF has, at most: for what a request that shows it to a model can cost."""
+"""Number of pages of a PDF, as an upper bound, for the cost of a request that shows it to a model."""
 
 import re
 import sys

@@ -132,12 +132,12 @@ class ProcessGroup:
         self._reap()
 
     def close_soon(self) -> None:
-        """The same, begun and not waited for."""
+        """Begin what `aclose` does, without waiting."""
         if watchdog := self._drop_watchdog():
             self._attendants.append(watchdog)
 
     def close(self) -> None:
-        """The same without an event loop: blocks until it is done."""
+        """Kill everything as `aclose` does, but without an event loop: blocks until it is done."""
         self.close_soon()
         for process in reversed(self._attendants):
             try:
@@ -235,7 +235,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether the process itself still runs."""
+        """True while the process itself runs."""
         return self._process.poll() is None
 
     async def ended(self) -> None:
@@ -243,7 +243,7 @@ class Process:
         await _ended(self._process)
 
     def release(self) -> None:
-        """It and all it has started and will start may outlive this process, and nothing here ends it any more.
+        """Let the process and all it starts outlive this one; nothing here ends them any more.
 
         Raises OSError: then nothing has changed.
         """
@@ -258,7 +258,7 @@ class Process:
         return code
 
     def notes(self) -> bytes:
-        """What it wrote into the file it was given as standard input; nothing where that is too much to be read."""
+        """Return what the process wrote to the file on its standard input; empty if that is too large."""
         size = os.fstat(self._notes).st_size
         return os.pread(self._notes, size, 0) if size <= _MOST_NOTES else b""
 

@@ -31,7 +31,7 @@ _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
 def identity(path: str | bytes) -> tuple[int, int] | None:
-    """Which file lies at a path, a link itself; None where none does."""
+    """Return the device and inode of a file, or of a link itself; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -76,7 +76,7 @@ def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
 
 
 def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
-    """What a regular file of this name in a directory is; None where there is nothing. Raises OSError."""
+    """Stat a regular file of a directory by its name; None if there is nothing. Raises OSError."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
 
 
 def is_regular(real: str) -> bool:
-    """Whether a regular file lies at a path without links."""
+    """Return whether a regular file lies at a path without links."""
     try:
         return stat.S_ISREG(stat_real(real).st_mode)
     except OSError:
@@ -94,7 +94,7 @@ def is_regular(real: str) -> bool:
 
 
 def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
-    """What lies at a path without links. Raises OSError."""
+    """Stat the file at a path without links. Raises OSError."""
     with real_directory(real) as (directory, name):
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
@@ -186,7 +186,7 @@ def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: i
 
 
 def special_kind(mode: int) -> str:
-    """What stands at a path that is not a regular file."""
+    """Return in words the kind of a file that is not a regular one."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
     kinds |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
     return kinds.get(stat.S_IFMT(mode), "something special")

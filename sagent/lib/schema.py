@@ -34,7 +34,7 @@ _STEPS = 100_000  # times that a schema is held against a value: alternatives th
 
 
 def violations(schema: Mapping[str, object], value: Json) -> list[str]:
-    """What is wrong with a value: one sentence each, naming the place, quoting the value, saying what is accepted."""
+    """List the violations of a schema: one sentence each, with the place, the value, and what is accepted."""
     frozen = json_freeze_object(schema)
     return _Check(frozen).value(frozen, value, "", 0)
 
@@ -134,7 +134,7 @@ class _Check(_Schema):
         return wrong
 
     def _nearest(self, parts: tuple[Json, ...], results: list[list[str]], value: Json, path: str) -> list[str]:
-        """What to report when no alternative fits: those of the value's own type, else the accepted types."""
+        """Report why no alternative fits: violations for the value's own type, else the accepted types."""
         resolved = [self.resolve(part) for part in parts]
         same = [
             result

@@ -16,8 +16,8 @@ _AT = (
 
 
 class _Shape(NamedTuple):
-    """What a kind of secret looks like; a group is what comes before it, and stays. Text without any of the `hints`
-    holds none; they are cheap to look for, and a pattern is compiled when one of its hints is first found."""
+    """Pattern of a kind of secret; a group is the text before it, which stays. Text without any of the `hints` holds
+    none; they are cheap to look for, and a pattern is compiled when one of its hints is first found."""
 
     kind: str
     hints: tuple[str, ...]
@@ -112,7 +112,7 @@ _KEY_NAME = re.compile(
 
 
 def is_key(name: str, value: str = "") -> bool:
-    """Whether an environment variable looks like it holds a key: by its name, or by what its value looks like."""
+    """Return whether an environment variable seems to hold a key, by its name or by its value."""
     return _KEY_NAME.search(name) is not None or (len(value) >= _SHORTEST and redact(value)[1] > 0)
 
 
@@ -204,7 +204,7 @@ def _meant(match: re.Match[str]) -> str:
 
 
 def _find(text: str) -> list[_Span]:
-    """Where there are secrets. None overlaps another."""
+    """Find the spans of secrets, none overlapping another."""
     spans: list[_Span] = []
     text = _without_shapes(text, spans)
     end = 0
@@ -228,7 +228,7 @@ def _find(text: str) -> list[_Span]:
 
 
 def _assigned(low: str, text: str, name: re.Match[str]) -> re.Match[str] | None:
-    """What stands where a name would have its value; the value is the last group."""
+    """Match what follows a name as its value; the value is the last group."""
     match = _VALUE.match(low, name.end())
     if match is None and name[0].startswith(_PASSWORDS):
         option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
@@ -263,7 +263,7 @@ def _without_shapes(text: str, spans: list[_Span]) -> str:
 
 
 def _is_harmless(name: re.Match[str], text: str, start: int, stop: int) -> bool:
-    """Whether what is assigned to a name that suggests a secret is none: a reference, a count, words."""
+    """Return whether the value of a name that suggests a secret is none: a reference, a count, words."""
     value, quoted = text[start:stop], text[start - 1] in "\"'"
     if value.startswith((_TAKEN, "[redacted", "$", "{{")) or value[0] + value[-1] in ("{}", "<>"):
         return True
@@ -282,7 +282,7 @@ _ANOTHER = re.compile(r"[\w.-]{1,100}\s{1,4}(?::=|=>|=|:)\s")
 
 
 def _is_name(low: str, end: int, start: int, stop: int) -> bool:
-    """Whether what would be a value is the name of another, or the name belongs to a file that a line was found in."""
+    """Return whether a supposed value is another name, or the name belongs to the file that a line was found in."""
     if low[start - 1] in "\"'":
         return False
     another = _ANOTHER.match(low, start)
@@ -298,8 +298,8 @@ _WORDS = re.compile(rf"{_GAP}*{_HUMPS}(?:{_GAP}+{_HUMPS})+{_GAP}*|{_GAP}+{_HUMPS
 
 
 def _is_prose(value: str, after: str, *, wide: bool) -> bool:
-    """Whether it reads as words, as in `secret: Permission denied`, or, where it may be `wide`, as a name or an
-    address: no key is made of letters alone."""
+    """Return whether a value reads as words, as in `secret: Permission denied`, or, if it may be `wide`, as a name or
+    an address: no key is made of letters alone."""
     words = value.split()
     return (wide and _WORDS.fullmatch(value) is not None) or (
         all(word.strip(".!?:").isalpha() for word in words)
@@ -308,13 +308,13 @@ def _is_prose(value: str, after: str, *, wide: bool) -> bool:
 
 
 def _named_option(low: str, start: int) -> bool:
-    """Whether a word that starts there belongs to an option: --token, --api-token."""
+    """Return whether a word that starts there belongs to an option: --token, --api-token."""
     place = low.rfind("--", max(0, start - 40), start)
     return place >= 0 and " " not in low[place:start] and "\n" not in low[place:start]
 
 
 def _is_random(value: str) -> bool:
-    """Whether a value looks drawn, not said: figures among letters, and three bits or more to a character."""
+    """Return whether a value looks random: digits among letters, and three bits or more a character."""
     from collections import Counter
     from math import log2
 

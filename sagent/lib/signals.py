@@ -1,4 +1,4 @@
-"""What ends a command from outside."""
+"""Signals that end a command from outside."""
 
 import asyncio
 import os

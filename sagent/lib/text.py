@@ -72,7 +72,7 @@ def spelled(text: str) -> str:
 
 
 def spelled_name(text: str) -> str:
-    """The same for what is one name or rule, so that it is on one line: its line ends and tabs have their numbers."""
+    """Spell out a name or rule as `spelled` does, on one line: line ends and tabs become their numbers."""
     return re.sub(r"[\t\n]", lambda found: f"⟨{_number(found[0])}⟩", spelled(text))
 
 
@@ -160,7 +160,7 @@ def unlike(word: str, near: Iterable[str]) -> str:
 
 
 def same_ends(before: Sequence[object], after: Sequence[object]) -> tuple[int, int]:
-    """How many lines, or characters, two texts share at their beginning, and at their end beyond that."""
+    """Count the lines, or characters, that two texts share at their start, and at their end beyond that."""
     head = sum(takewhile(bool, map(eq, before, after)))
     room = min(len(before), len(after)) - head
     return head, min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))

@@ -1,4 +1,4 @@
-"""What every Log promises, as tests. Needs pytest.
+"""Test suite for every Log. Needs pytest.
 
 class TestMyLog(LogSuite):
     @pytest.fixture

@@ -36,7 +36,7 @@ _SAMPLES: Sequence[tuple[str, Json]] = (("object", JsonObject()), ("array", ()),
 
 @pytest.mark.asyncio
 class ToolSuite:
-    """What every Tool promises. Override `tool` and `good_arguments`, and `slow_arguments` where calls can take long.
+    """Test suite for every Tool. Override `tool` and `good_arguments`, and `slow_arguments` for calls that take long.
 
     The arguments must be good for a call in `workspace`; that a second call with them is an error result is fine.
     """
@@ -228,7 +228,7 @@ def _is_within(path: Path, allowed: Sequence[Path]) -> bool:
 
 
 def _traces(folder: Path, foreseen: Sequence[Path]) -> Mapping[str, object]:
-    """What a call could leave: tasks, files; children and open files where /proc lists them."""
+    """Collect what a call could leave: tasks, files; children and open files if /proc lists them."""
     allowed = [path.resolve() for path in foreseen]
     descriptors = Path("/proc/self/fd")
     return {

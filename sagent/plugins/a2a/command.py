@@ -46,7 +46,7 @@ TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 
 
 class Worker(Protocol):
-    """Whoever answers in place of one agent. `prepare` returns the settings that the agents of its sessions have."""
+    """Answers for one agent. `prepare` returns the settings that the agents of its sessions have."""
 
     @property
     def name(self) -> str: ...

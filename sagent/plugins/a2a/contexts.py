@@ -145,7 +145,7 @@ class Contexts:
         return {each.path.name: each.records.tasks.keys() for each in self._contexts.values()}
 
     def session(self, name: str) -> str:
-        """The one of a task. Raises TaskNotFoundError."""
+        """Return the session of a task. Raises TaskNotFoundError."""
         return self._place(name).path.name
 
     def running(self, name: str) -> RunningTask | None:

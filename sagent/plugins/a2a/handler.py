@@ -54,7 +54,7 @@ _CALLER = "caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever has a token: the tasks, and who is notified of them."""
+    """Owner of a token: their tasks, and the receivers that are notified of these."""
 
     contexts: Contexts
     receivers: Receivers

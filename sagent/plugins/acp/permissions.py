@@ -41,7 +41,7 @@ class Asking(Protocol):
 
 
 class Person:
-    """Whoever sits at the client. Each question is bound to its own request: several may be open at once."""
+    """The user at the client. Each question is bound to its own request: several may be open at once."""
 
     def __init__(self, client: Client, session: Asking, left_plan: Callable[[], None]) -> None:
         self._client, self._session, self._left_plan = client, session, left_plan

@@ -57,7 +57,7 @@ def user_message(message: str, blocks: Sequence[object]) -> Update:
 
 
 def state(name: str, **more: object) -> Update:
-    """Whether a turn is in progress ("running"), waits for the person ("requires_action") or has ended ("idle")."""
+    """Update the state of a turn: "running", "requires_action" (it waits for the person) or "idle"."""
     return {"sessionUpdate": "state_update", "state": name, **more}
 
 

@@ -33,7 +33,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a bundle says of itself. Secrets were taken out of the entries `redacted`, by log and id, and of `blobs`."""
+    """Contents of a bundle. Secrets were removed from the entries in `redacted`, by log and id, and from `blobs`."""
 
     id: str
     session: str
@@ -93,7 +93,7 @@ def write_bundle(out: Path, members: Mapping[str, object], files: Mapping[str, P
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file looks like a tar. Raises OSError."""
+    """Return whether a file looks like a tar. Raises OSError."""
     with path.open("rb") as file:
         return file.read(262)[257:] == b"ustar"
 
@@ -143,5 +143,5 @@ def _same(path: Path, pieces: Iterable[bytes]) -> bool:
 
 
 def unpacked(directory: Path) -> bool:
-    """Whether a directory is an unpacked bundle."""
+    """Return whether a directory is an unpacked bundle."""
     return (directory / NAME).is_file() and not (directory / "root.jsonl").exists()

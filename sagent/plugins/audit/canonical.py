@@ -1,4 +1,4 @@
-"""Whether JSON is in its canonical form: sorted keys, no spaces, UTF-8, everything written in one way."""
+"""Check for canonical JSON: sorted keys, no spaces, UTF-8, everything written in one way."""
 
 import json
 
@@ -34,8 +34,8 @@ _DEEP = frozenset({dict, list, float})
 
 
 def _in_order(value: object) -> bool:
-    """Whether all keys are sorted and all numbers written as Python writes them. Asked of every line of a log: a call
-    for each of what is in it takes a fifth longer."""
+    """Return whether all keys are sorted and all numbers written as Python writes them. Iterative, since every line of
+    a log is checked and recursion takes a fifth longer."""
     waiting: list[object] = [value]
     for each in waiting:
         if type(each) is dict:

@@ -79,7 +79,7 @@ def _parser() -> Parser:
 
 
 def _path(name: str | None, cwd: str | None) -> Path:
-    """What is meant: a path before an id. What is left of a session at a path is reported by whoever checks it."""
+    """Resolve a name to a path, a path before an id. The verifier reports what remains of a session there."""
     path = path_of(name or "")
     if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
         return path.absolute()
@@ -90,7 +90,7 @@ def _path(name: str | None, cwd: str | None) -> Path:
 
 @contextmanager
 def _sharing(path: Path) -> Generator[Each]:
-    """How the work is shared: among processes where there is much of it."""
+    """Yield a `map`: over processes if there is much to check."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = path.stat().st_size if path.is_file() else 0
     size = size or sum(file.stat().st_size for file in path.rglob("*.jsonl"))

@@ -72,7 +72,7 @@ def _of_environment() -> StoreAt | None:
 
 @contextmanager
 def reading(find: Callable[[], Path], name: str | None, place: StoreAt | None) -> Generator[Path]:
-    """Where a session is read while the block lasts. Raises as `locating` does."""
+    """Yield the directory to read a session from, valid within the block. Raises as `locating` does."""
     with locating(find, name, place) as (path, _):
         yield path
 

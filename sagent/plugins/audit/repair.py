@@ -1,4 +1,4 @@
-"""What is kept of a damaged session: every entry that is intact, with a mark where others are lost.
+"""Repair of a damaged session: every intact entry is kept, with a mark where others are lost.
 
 A line in which a single bit was flipped is put back as it was written: its id proves it. Where that cannot be, what is
 left goes on after a `repaired` entry, so that what follows is chained anew and has other ids. Entries that name such
@@ -176,7 +176,7 @@ def _is_damaged(file: Path) -> bool:
 
 
 class _Gap(NamedTuple):
-    """What is lost at a place: the kinds of its lines, and their bytes."""
+    """Lines lost at a place: their kinds, and their bytes."""
 
     lost: tuple[str, ...]
     size: int
@@ -328,8 +328,8 @@ def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> 
 
 
 class _Count(NamedTuple):
-    """How many messages there were after a gap: its number from 0, the id of its mark, and how many of them stand in
-    it where nothing is known."""
+    """Message count after a gap: the gap's number from 0, the id of its mark, and the messages to assume in it if
+    nothing is known."""
 
     gap: int
     mark: str
@@ -353,7 +353,7 @@ class _Copy:
         self.counting: dict[str, _Count] = {}
 
     def write(self, item: Entry | _Gap) -> None:
-        """What comes next in the damaged log."""
+        """Append the next entry or gap of the damaged log."""
         if isinstance(item, _Gap):
             self._leave(item)
             return
@@ -370,7 +370,7 @@ class _Copy:
         self._put(fresh)
 
     def has(self, names: set[str]) -> bool:
-        """Whether entries of these ids were there."""
+        """Return whether there were entries with these ids."""
         return names <= self._ids.keys()
 
     def add(self, content: Content) -> None:
@@ -393,7 +393,7 @@ class _Copy:
         self._first, self.head = self._first or entry.id, entry.id
 
     def _said(self, entry: Entry) -> Mapping[str, object] | None:
-        """What it says, where it names entries that have other ids by now."""
+        """Return the body with new ids in place of those that changed; None if none did."""
         names = _REFERENCES.get(entry.kind, ()) if self.renamed or self._gap or self._others else ()
         try:
             body = read_body(entry) if names else EMPTY
@@ -423,7 +423,7 @@ class _Copy:
 
 
 def _messages_before(entry: Entry) -> int:
-    """How many messages there were when a summary took the place of some, of which the last always stays."""
+    """Count the messages at a compaction, which always keeps the last one."""
     try:
         compacted = entry.content
     except SessionCorrupt:
@@ -472,7 +472,7 @@ def _fit(out: Path, copy: _Copy, fillers: dict[int, Sequence[Content]]) -> bool:
 
 
 def _count_messages(file: Path, before: str) -> int:
-    """How many messages the conversation has before an entry."""
+    """Count the messages of the conversation before an entry."""
     try:
         return len(history(takewhile(lambda entry: entry.id != before, read_log(file)), lambda _: b""))
     except SessionCorrupt:

@@ -40,7 +40,7 @@ _BEGINNING = re.compile(rb'\{"at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","body
 
 @dataclass(slots=True)
 class LogSegment:
-    """What was found in one. `problems` have the number of their line in it, from 1.
+    """Findings in one segment of a log. `problems` have the number of their line in it, from 1.
 
     `begins` is its first entry's kind, `parent` what that follows, `left` the line before where it is a fork;
     `forks` are the entries that were taken up again; `named` what is said of children: by which entry, its kind,
@@ -73,7 +73,7 @@ class LogSegment:
 
 
 class _Line(NamedTuple):
-    """What a line says of itself."""
+    """Fields of a line of a log."""
 
     id: str
     parent: str

@@ -165,7 +165,7 @@ def _price(settings: Settings) -> "Price":
 
 
 def _saved(path: Path, price: "Price") -> str:
-    """What compactions have saved in a session, if there were any."""
+    """Describe what compactions have saved in a session, "" if there were none."""
     from sagent.session.savings import add_savings
 
     saving = add_savings(named_logs(path), price)

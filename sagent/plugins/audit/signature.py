@@ -1,4 +1,4 @@
-"""Who vouches for a record: signatures by SSH keys, made and checked by `ssh-keygen -Y` (OpenSSH 8.1 or later).
+"""Signatures of records by SSH keys, made and checked by `ssh-keygen -Y` (OpenSSH 8.1 or later).
 
 What is signed is a file as it lies, in the namespace "sagent", so that anybody can check it without this package:
 `ssh-keygen -Y verify -n sagent -f ALLOWED_SIGNERS -I WHO -s FILE.sig < FILE`. The formats of signatures and of the file
@@ -56,7 +56,7 @@ def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
 
 
 def _is_as_written(data: bytes) -> bool:
-    """Whether every byte of a signature's file counts: ssh-keygen passes over what follows it, and over spare bits."""
+    """Return whether a signature's file has no bytes to spare: ssh-keygen ignores what follows, and unused bits."""
     begin, *lines, end, rest = data.split(b"\n") if data.count(b"\n") > 2 else (b"", b"", b"", b"")
     try:
         content = b2a_base64(a2b_base64(b"".join(lines), strict_mode=True), newline=False)

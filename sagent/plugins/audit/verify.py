@@ -1,4 +1,4 @@
-"""Whether a session is what was written.
+"""Verification that a session is what was written.
 
 A hash chain shows damage and edits. Whoever may write the directory can also rewrite all of it with new hashes, or cut
 whole entries from the end of the root's log; against that, compare the head with one that was kept elsewhere (every
@@ -47,8 +47,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was checked, part by part, and what was found. Every file is either checked or among the problems, but for
-    the lock and what `notes` say.
+    """Result of a verification, part by part. Every file is either checked or among the problems, except the lock and
+    what `notes` name.
 
     `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
     `redacted`: entries and blobs that secrets were taken out of when they were exported. In `gaps`, damaged
@@ -67,7 +67,7 @@ class Proof:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was found, each reported once."""
+        """The problems found, each reported once."""
         return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
 
 
@@ -121,7 +121,7 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a proof is to be held against, and how the work is shared."""
+    """Parameters of a verification: the expected head, the allowed signers, and the `map` to work with."""
 
     head: str
     signers: Path | None
@@ -130,7 +130,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Log:
-    """What was found in one agent's log."""
+    """Findings in one agent's log."""
 
     place: Place
     first: str = ""
@@ -143,16 +143,16 @@ class _Log:
 
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
-        """What is said of children in it."""
+        """Yield the references to children in the log."""
         return (each for segment in self.segments for each in segment.named)
 
     @property
     def is_opening(self) -> bool:
-        """Whether it says whose log it is, and nothing else."""
+        """Return whether the log only says whose it is."""
         return not self.entries or (self.entries == 1 and self.segments[0].begins in ("opened", ""))
 
     def lacks(self, ids: Iterable[str]) -> set[str]:
-        """Those of some ids that no entry has."""
+        """Return those of some ids that no entry has."""
         wanted = {name for name in ids if name not in ("", self.first, self.last)}
         return wanted - find_ids(self.place, wanted) if wanted else wanted
 
@@ -257,7 +257,7 @@ class _Record:
         forks.extend(segment.forks)
 
     def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
-        """That entries are lost, which no chain shows any more."""
+        """Report that entries are lost, which the chain no longer shows."""
         self.gaps += 1
         lost = repaired.lost or ("?",)
         what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
@@ -268,7 +268,7 @@ class _Record:
         )
 
     def _children(self) -> None:
-        """What logs say of the logs of other agents."""
+        """Check the references between the logs of agents."""
         problems: list[str] = []
         wanted: dict[str, dict[str, str]] = {}  # by agent and entry, who names it
         vouched: dict[str, str] = {}
@@ -330,7 +330,7 @@ class _Record:
             self.parts.append(Part("blobs", f"{count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
 
     def _signature(self) -> None:
-        """What was signed of the session, and by whom where that is asked."""
+        """Check the signed statement, and its signer if that is asked."""
         if STATEMENT not in self.files:
             if self.asked.signers is not None and not self.signer:
                 self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
@@ -505,12 +505,12 @@ def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
 
 
 def _agents(files: Mapping[str, Place]) -> list[str]:
-    """Those that have a log, a parent before its children."""
+    """List the agents that have a log, parents before their children."""
     agents = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
     return sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent))
 
 
 def _was_session(directory: Path) -> bool:
-    """Whether a directory holds what is left of a session without its root's log."""
+    """Return whether a directory holds the remains of a session without its root's log."""
     parts = {"lock", "root", "blobs", STATEMENT, SIGNATURE}
     return (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts

@@ -53,8 +53,8 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class ConverseDialect(Dialect):
-    """How turns are written for Converse; `family` labels private data, which is one maker's. With `media`, images and
-    documents go out; with `marks`, what is to be kept is marked."""
+    """Encoding of turns for Converse; `family` labels private data, which is one maker's. With `media`, images and
+    documents are sent; with `marks`, cache points are set."""
 
     family: str = "converse"
     media: bool = True
@@ -164,7 +164,7 @@ def levels_of(model: str) -> tuple[Effort, ...]:
 
 
 def think(model: str, effort: Effort | None, *, limited: bool = False) -> Thought:
-    """What a wish for effort means for this model: the one place that knows.
+    """Translate an effort into the parameters of a model; no other function does this.
 
     Nova 2 takes levels, of which the highest refuses a limit of output (docs.aws.amazon.com, extended thinking in
     Nova 2); gpt-oss takes OpenAI's. Of all others it is not known, or they cannot choose.
@@ -233,7 +233,7 @@ class ConverseModel(WireModel["Converse"]):
 
     @property
     def _refused(self) -> set[str]:
-        """What the model was seen to refuse, by the names of _REFUSALS."""
+        """The features that the model has refused, by the names of _REFUSALS."""
         return self._provider.refused[self.id]
 
     def _dialect(self, request: Request) -> ConverseDialect:
@@ -242,7 +242,7 @@ class ConverseModel(WireModel["Converse"]):
         return ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Whether the model refuses something that can be left out; the service says so of each model in words only."""
+        """Return whether the error names a feature that can be left out; the service only says so in words."""
         words, refused = str(error.args[0]), self._refused
         for feature, said in _REFUSALS.items():
             fitting = error.kind in ("invalid_request", "permission") and re.search(said, words, re.IGNORECASE)
@@ -264,8 +264,8 @@ class Converse(Endpoint):
         return ConverseModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """What the service lists of models that write text, Claude's too: those to be asked by their ids, and the
-        inference profiles through which all others are. Raises ModelError."""
+        """List the models that write text, Claude's too: those to be called by their ids, and the inference profiles
+        for all others. Raises ModelError."""
         found = [
             model_info(self.name, as_str(entry.get("modelId")), entry, ("modelName", "", ""))
             for entry in await self._list("foundation-models", "modelSummaries", {"byOutputModality": "TEXT"})

@@ -112,7 +112,7 @@ class ConverseReplyReader(ReplyReader):
         return made_notes(self.message().parts)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost; counts that are disjoint, as our `Usage` has them."""
+        """Return the cost of the answer, in disjoint counts as our `Usage` has them."""
         if not self._usage:
             return ()
         names = "inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens"

@@ -1,4 +1,4 @@
-"""What may come next on a command line: commands, flags, what they take, models, sessions."""
+"""Completion candidates for a command line: commands, flags, their values, models, sessions."""
 
 import io
 import shlex
@@ -22,8 +22,8 @@ _PLACES: Mapping[str, Place] = {"DIR": "directories", **dict.fromkeys(("FILE", "
 
 
 class Candidates(NamedTuple):
-    """What may stand where the cursor is: `words` that begin as the `typed` one does, and whether `places` of the file
-    system may, too."""
+    """Candidates at the cursor: `words` that begin with the `typed` text, and whether `places` of the file system fit,
+    too."""
 
     typed: str
     places: Place
@@ -113,7 +113,7 @@ def _awaited(parser: Parser, words: Sequence[str]) -> tuple[Action | None, int]:
 
 
 def _values(action: Action, typed: str) -> Candidates:
-    """What a flag or a place takes that begins so."""
+    """Return the candidates for the value of a flag or positional argument."""
     name = str(action.metavar or action.dest).upper()
     if fixed := list(_fixed(action)):
         return _beginning(typed, fixed, "none")
@@ -183,7 +183,7 @@ def _providers(settings: Settings) -> Iterator[Sequence[Word]]:
 
 
 def _sessions(settings: Settings) -> Iterator[Sequence[Word]]:
-    """Those of this directory, last used first; those of all."""
+    """Yield the sessions of this directory, most recently used first, then those of all directories."""
     from sagent.lib.text import printable
     from sagent.session.retention import glances
 

@@ -80,8 +80,8 @@ def run_completion(argv: Sequence[str]) -> int:
 
 
 def _words(line: str) -> Iterator[str]:
-    """What may come at the end of a line: first what of the file system and the word that is typed, then each word with
-    what it is."""
+    """Yield the lines for the shell: first the kind of paths that fit and the typed word, then each candidate with its
+    description."""
     from sagent.plugins.completion.candidates import candidates
 
     found = candidates(line)

@@ -1,4 +1,4 @@
-"""What a session's logs say about its advisors: what each was asked, the outcome, and the cost."""
+"""Review of a session's advisors from its logs: questions, outcomes and costs."""
 
 import re
 from collections import Counter
@@ -51,8 +51,8 @@ class Consultation:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one advisor came to. `triggers` counts the calls made, `verdicts` the answers that name one; `withheld` and
-    `unanswered` count reasons, those that differ only in a number as one; the most frequent come first."""
+    """Record of one advisor. `triggers` counts the calls made, `verdicts` the answers that name one; `withheld` and
+    `unanswered` count reasons, ignoring differences in numbers; the most frequent come first."""
 
     tally: AdvisorTally
     models: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Standing:
 
     @property
     def hit_rate(self) -> float | None:
-        """Which part of those was followed; None where there are none."""
+        """The share of known outcomes that were followed; None if there are none."""
         return self.tally.followed / self.known if self.known else None
 
     @property
@@ -101,7 +101,7 @@ class Review:
 
 
 def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
-    """What the logs of a session's agents say, by the agents' paths. What cannot be read counts as not said."""
+    """Review the logs of a session's agents, given by path. Entries that cannot be read are skipped."""
     found: list[Consultation] = []
     judged: list[AdviceOutcome | AdviceRated] = []  # outcomes are those of consultations that are in no log
     spent: dict[str, Sum] = {}
@@ -126,7 +126,7 @@ def last_answer(consultations: Sequence[Consultation], name: str = "") -> Consul
 
 
 class _Log:
-    """What one agent's log says. What advisors were paid is added to `spent`."""
+    """Consultations in one agent's log. The cost of advisors is added to `spent`."""
 
     def __init__(self, spent: dict[str, Sum]) -> None:
         self.found: dict[str, Consultation] = {}
@@ -137,7 +137,7 @@ class _Log:
 
     @property
     def is_advisor(self) -> bool:
-        """Whether the agent is itself an advisor: all that it calls is billed as one."""
+        """True if the agent is itself an advisor: all its calls are billed as one."""
         return bool(self._roles) and all(role.startswith(ROLE) for role in self._roles)
 
     def add(self, step: Step) -> None:
@@ -207,7 +207,7 @@ def _standing(
 
 
 def _counted(texts: Iterable[str]) -> Mapping[str, int]:
-    """How often each was said, the most frequent first; those alike but for their numbers under the first of them."""
+    """Count the texts, the most frequent first; texts that differ only in numbers count as the first of them."""
     first: dict[str, str] = {}
     counted = Counter(first.setdefault(_NUMBER.sub("#", text), text) for text in texts)
     return dict(counted.most_common())

@@ -1,4 +1,4 @@
-"""What was said and done in a session, as cards of a page: in words, in its order, each child with what is its own."""
+"""Cards of a page that show what was said and done in a session, in order, with each child's inside its own."""
 
 import base64
 import html
@@ -46,7 +46,7 @@ class Cards:
             self._cards.setdefault(agent_of(each), []).append((place, each))
 
     def all(self) -> Iterator[str]:
-        """Those of the root, each child's where it was begun; at the end children that nothing says the birth of."""
+        """Yield the root's cards, each child's where it was started; at the end children whose start is not known."""
         yield from self._of("root", 0)
         while self._cards:
             yield from self._child(next(iter(self._cards)), 1)
@@ -88,7 +88,7 @@ class Cards:
         yield "</article>\n"
 
     def _head(self, shown: Shown) -> Sequence[str]:
-        """What kind of a card it is, its title, and facts about it."""
+        """Return the kind of a card, its title, and facts about it."""
         text = self._prose.text
         agent = agent_of(shown)
         who = "" if agent == "root" else f" to {_name(agent)}"
@@ -110,7 +110,7 @@ class Cards:
                 assert_never(shown)
 
     def content(self, shown: Said | TurnShown | Consulted) -> Iterator[str]:
-        """What is on a card below its head."""
+        """Yield the body of a card."""
         prose = self._prose
         match shown:
             case Said(_, text, sender, media=media):
@@ -181,7 +181,7 @@ class Cards:
         return f'<p><img src="{source}" alt="an image of the session, blob {self._prose.text(name)}"></p>'
 
     def time(self, at: str) -> str:
-        """When it was, from the start of the session."""
+        """Format the time since the start of the session."""
         since = seconds_between(self._timeline.first, at)
         if since is None:
             return ""

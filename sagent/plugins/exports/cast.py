@@ -103,7 +103,7 @@ def export_cast(exporting: Exporting) -> Exported:
 
 
 def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:
-    """What the REPL would print of it. Of other agents it has their calls and what became of them."""
+    """Return the blocks that the REPL would print. For other agents these are their calls and the results."""
     match shown:
         case steps.Said("root", text, sender):
             return (Said(redaction.text(text), sender, len(shown.media)),)

@@ -59,7 +59,7 @@ _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
 
 @dataclass(slots=True)
 class LogEnds:
-    """How many entries a log has, when the first and the last were written, and the id of the last."""
+    """Number of entries of a log, times of the first and the last, and the id of the last."""
 
     entries: int = 0
     first: str = ""
@@ -184,7 +184,7 @@ class LogReader:
 
 
 def _details(kind: str, content: contents.Content) -> Sequence[tuple[str, str]] | None:
-    """What a remark says of an entry; None for one that is not shown."""
+    """Return the details of a remark on an entry; None for an entry that is not shown."""
     if isinstance(content, contents.Handoff):
         return [(name, role) for name, role in (("from", content.giver), ("to", content.taker)) if role]
     names = () if kind == "closed" else _DETAILS.get(type(content))

@@ -160,7 +160,7 @@ class _Bundle:
 
 
 def report(timeline: Timeline, proof: Proof, redaction: Redaction) -> dict[str, object]:
-    """What a session came to, as JSON: telemetry, cost, consultations, context, audit. USD are strings."""
+    """Summarize a session as JSON: telemetry, cost, consultations, context, audit. USD are strings."""
     spent = timeline.spent
     failed = [each for each in timeline.shown if isinstance(each, Remark) and each.kind == "failed"]
     advice = [each for each in timeline.shown if isinstance(each, Consulted)]

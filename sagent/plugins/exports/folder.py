@@ -66,7 +66,7 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _about(folder: Path) -> Mapping[str, object]:
-    """What the list says of a session; nothing where there is none, or what is not ours."""
+    """Read a session's entry for the list; empty if there is none, or it is not ours."""
     try:
         return as_object(json.loads((folder / ABOUT).read_bytes()))
     except (OSError, ValueError, RecursionError):

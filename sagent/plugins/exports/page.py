@@ -91,5 +91,5 @@ def _cells(heads: Sequence[str], row: Sequence[str]) -> Iterator[str]:
 
 
 def _source(text: str) -> str:
-    """How a content security policy names an inline style or script (CSP level 3, hash-source)."""
+    """Return the hash-source of an inline style or script for a content security policy (CSP level 3)."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -37,7 +37,7 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
 def _cells(text: str) -> int:
-    """How many a table could have, of as many columns as the widest line."""
+    """Return an upper bound of a table's cells: as many columns as the widest line."""
     bars = [bars for line in text.splitlines() if (bars := line.count("|"))]
     return max(bars, default=0) * len(bars)
 
@@ -86,7 +86,7 @@ class Prose:
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
 
     def asked(self, text: str) -> str:
-        """What a person said: their words, and folded what came with them."""
+        """Render a person's message: their words, with the attachments folded."""
         shown: list[str] = []
         place = 0
         while start := _ATTACHED.search(text, place):
@@ -199,7 +199,7 @@ def _align(start: "Token", inside: "Token", end: "Token") -> None:
 
 
 def _spans(children: "Sequence[Token]") -> "Iterator[Token]":
-    """What is within a line: a picture is named and not shown, a link that says nothing says where it leads."""
+    """Yield the tokens within a line: pictures become their names, and a link without text shows its address."""
     from markdown_it.token import Token
 
     for place, token in enumerate(children):

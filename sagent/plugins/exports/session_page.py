@@ -34,7 +34,7 @@ _FRAME = 700  # bytes around a text, about
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What `sagent verify` says of the session that is shown."""
+    """Result of `sagent verify` for the session that is shown."""
 
     summary: str
     problems: Sequence[str] = ()
@@ -91,7 +91,7 @@ class _Page:
         return section("answer", "Answer", *notes, self._prose.markdown(last.turn.text, top=3), back)
 
     def summary(self) -> str:
-        """What it came to, in a line."""
+        """Summarize the session in a line."""
         timeline = self._timeline
         took = seconds_between(timeline.first, timeline.last)
         parts = (
@@ -173,7 +173,7 @@ class _Page:
         return section("tools_used", "Tools", table(heads, rows, "Calls by tool") if rows else "")
 
     def consultations(self) -> str:
-        """What advisors said, with a way to where they said it."""
+        """Render the table of consultations, with links to the cards."""
         cells = [
             (f'<a href="#b{place}">{self._prose.text(advisor_of(each))}</a>', self._prose.text(each.agent),
              self._cards.time(each.at), self._prose.text(verdict_of(each)))

@@ -49,7 +49,7 @@ async def export(context: CommandContext, form: str = "html", file: str = "") ->
 
 
 async def _replaces(context: CommandContext, path: Path) -> bool:
-    """Whether the person wants a file replaced. Raises UsageError where there is nobody to ask."""
+    """Ask whether to replace a file. Raises UsageError if there is nobody to ask."""
     if not context.has_person:
         raise UsageError(f"{path} exists already: remove it first, or choose another file.")
     options = [Option("keep", "No, keep it"), Option("replace", "Yes, replace it")]

@@ -1,4 +1,4 @@
-"""What happened in a run, step by step, whatever it was read from. `at` is UTC, ISO 8601, "" where it is not known."""
+"""Steps of a run, whatever it was read from. `at` is UTC, ISO 8601, "" if unknown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -24,7 +24,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """What git said of the working directory, and what held commands."""
+    """State of the working directory in git, and the sandbox of commands."""
 
     agent: str
     facts: Mapping[str, object]
@@ -43,7 +43,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """What was sent to a model; `role` is "" for the calls of the conversation."""
+    """Request to a model; `role` is "" for the calls of the conversation."""
 
     agent: str
     role: str
@@ -103,7 +103,7 @@ class Consulted:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of an advice, or how a person rated it."""
+    """Outcome of an advice, or a person's rating of it."""
 
     agent: str
     judgement: AdviceOutcome | AdviceRated
@@ -171,5 +171,5 @@ Step: TypeAlias = (
 
 
 def torn(line: bytes) -> str:
-    """What to add to the damage of a line that has no end."""
+    """Return what to add to the report of a damaged line that has no end."""
     return "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"

@@ -120,18 +120,18 @@ def advisor_of(step: Consulted) -> str:
 
 
 def verdict_of(step: Consulted) -> str:
-    """What the advice says in a word, or why there is none."""
+    """Return the verdict of the advice, or why there is none."""
     return step.advice.verdict or step.advice.status
 
 
 def asked_of(step: Consulted) -> str:
-    """Which model was asked, why and what, as far as that is known."""
+    """Return the model that was asked, why and what, as far as known."""
     advice = step.advice
     return " · ".join(filter(None, (advice.model, advice.trigger, advice.reason, advice.question)))
 
 
 def words_of(remark: Remark) -> str:
-    """What happened, as a sentence of what is known of it."""
+    """Describe a remark in a sentence of what is known of it."""
     facts = {name: value for name, value in remark.details if value}
     pieces = _SENTENCES.get(remark.kind)
     if pieces is None:

@@ -1,4 +1,4 @@
-"""What a hook said: by its exit code, or as JSON."""
+"""Answers of hooks, from an exit code or JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # the first that wa
 
 
 def read_exit(event: HookEvent, code: int, out: str, err: str) -> HookAnswer:
-    """What a command said that has ended."""
+    """Read the answer of a command that has ended."""
     said = out.removeprefix("\ufeff").strip()
     if code == BLOCKS:
         return HookAnswer("deny", _cut(err.strip() or said or "a hook refused it without saying why"))
@@ -43,7 +43,7 @@ def read_exit(event: HookEvent, code: int, out: str, err: str) -> HookAnswer:
 
 
 def read_json(event: str, text: str) -> HookAnswer:
-    """What was said as JSON."""
+    """Read an answer in JSON."""
     try:
         given = as_object(json.loads(text))
     except (ValueError, RecursionError):
@@ -83,8 +83,8 @@ def read_json(event: str, text: str) -> HookAnswer:
 
 
 def combine(answers: Sequence[HookAnswer]) -> HookAnswer:
-    """What several hooks came to that were asked the same: the strictest decision, and of changes the last. Who allows
-    a call has not allowed what another makes of it."""
+    """Combine the answers of several hooks to one event: the strictest decision, and the last change of arguments. A
+    hook that allows a call has not allowed another hook's changes to it."""
     changer = next((answer for answer in reversed(answers) if answer.arguments is not None), None)
     if changer is not None:
         answers = [

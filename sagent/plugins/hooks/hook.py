@@ -1,4 +1,4 @@
-"""What a hook is: an event, what it is about, and a command or a URL that is asked."""
+"""Hooks: an event, a matcher, and a command or URL to ask."""
 
 import json
 import re
@@ -55,7 +55,7 @@ class Hook:
         return " ".join((str(self), *(_plain(f"{name}: {value}") for name, value in self.headers.items())))
 
     def is_about(self, names: Iterable[str]) -> bool:
-        """Whether one of several names of the same thing is meant. Names are tried as patterns where they are any."""
+        """Return whether the matcher, a regular expression or plain names, fits one of the names."""
         if self.matcher in ("", "*"):
             return True
         names, plain = tuple(names), re.fullmatch(r"[\w|, -]+", self.matcher)

@@ -66,7 +66,7 @@ def session_hooks(builder: AgentBuilder) -> SessionHooks:
 
 
 def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:
-    """Those whose URL the person has written down, or whose host they have."""
+    """Yield the hooks whose URL the person wrote, or whose host they allowed."""
     from sagent.sandbox.hosts import Endpoint, Entry
 
     allowed = [Entry.parse(host) for host in hosts]

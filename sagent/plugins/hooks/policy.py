@@ -25,7 +25,7 @@ class HookPolicy(Policy):
         self._returns: dict[str, int] = {}  # by agent: times in a row that it was sent back to work
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """What the policy says of the call as hooks would have it, where none refuses it."""
+        """Ask the hooks, then, unless one refuses or changes the call, the inner policy; combine their verdicts."""
         agent = self._hooks.agent_in(workspace)
         answers = self._hooks.answers.setdefault(agent, {})
         if (answer := answers.get(call.id)) is None:
@@ -45,7 +45,7 @@ class HookPolicy(Policy):
                 return verdict
 
     async def _ask(self, agent: str, call: ToolCall) -> HookAnswer:
-        """What hooks say of a call. What those of a project or a plugin may have made of it is put to the person's."""
+        """Ask the hooks about a call, the person's again if those of a project or a plugin may have changed it."""
         names = names_of(call.name)
         answer = await self._hooks.ask("PreToolUse", agent, names, call_fields(call.name, call.arguments, call.id))
         strangers = any(hook.source != "person" for hook in self._hooks.of("PreToolUse"))
@@ -55,7 +55,7 @@ class HookPolicy(Policy):
         return combine([answer, await self._hooks.ask("PreToolUse", agent, names, fields, own=True)])
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows for the policy; what hooks have added; and more work, where one is not content with the end."""
+        """Return the inner policy's actions, what hooks have added, and more work if a hook rejects the end."""
         actions = list(await self._inner.after_turn(turn) or ())
         self._hooks.answers.pop(turn.agent, None)
         added = self._additions.pop(turn.agent, [])
@@ -96,5 +96,5 @@ class HookPolicy(Policy):
 
 
 def _is_changed(call: ToolCall, answer: HookAnswer) -> bool:
-    """Whether a call is to be made with other arguments."""
+    """Return whether the call is to be made with other arguments."""
     return answer.decision != "deny" and answer.arguments not in (None, call.arguments)

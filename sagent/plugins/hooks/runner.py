@@ -1,4 +1,4 @@
-"""How a hook is asked: a command gets JSON on its standard input, in the sandbox; a URL gets it as a POST."""
+"""Transport to hooks: a command gets JSON on its standard input, in the sandbox; a URL gets it as a POST."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

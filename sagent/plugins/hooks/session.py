@@ -48,7 +48,7 @@ class SessionHooks:
         self.answers: dict[str, dict[str, HookAnswer]] = {}  # by agent and call of its turn, judged more than once
 
     def of(self, event: str) -> Sequence[Hook]:
-        """Those of an event."""
+        """List the hooks of an event."""
         return [hook for hook in self.hooks if hook.event == event]
 
     def state(self, path: str) -> AgentState | None:
@@ -69,8 +69,7 @@ class SessionHooks:
         *,
         own: bool = False,
     ) -> HookAnswer:
-        """What the hooks say that are about one of these names, or only the person's `own`. What went wrong with one is
-        reported to the person."""
+        """Ask the hooks that match one of these names, or only the person's `own`. Report failures to the person."""
         known = [hook for hook in self.of(event) if hook.source == "person" or not own]
         chosen = [hook for hook in known if hook.is_about(names)]
         if not chosen:
@@ -138,7 +137,7 @@ class SessionHooks:
         return [*([] if prompt is None else [prompt]), *added]
 
     async def before_compaction(self, state: AgentState, reason: str, hints: str) -> str:
-        """What a summary is to keep: what was asked for, and what hooks add."""
+        """Return the hints for a summary: those given, and those that hooks add."""
         trigger = "manual" if reason == "asked for" else "auto"
         fields = {"trigger": trigger, "custom_instructions": hints}
         said = await self.ask("PreCompact", state.path, (trigger,), fields)
@@ -175,10 +174,10 @@ class SessionHooks:
 
 
 def call_fields(name: str, arguments: JsonObject, call_id: str) -> dict[str, object]:
-    """What hooks get of a call."""
+    """Return the fields that describe a call to hooks."""
     return {"tool_name": name, "tool_input": arguments, "tool_use_id": call_id}
 
 
 def _within(hook: Hook, answer: HookAnswer) -> HookAnswer:
-    """What a hook may say: one that came with a project or a plugin allows nothing."""
+    """Limit an answer to what its hook may decide: a hook of a project or a plugin cannot allow."""
     return replace(answer, decision="") if hook.source != "person" and answer.decision == "allow" else answer

@@ -1,4 +1,4 @@
-"""What a call to a server on this machine waits for: its turn, or that the prompt is read."""
+"""Waiting for a server on this machine: for a turn, and for the prompt to be read."""
 
 import asyncio
 import time

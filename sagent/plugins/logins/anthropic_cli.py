@@ -106,7 +106,7 @@ class AnthropicCLIModel:
         return find_refused(error, body, replace(request, tools=odd or request.tools), None, self._refusals.parts)
 
     async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
-        """What a program says; it is kept for the next request, or else ended."""
+        """Yield a program's output; keep the program for the next request, or else end it."""
         digest, tokens = self._digest(request)
         try:
             async with aclosing(talk.listen(digest, tokens)) as said:

@@ -90,7 +90,7 @@ class Program:
         return cls(found, {**inherited, **_BARE, **variables})
 
     def arguments(self, model: str, effort: Effort | None) -> tuple[str, ...]:
-        """What it is called with. An empty model is the one that the login's plan has by default."""
+        """Return the command line. An empty model stands for the default of the login's plan."""
         named = ("--model", model) if model else ()
         thinking = _EFFORTS[effort] if effort else ()
         shown = () if effort == "none" else ("--thinking-display", "summarized")

@@ -41,7 +41,7 @@ _GOES_ON = ("max_tokens", "model_context_window_exceeded", "pause_turn", "compac
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a run of the program is started with, and cannot be changed while it lasts."""
+    """Parameters of a run of the program, fixed while it lasts."""
 
     model: str
     system: str
@@ -51,7 +51,7 @@ class Setup:
     body: JsonObject = EMPTY  # members added to each request's body
 
     def variables(self) -> Mapping[str, str]:
-        """The part that goes by the environment."""
+        """Return the environment variables of the run."""
         limit = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(self.max_output)} if self.max_output else {}
         return {**limit, **({"CLAUDE_CODE_EXTRA_BODY": wire_bytes(self.body).decode()} if self.body else {})}
 
@@ -131,7 +131,7 @@ class Talk:
         await self._send(self._line(last, query=True))
 
     def continues(self, setup: Setup, messages: Sequence[Message]) -> bool:
-        """Whether these messages are what the program knows, its own reply, and something new after it."""
+        """Return whether the messages are those the program knows, its own reply, and new ones after it."""
         known = len(self._sent)
         return (
             self.kept
@@ -223,16 +223,16 @@ class Talk:
         yield Reply(self._reply, usage, reading.served(charges), digest, reader.response_id, reader.notes())
 
     def _goes_on(self, stop: str, reader: MessagesReplyReader) -> bool:
-        """Whether the program, left alone, would now make another call by itself."""
+        """Return whether the program would now make another call by itself."""
         return stop in _GOES_ON or (stop == "tool_use" and not any(map(self._is_ours, reader.message().calls)))
 
     def _is_ours(self, call: ToolCall) -> bool:
-        """Whether the program hands a call on. It answers those it thinks invalid."""
+        """Return whether the program hands a call on. It answers calls that it thinks invalid."""
         name = call.name.removeprefix(_PREFIX)
         return call.whole and call.malformed is None and any(tool.name == name for tool in self.setup.tools)
 
     async def _settle(self, message: Message) -> bool:
-        """Whether the program now waits for us."""
+        """Read to the end of the program's turn and return whether it now waits for us."""
         if message.stop == "tool_use":
             return all(map(self._is_ours, message.calls))
         if message.stop not in ("end", "stop_sequence"):
@@ -266,7 +266,7 @@ class Talk:
         raise await self._gone()
 
     async def _next(self, patience: float) -> Line | None:
-        """What the program says next, its requests answered; None when it has ended. Raises ModelError("stalled")."""
+        """Read the program's next line and answer its requests; None at its end. Raises ModelError("stalled")."""
         try:
             async with asyncio.timeout(patience):
                 line = await self._process.receive()
@@ -360,7 +360,7 @@ def _is_long(tool: ToolSpec) -> bool:
 
 
 def _is_portable(answer: Answered) -> bool:
-    """Whether a result reaches the model through the program as it is: no documents, in an error nothing but a text."""
+    """Return whether the program passes a result on unchanged: no documents, and only one text in an error."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     if sum(map(len, texts)) > _LONGEST_RESULT:
         return False

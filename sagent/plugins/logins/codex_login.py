@@ -42,7 +42,7 @@ class Login:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it is good for a call made now."""
+        """True if the token is still valid for a call made now."""
         return time.time() < self.expires - _EARLY
 
 
@@ -173,7 +173,7 @@ def _where_else(home: Path, path: Path) -> str:
 
 
 def _claims(token: str) -> Mapping[str, object]:
-    """What a JSON web token says, unverified; {} for any other token."""
+    """Decode the claims of a JSON web token without verifying it; {} for any other token."""
     parts = token.split(".")
     try:
         data: object = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))

@@ -152,7 +152,7 @@ class Copilot:
 
     @property
     def address(self) -> str:
-        """Where calls go: the address in the token, unless the caller gave one."""
+        """The base URL of calls: the one in the token, unless the caller gave one."""
         return self._base_url or self.renewal.login.api
 
     def model(self, model_id: str) -> CopilotModel:
@@ -218,7 +218,7 @@ def _family(model_id: str, entry: Mapping[str, object]) -> str:
 
 
 def _abilities(row: Mapping[str, object]) -> Abilities:
-    """What the list says that a model can do."""
+    """Return a model's abilities according to the list."""
     able = as_object(as_object(row.get("capabilities")).get("supports"))
     levels = as_array(able.get("reasoning_effort"))
     images, tools = (able.get(name) for name in ("vision", "tool_calls"))
@@ -243,7 +243,7 @@ def _limits(row: Mapping[str, object], model_id: str) -> ModelLimits:
 
 
 def _is_offered(row: Mapping[str, object]) -> bool:
-    """Whether a model may be used for conversations, and nobody has switched it off."""
+    """Return whether a model is for conversations and not disabled."""
     kind = as_str(as_object(row.get("capabilities")).get("type"), "chat")
     return kind == "chat" and as_object(row.get("policy")).get("state") != "disabled"
 
@@ -270,8 +270,8 @@ def _usd(prices: Mapping[str, object]) -> Mapping[str, Decimal]:
 
 
 def _is_asked(request: Request) -> bool:
-    """Whether the last word is a person's, and not a tool's, a job's or another agent's; and is it said to the agent,
-    and not to its advisor or compactor, whose conversations are named after its own."""
+    """Return whether a person wrote the last message, not a tool, a job or another agent, and to the agent itself: the
+    conversations of its advisor and compactor are named after its own."""
     last = request.messages[-1] if request.messages else None
     asked = last is not None and last.role == "user" and not (last.sender or last.results)
     return asked and request.conversation.count(":") < 2

@@ -61,12 +61,12 @@ class CopilotLogin:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it is good for a call made now."""
+        """True if the token is still valid for a call made now."""
         return time.time() < self.until
 
 
 class Account:
-    """Who is logged in: by the file at a path, or by a token that was given, which is kept nowhere."""
+    """GitHub account, from the file at a path, or from a given token, which is not stored."""
 
     def __init__(self, login: CopilotLogin, path: Path | None = None) -> None:
         self.login = login
@@ -175,12 +175,12 @@ async def log_in(host: str, path: Path, say: Callable[[str], None]) -> None:
 
 
 def login_file(environ: Mapping[str, str]) -> Path:
-    """Where the login is kept."""
+    """Return the path of the login file."""
     return directory("config", environ, Path(environ.get("HOME") or Path.home())) / "copilot.json"
 
 
 async def _ask(login: CopilotLogin, path: str, transport: Transport, origin: Origin) -> Mapping[str, object]:
-    """What GitHub says to the account. Raises ModelError, with what to do."""
+    """Send an authenticated request to GitHub. Raises ModelError with advice."""
     own = {"authorization": f"token {login.github}", "accept": "application/json"}
     headers = {**HEADERS, **own, "X-GitHub-Api-Version": _GITHUB_API}
     parts = urlsplit(login.host)

@@ -33,7 +33,7 @@ _AGAIN = "Log in again"
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person is to enter, and where. `until` is a time as `time.monotonic()` gives it."""
+    """Code for a person to enter, and the page to enter it on. `until` is in the time of `time.monotonic()`."""
 
     user_code: str
     page: str
@@ -43,7 +43,7 @@ class DeviceCode:
 
 
 def host_url(host: str) -> str:
-    """Where a GitHub is, from "github.com", "company.ghe.com" or an address. Raises UsageError."""
+    """Return the URL of a GitHub, from "github.com", "company.ghe.com" or an address. Raises UsageError."""
     url = check_url("a GitHub", host if "://" in host else f"https://{host}")
     if not url.isascii() or len(url.split()) > 1:
         raise UsageError(f"{host!r} is not a host name.")

@@ -17,14 +17,14 @@ PATIENCE = 30.0  # seconds for a renewal, and for another process that is at it
 
 
 class Login(Protocol):
-    """What calls are made with: an access token that ends."""
+    """Credentials of calls: an access token that expires."""
 
     @property
     def access(self) -> str: ...
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it is good for a call made now."""
+        """Return whether the token is still valid for a call made now."""
         ...
 
 
@@ -46,7 +46,7 @@ class Renewal(Generic[L]):
         return self.login if self.login.is_fresh else await self.renewed(self.login, model_id)
 
     async def renewed(self, stale: L, model_id: str) -> L:
-        """Another login than this one; who asks at the same time gets the same. Raises ModelError.
+        """Replace a stale login; concurrent callers share one renewal. Raises ModelError.
 
         A renewal that has begun goes on when whoever waits for it is cancelled: half of one could lose the login.
         """

@@ -88,7 +88,7 @@ class Run:
             self.news.put_nowait(said)
 
     def on_end(self, task: "asyncio.Task[Result]") -> None:
-        """Whether it succeeded, and the last news."""
+        """Record whether the task succeeded, and end its news."""
         self.ended = time.monotonic()
         if task.cancelled():
             self.state = "interrupted"

@@ -1,4 +1,4 @@
-"""What every Bus promises, as tests. Needs pytest and pytest-asyncio.
+"""Test suite for every Bus. Needs pytest and pytest-asyncio.
 
 class TestMyBus(BusSuite):
     @pytest.fixture

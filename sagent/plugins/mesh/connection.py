@@ -417,7 +417,7 @@ def _transport(client: "Client") -> asyncio.WriteTransport | None:
 
 
 async def _no_answer(_: bytes) -> None:
-    """Whoever sent it does not wait."""
+    """Drop the answer: its sender does not wait."""
 
 
 def _read(message: "Msg") -> Message:

@@ -62,7 +62,7 @@ class DeadlineExceeded(MeshError):
 
 
 class Cancelled(MeshError):
-    """Whoever asked does not want the answer any more."""
+    """Cancellation of a request by its sender."""
 
     kind = "cancelled"
 

@@ -18,8 +18,8 @@ LINES = 20  # of them that are kept
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check came to in a directory: its exit code, None where it did not end or there was nowhere to run it;
-    `said` are its last lines, or why there is none."""
+    """Result of a check in a directory: its exit code, None if it did not end or could not run; `said` are its last
+    lines, or why there is none."""
 
     command: str
     code: int | None

@@ -69,7 +69,7 @@ class PipedProcess:
 
     @property
     def outcome(self) -> str:
-        """How it ended, in words."""
+        """Describe the end of the process."""
         code = self.process.code
         return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 

@@ -310,15 +310,15 @@ class Client:
             sleep(1)
 
     def list_sessions(self, *, earlier: bool | None = None) -> "Sessions":
-        """The sessions that are open, and with `earlier` those on the disk."""
+        """List the open sessions, and with `earlier` those on the disk."""
         return self._ask("GET", "/v1/sessions", query={"earlier": earlier})
 
     def create_session(self, body: "NewSession", *, key: str | None = None) -> "Session":
-        """Begin a session."""
+        """Start a session."""
         return self._ask("POST", "/v1/sessions", body=body, key=key)
 
     def get_session(self, session: str) -> "Session":
-        """How a session stands: state, agents, cost, open questions."""
+        """Return the state of a session: agents, cost, open questions."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}")
 
     def close_session(self, session: str) -> None:
@@ -336,7 +336,7 @@ class Client:
     def stream_events(
         self, session: str, *, after: str = "", last: int | None = None, html: bool | None = None
     ) -> Iterator[ServerEvent]:
-        """The events as server-sent events, from the beginning or after `Last-Event-ID`, and those to come."""
+        """Stream the events as server-sent events, from the beginning or after `Last-Event-ID`, then new ones."""
         return self._stream(f"/v1/sessions/{quote(session)}/events", {"last": last, "html": html}, after)
 
     def get_transcript(
@@ -347,7 +347,7 @@ class Client:
         after: str | None = None,
         limit: int | None = None,
     ) -> "Transcript":
-        """The events so far, or the conversation as Markdown or as a page."""
+        """Return the events so far, or the conversation as Markdown or as a page."""
         return self._ask(
             "GET",
             f"/v1/sessions/{quote(session)}/transcript",
@@ -359,7 +359,7 @@ class Client:
         return self._ask("POST", f"/v1/sessions/{quote(session)}/interrupt", body=body)
 
     def list_questions(self, session: str) -> list["Question"]:
-        """What waits for a person's answer."""
+        """List the questions that wait for a person's answer."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}/questions")
 
     def answer_question(self, session: str, question: str, body: "Answer") -> "Session":
@@ -371,21 +371,21 @@ class Client:
         return self._ask("POST", f"/v1/sessions/{quote(session)}/actions", body=body)
 
     def get_cost(self, session: str) -> "Cost":
-        """What the session has cost, by role, agent and model."""
+        """Return the cost of a session, by role, agent and model."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}/cost")
 
     def list_points(self, session: str) -> "Points":
-        """The requests to before which the session can go back."""
+        """List the requests that the session can be rewound to."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}/points")
 
     def rewind(self, session: str, body: "Rewind") -> "Changes":
-        """Go back to before a request: conversation, files or both. Can be undone in the same way."""
+        """Rewind to before a request: conversation, files or both. Can be undone in the same way."""
         return self._ask("POST", f"/v1/sessions/{quote(session)}/rewind", body=body)
 
     def list_files(self, session: str) -> "Changes":
-        """The files that the session has changed."""
+        """List the files that the session has changed."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}/files")
 
     def get_diff(self, session: str, *, path: str, html: bool | None = None) -> "Diff":
-        """What became of a file in the session."""
+        """Return the changes to a file in a session."""
         return self._ask("GET", f"/v1/sessions/{quote(session)}/diff", query={"path": path, "html": html})

@@ -30,10 +30,10 @@ _Fetch = Callable[[str], bytes]
 def replay(
     session: Path, sizes: Mapping[Path, int], after: str, fetch: _Fetch, known: Mapping[str, Event] | None = None
 ) -> Iterator[tuple[str, Event]]:
-    """What happened in the first so many bytes of a session's logs, each event with the id of the entry by which it is
-    known. With `after`, the beginning of an entry's id, only what came after that entry, on any branch; without it, or
-    where there is no such entry, everything but what is on branches that were left. `known` are events that no entry
-    has, by the entries after which they happened. Raises OSError."""
+    """Yield the events of a session's logs, cut to the given sizes in bytes, each with the id of its entry. With
+    `after`, the beginning of an entry's id, yield only what came after that entry, on any branch; without it, or if
+    there is no such entry, everything except abandoned branches. `known` are events without an entry of their own, by
+    the entries that they follow. Raises OSError."""
     streams = [_entries(session, file, size) for file, size in sizes.items()]
     merged = list(heapq.merge(*streams, key=lambda each: each[0]))
     start = next((place + 1 for place, (_, _, entry) in enumerate(merged) if after and entry.id.startswith(after)), 0)

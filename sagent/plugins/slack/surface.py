@@ -23,7 +23,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whoever writes or presses. `is_member`: of the workspace itself, and no guest from another one."""
+    """Author of a message or a press. `is_member`: of the workspace itself, not a guest from another one."""
 
     id: str
     is_member: bool = True

@@ -80,7 +80,7 @@ def last_round(entries: Iterable[Entry]) -> Round | None:
 
 
 def saved_by_handoffs(found: Round, read: Read, price: Price, role: str = "") -> Saving:
-    """What a role, or all of them, would have been sent more in a round, had each seen all before it whole."""
+    """Estimate what more a role, or all, would have been sent in a round if each saw everything before it."""
     begun = (handoff for handoff in found.handoffs if handoff.taker and role in ("", handoff.taker))
     return sum((_saved(found, each, read, price) for each in begun), Saving())
 
@@ -94,7 +94,7 @@ def tell_saved(session: Path, price: Price) -> Iterator[str]:
 
 
 def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
-    """What a role was not sent for what its prompt leaves out of the hand-offs before it."""
+    """Estimate what a role was not sent because its prompt shortens the earlier hand-offs."""
     if (given := begun.given) is None:
         return Saving()
     missing = 0.0

@@ -215,7 +215,7 @@ def call_of(value: object, source: str) -> Call:
 
 
 def broken_call(text: str) -> Call:
-    """What can be known of a call whose JSON does not hold: its name, and its arguments as they came."""
+    """Recover a call from invalid JSON: its name, and its arguments as they came."""
     name = re.search(rf'"(?:{"|".join(NAMES)})"\s*:\s*"([^"\\]*)"', text)
     start = re.search(rf'"(?:{"|".join(ARGUMENTS)})"\s*:\s*', text)
     if name is None or start is None:

@@ -1,4 +1,4 @@
-"""How a model writes its calls: by its provider's API, or as text; and a file of what was seen of each model."""
+"""Protocol of a model's calls, native or as text; and a file of what was seen of each model."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a local model writes, taken apart: thinking, text, tool calls. Pure text, whatever pieces it comes in.
+"""Parser for the output of local models: thinking, text, tool calls. Pure text, in pieces of any size.
 
 Read are the marks of the usual chat templates: <think> and its kin; calls as Hermes and Qwen, Qwen3-Coder, GLM, Llama
 3, Mistral, DeepSeek, Phi, Granite and Cohere write them. A tokenizer that describes its model's answers itself (a
@@ -53,7 +53,7 @@ class AnswerReader(ABC):
     @property
     @abstractmethod
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as is known."""
+        """Return whether the next text is thinking, as far as is known."""
 
     @abstractmethod
     def feed(self, text: str) -> list[Delta]:
@@ -127,7 +127,7 @@ class MarkReader(AnswerReader):
 
     @property
     def _begun(self) -> bool:
-        """Whether something other than thinking was said."""
+        """True if something other than thinking was said."""
         return self._said or self._called
 
     def feed(self, text: str) -> list[Delta]:
@@ -191,7 +191,7 @@ class MarkReader(AnswerReader):
         return True
 
     def _end_of_call(self, closing: str, *, final: bool) -> int:
-        """Where the call ends, -1 where that is not known yet.
+        """Find the end of the call, -1 if it is not known yet.
 
         A closing mark inside a JSON string is part of it, unless the answer ends or another call begins there: then the
         JSON is broken.
@@ -243,7 +243,7 @@ def _first(text: str, marks: Iterable[str]) -> tuple[int, str]:
 
 
 def _tail(text: str, marks: Iterable[str]) -> int:
-    """How many characters at the end may be the beginning of a mark."""
+    """Count the characters at the end that may begin a mark."""
     longest = 0
     for mark in marks:
         for size in range(min(len(mark) - 1, len(text)), longest, -1):
@@ -254,7 +254,7 @@ def _tail(text: str, marks: Iterable[str]) -> int:
 
 
 def _inside_string(text: str) -> bool:
-    """Whether JSON text ends inside a string; of other text it is not said."""
+    """Return whether JSON text ends inside a string; False for other text."""
     return text.lstrip()[:1] in ("{", "[") and bool(re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2)
 
 

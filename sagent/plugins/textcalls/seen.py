@@ -1,4 +1,4 @@
-"""What `sagent models` shows of models that were seen to write their calls as text, and how that is forgotten."""
+"""Models that were seen to write their calls as text: shown in `sagent models`, and forgotten on request."""
 
 from collections.abc import Mapping
 

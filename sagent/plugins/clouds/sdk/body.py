@@ -1,4 +1,4 @@
-"""What an SDK reads of a response: inflated by us, and of an error's body no more than says why."""
+"""Bodies of responses that an SDK reads: decompressed by us, and cut to what an error needs."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -42,8 +42,8 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _left_over(stream: object) -> bool:
-    """Whether bytes came after an answer's end. The SDKs' HTTP client keeps them for the next answer, and only its own
-    parts have them; where they cannot be found, the connection is not used again."""
+    """Return whether bytes came after an answer's end. The SDKs' HTTP client keeps them for the next answer, in private
+    attributes; if these are not found, the connection is not used again."""
     for name in ("_stream", "_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
         stream = getattr(stream, name, None)
     return not isinstance(stream, tuple) or bool(cast("tuple[bytes, bool]", stream)[0])

@@ -1,4 +1,4 @@
-"""What the SDK transport wants of a vendor's client, and what it opens one for."""
+"""Interface to a vendor's client for the SDK transport, and the parameters to open one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds.
+    """Parameters to open a client. `base_url` and `key` are None if the SDK finds its own; `connect` is seconds.
 
     With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
     """
