@@ -7,7 +7,7 @@ from sagent.version import __version__ as __version__
 
 
 class _Package(type(sys)):  # pyright: ignore[reportUntypedBaseClass] -- types.ModuleType, without importing types
-    """This package: its `tool` is the decorator. The module of that name is found by its full name, `sagent.tool`."""
+    """Class of the module `sagent`: its `tool` stays the decorator when Python imports the module `sagent.tool`."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "tool":  # Python sets it when it has imported the module

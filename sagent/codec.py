@@ -80,7 +80,7 @@ def encode_result_part(result: ToolResult, keep: Keep | None) -> dict[str, Any]:
 
 
 def was_denied(result: Mapping[str, object]) -> bool:
-    """Whether an encoded result says that the policy refused the call. Version 1 says so by how the text begins."""
+    """Return True if an encoded result says that the policy refused the call. Version 1 does by how its text begins."""
     if "denied" in result or result.get("is_error") is not True:
         return result.get("denied") is True
     first = as_object(next(iter(as_array(result.get("content"))), None)).get("text")

@@ -73,7 +73,7 @@ class ModelError(SagentError):
 
     @property
     def retryable(self) -> bool:
-        """Whether sending the same bytes again may succeed."""
+        """True if sending the same bytes again may succeed."""
         return self.kind in RETRYABLE and not self.final
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class ToolError(SagentError):
 
 
 class SessionBusy(SagentError):
-    """Another process holds the session; the message names it."""
+    """The session is held by another process; the message names it."""
 
     kind = "session_busy"
 

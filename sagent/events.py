@@ -1,4 +1,4 @@
-"""What an agent reports while it works: one closed union, read by every surface. `agent` is that agent's path."""
+"""Events of an agent while it works: one closed union, read by every surface. `agent` is that agent's path."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -111,7 +111,7 @@ class Result(Hinting, Generic[Data_co]):
 
     @property
     def is_error(self) -> bool:
-        """Whether the run failed, was stopped by a limit or was interrupted."""
+        """True if the run failed, was stopped by a limit or was interrupted."""
         return self.error is not None
 
 

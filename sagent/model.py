@@ -1,4 +1,4 @@
-"""What a model is to the rest of the program: it takes a request, and returns deltas and exactly one reply."""
+"""Interface of a model: it takes a request, and returns deltas and exactly one reply."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -93,7 +93,7 @@ Delta: TypeAlias = TextPart | ThinkingPart | Billed
 
 @dataclass(frozen=True, slots=True)
 class RequestDigest:
-    """What was sent: sha256 of the exact body, and the parameters worth reading without the body."""
+    """Record of a sent request: sha256 of the exact body, and the parameters worth reading without the body."""
 
     sha256: str
     size: int
@@ -103,7 +103,7 @@ class RequestDigest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The one reply of a call. `charges` is the whole bill; `usage` the executor's own share, for its context meter."""
+    """Reply of a call. `charges` is the whole bill; `usage` the executor's own share, for its context meter."""
 
     message: Message
     usage: Usage
@@ -159,7 +159,7 @@ class Structuring(Protocol):
     """A Model whose provider takes `Request.output_schema` and makes the answer match it."""
 
     def structures(self, request: Request) -> bool:
-        """Whether that applies to this model, this schema and these tools. If not, describe the schema in words."""
+        """Return True if this applies to the model, schema and tools. If not, describe the schema in words."""
         ...
 
 

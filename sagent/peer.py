@@ -121,7 +121,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """What a new agent is to do. None and "" inherit from its parent; it never gets more than its parent has.
+    """Request for a new agent. None and "" inherit from its parent; it never gets more than its parent has.
 
     `share` is how much it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all ("full"). A
     `persistent` agent stays alive after its answer. Its calls are billed to `role`, and `options` are members of their

@@ -1,4 +1,4 @@
-"""What a tool is, what it can touch, and where it works."""
+"""Interface of a tool: what it is, what it can touch, and where it works."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a call would do: judged by the policy, and used to keep calls that touch the same thing in order.
+    """Effect of a call to be made: judged by the policy, and used to keep calls that touch the same thing in order.
 
     "execute" runs something that may touch anything, unless it is `confined`: then a sandbox limits it to what the
     workspace's profile allows, and `needs` are requested beyond that, for a `reason`. `paths` are absolute, as given
@@ -76,7 +76,7 @@ class Stamp:
 
 @dataclass(slots=True)
 class Workspace:
-    """Where an agent's tools work: its directory, its roots, and what it has seen of the files there.
+    """Directory in which an agent's tools work, its roots, and what they have seen of the files there.
 
     `environment` is the environment of shell commands: None is this process's own, until a command has changed it.
     `hidden` is the policy's decision about files inside an allowed directory: Grep and Glob skip those. `profile` is
@@ -112,7 +112,7 @@ class Workspace:
         return self._seen_by_commands(found)
 
     def follow(self, path: Path) -> Path:
-        """Where an absolute path leads, by links to what only commands see too."""
+        """Resolve an absolute path, by links to what only commands see too."""
         real = Path(os.path.realpath(path))
         for _ in range(_MAX_LINKS):
             seen = self._seen_by_commands(real)
@@ -122,7 +122,7 @@ class Workspace:
         return real
 
     def _seen_by_commands(self, path: Path) -> Path:
-        """Where commands find what an absolute path names: in a directory of their own what is not there otherwise."""
+        """Return where commands find an absolute path: in a directory of their own what is not there otherwise."""
         for place, own in self.temporary.items():
             elsewhere = not path.is_relative_to(place) or any(map(path.is_relative_to, (own, *self.roots)))
             if not elsewhere and not os.path.lexists(path):
@@ -160,7 +160,7 @@ ProfileOf: TypeAlias = "Callable[[Workspace], Profile]"
 
 
 class Blobs(Protocol):
-    """Where large payloads are kept, named by their sha256. Each call returns the path to show to the model."""
+    """Store of large payloads, named by their sha256. Each call returns the path to show to the model."""
 
     def put(self, data: bytes) -> Path: ...
 
@@ -179,7 +179,7 @@ class Blobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunContext(Generic[Data_co]):
-    """What a running call may use: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
+    """Context of a running call: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
 
     `caller` is the agent itself, for tools that concern agents: what it has spent, which other agents there are.
     `in_background` says whether the call has become a job, for which nobody waits. With `offer_detach`, a call that can
@@ -223,7 +223,7 @@ class Tool(Protocol[Deps_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a tool may say of itself by attributes of these names, with what holds for one that does not.
+    """Traits that a tool may declare by attributes of these names; for one that does not, the defaults hold.
 
     A call of a `quick` tool ends soon: it is not offered to be delayed or put into the background. A `lenient` one
     ignores arguments that do not fit its schema: its call is not refused for them. A `deferrable` one is left out of
@@ -236,7 +236,7 @@ class Traits:
 
 
 def traits_of(tool: Tool) -> Traits:
-    """What a tool says of itself. Raises TypeError for an attribute of another type."""
+    """Return the traits of a tool. Raises TypeError for an attribute of another type."""
     said: dict[str, object] = {name: getattr(tool, name, False) for name in ("quick", "lenient", "deferrable")}
     for name, value in said.items():
         if not isinstance(value, bool) and (name, value) != ("deferrable", "along"):
@@ -249,7 +249,7 @@ class Foreseeable(Protocol):
     """A tool that can say in advance what a call would do. Other tools count as "execute"."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """What this call would do. Raises ToolError for invalid arguments."""
+        """Return what this call would do. Raises ToolError for invalid arguments."""
         ...
 
 
@@ -269,14 +269,14 @@ def arguments_schema(*required: str, closed: bool = False, **properties: Mapping
 
 
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
-    """What a call would do, as far as its tool can say."""
+    """Return what a call would do, as far as its tool can say."""
     if isinstance(tool, Foreseeable) and callable(tool.effect):
         return tool.effect(arguments, workspace)
     return Effect("execute")
 
 
 def conflict(first: Effect, second: Effect) -> bool:
-    """Whether two calls of one turn must run in the order given: they touch the same path, or one runs a command
+    """Return True if two calls of one turn must run in the order given: they touch the same path, or one runs a command
     while the other writes."""
     kinds = {first.kind, second.kind}
     if "write" not in kinds:

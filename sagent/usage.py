@@ -46,7 +46,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one model did inside one call, and its price. A call has one charge, or several if the provider ran further
+    """Share of one model in one call, and its price. A call has one charge, or several if the provider ran further
     models in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
 
     `usd` is the provider's own figure or, once the ledger has settled the call, its price; None if it is not known.
@@ -169,7 +169,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What `compactions` saved in a session: the input tokens and USD that it would have had without them, less those
+    """Savings of `compactions` in a session: the input tokens and USD that it would have had without them, less those
     that it had, including summaries. USD is None if a price is not known."""
 
     compactions: int = 0

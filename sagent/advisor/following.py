@@ -1,4 +1,4 @@
-"""Whether an executor does what it was advised: by its own word, or by what it does next. Silence says nothing."""
+"""Judgement of whether an executor follows advice: by its own word, or by its next actions. Silence says nothing."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Result)
 
 @runtime_checkable
 class Runnable(Protocol):
-    """Whatever answers a prompt: an agent, a pattern of agents, or an object of your own."""
+    """Anything that answers a prompt: an agent, a pattern of agents, or an object of your own."""
 
     async def run(self, prompt: str | Message, /) -> Result:
         """Answer it. Raises what Agent.run raises; a result's `error` says that it is not a whole answer."""
@@ -77,8 +77,7 @@ class Stage:
         return result
 
     async def attempt(self, member: Runnable, prompt: str | Message) -> tuple[Result, Exception | None]:
-        """The same, together with its exception; the result is then what it had so far. Only a cancellation is
-        raised."""
+        """Run a member and return its result so far and its exception. Raises nothing but a cancellation."""
         message = user(prompt) if isinstance(prompt, str) else prompt
         if isinstance(member, Composite):
             return await self._attempt_composite(member, message)

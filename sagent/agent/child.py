@@ -14,7 +14,7 @@ from sagent.session.contents import Returned
 
 
 class ChildTask:
-    """What an agent's task does from its first prompt until it is ended, including the clean-up.
+    """The task of a spawned agent, from its first prompt until it has ended, including the clean-up.
 
     After an interruption, a persistent agent stays idle until somebody writes to it; waiting messages are read with
     that one.
@@ -40,17 +40,17 @@ class ChildTask:
 
     @property
     def busy(self) -> bool:
-        """The same, or waiting for a job, after which it will continue."""
+        """True if it is active, or waits for a job after which it will continue."""
         return self.active or (not self.left and bool(self._own.jobs.running()))
 
     @property
     def hears(self) -> bool:
-        """Whether it will read what is sent to it now."""
+        """True if messages sent to it now will be read."""
         return not self._leaving and (self._persistent or not (self._at_work and self._runs.closing))
 
     @property
     def _moments(self) -> tuple[Moment, ...]:
-        """Which messages start a turn; empty means any."""
+        """Delivery moments of messages that start a turn; empty means any."""
         return ("now",) if self._still else ()
 
     def interrupt(self) -> None:

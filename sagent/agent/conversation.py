@@ -49,7 +49,7 @@ class Conversation(Caller):
 
     @property
     def running(self) -> bool:
-        """Whether a run is in progress."""
+        """True while a run is in progress."""
         return self._doing == "working"
 
     @property
@@ -203,15 +203,14 @@ class Conversation(Caller):
             raise UsageError(f"agent {self.path} is running: interrupt it before you go back")
 
     async def diff(self, path: str, entry: str = "") -> "FileDiff":
-        """How a file, by its absolute path, has changed since an entry of the log was written ("" is its beginning).
-        Raises UsageError for an entry that does not exist, and for a file that has not changed since."""
+        """Compare a file, by its absolute path, with what it was when an entry of the log was written ("" is its
+        beginning). Raises UsageError for an entry that does not exist, and for a file that has not changed since."""
         from sagent.rewind.filediff import diff_file
 
         return await diff_file(self.log, entry, path)
 
     async def preview(self, entry: str) -> "FileChanges":
-        """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that does not
-        exist."""
+        """List what `rewind_files` would change and leave alone. Raises UsageError for an entry that does not exist."""
         from sagent.rewind.restore import preview
 
         return await preview(self.log, entry)
@@ -270,7 +269,6 @@ class Conversation(Caller):
 
 
 def _meter_of(state: AgentState) -> Meter:
-    """What is known about the size of an earlier conversation. It is no upper bound, because prompt and tools may
-    differ."""
+    """Return the known size of an earlier conversation. It is no upper bound, because prompt and tools may differ."""
     model, size, tokens = counted(state.log.contents(), state.role)
     return Meter(size, tokens) if tokens and model == state.model.id else Meter()

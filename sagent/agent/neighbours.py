@@ -55,7 +55,7 @@ class TreeNeighbours:
 
     @property
     def busy(self) -> bool:
-        """Whether agents below are working or, for the root, a message is on its way."""
+        """True while agents below are working or, for the root, a message is on its way."""
         tree = self._agent.tree
         waits = not self._spawned and tree.post is not None and tree.post.waiting
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
@@ -88,7 +88,7 @@ class TreeNeighbours:
 
 
 def _heard(ask: Asker) -> Asker:
-    """The same, where what it gives is a yes or a no; whatever else it gives is a no that says what is needed."""
+    """Wrap an asker: any answer that is neither a yes nor a no becomes a no that says what is needed."""
 
     async def asked(call: ToolCall, question: Ask) -> str | None:
         given = ask(call, question)

@@ -187,7 +187,7 @@ def _check_callable(name: str, given: object, wanted: str) -> None:
 
 
 def _is_policy(policy: object) -> bool:
-    """Whether it is a policy itself, and not a function or class that makes one."""
+    """Return True for a policy itself, False for a function or class that makes one."""
     return hasattr(policy, "before_tool") and not isinstance(policy, type)
 
 

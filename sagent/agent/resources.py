@@ -1,4 +1,4 @@
-"""What an agent is given: what it keeps longer than a turn or shares, and the short forms that a program may pass."""
+"""Resources of an agent: what it keeps longer than a turn or shares, and the short forms that a program may pass."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -52,8 +52,7 @@ ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an agent keeps longer than a turn, or shares with other agents of its tree. None: the agent creates its
-    own."""
+    """State that an agent keeps longer than a turn, or shares with its tree. None: the agent creates its own."""
 
     log: Log | None = None
     ledger: Ledger | None = None

@@ -55,8 +55,8 @@ _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 
 
 def wanted_advice(text: str) -> str | None:
-    """What a reply wants advice about, "" if it does not say; None if it wants none. A marker inside code does not
-    count."""
+    """Return the question that a reply asks its advisor, "" if it states none; None if it asks for no advice. A marker
+    inside code does not count."""
     plain = _CODE.sub("", text) if "[" in text else ""
     found = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return found and found[1].strip()
@@ -82,7 +82,7 @@ def _output_of(form: object) -> "Output":
 
 
 def _limit_words(state: AgentState, reason: str) -> str:
-    """Which limit ended the run, and what to do."""
+    """Describe which limit ended the run, and what to do."""
     from sagent.lib.text import count
 
     if reason == "max_tokens" and (cut := [note for note in state.noted if REPEATED in note]):
@@ -116,7 +116,7 @@ def _wants_advice(state: AgentState, reason: str) -> bool:
 
 
 class _Outcome(NamedTuple):
-    """What a run came to. `cancelled` is raised in the end: whoever cancelled the task waits for it."""
+    """The outcome of a run. `cancelled` is raised in the end: whoever cancelled the task waits for it."""
 
     reason: str
     data: object = None
@@ -156,7 +156,7 @@ class Runner:
 
     @property
     def running(self) -> bool:
-        """Whether a run is in progress."""
+        """True while a run is in progress."""
         return self._task is not None
 
     def interrupt(self) -> None:
@@ -180,7 +180,7 @@ class Runner:
         return loop
 
     def interrupt_ahead(self) -> None:
-        """The same for a run that is about to begin: it ends before it does anything."""
+        """Interrupt a run that is about to begin: it ends before it does anything."""
         self._ahead = True
 
     async def ended(self) -> None:
@@ -189,7 +189,7 @@ class Runner:
             await self._ended.wait()
 
     async def released(self) -> None:
-        """The same, unless the run is in this very task."""
+        """Wait until the run has ended, unless it is in this very task."""
         if self._task is not None and self._task is not asyncio.current_task():
             await self.ended()
 
@@ -349,7 +349,7 @@ class Runner:
         return self.last
 
     def _saving(self) -> Saving:
-        """What compactions have saved so far, for this agent and those below, as far as their logs can be read."""
+        """Add up what compactions saved for this agent and those below, as far as their logs can be read."""
         state, known = self._state, self._tree.savings
         with suppress(SagentError, OSError):
             known[state.path] = self._own_saving()
@@ -362,7 +362,7 @@ class Runner:
         return sum((known[agent] for agent in agents & known.keys()), Saving())
 
     def _own_saving(self) -> Saving:
-        """The same of this agent alone. Raises SessionCorrupt and OSError."""
+        """Return what compactions saved for this agent alone. Raises SessionCorrupt and OSError."""
         log = self._state.log.contents()
         if self._savings is None:
             if next(log.of("compacted"), None) is None:

@@ -44,7 +44,7 @@ class SavedSession:
 
     @property
     def resumed(self) -> bool:
-        """Whether it existed before."""
+        """True if the session existed before."""
         return not self._first
 
     def losses(self) -> list[str]:

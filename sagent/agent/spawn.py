@@ -1,5 +1,5 @@
-"""What a new agent gets from the one above it: never more than that one has. A copy of another agent may do only what
-both may."""
+"""Creation of child agents: none gets more than the agent above it has. A copy of another agent may do only what both
+may."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -207,7 +207,7 @@ class Both:
         return min(verdicts, key=_leniency)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows for either of them."""
+        """Return the actions of both policies."""
         return [action for policy in self._policies for action in await policy.after_turn(turn) or ()]
 
 
@@ -218,7 +218,7 @@ def _leniency(verdict: Verdict) -> float:
 
 
 def _both(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
-    """What both let commands touch."""
+    """Combine two profiles: commands may touch only what both allow."""
     other = above.profile
     if own is None or other is None:
         return own or other

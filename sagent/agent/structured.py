@@ -86,7 +86,7 @@ async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[s
 
 
 def _held(state: AgentState) -> bool:
-    """Whether the provider gives its model the schema."""
+    """Return True if the provider gives its model the schema."""
     return isinstance(state.model, Structuring) and state.model.structures(state.context.request())
 
 

@@ -35,8 +35,8 @@ END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """How large a tree may grow: generations below the root, agents alive at a time, and agents in a session; and how
-    many messages its agents may read from each other without a message from a person in between, None for no limit."""
+    """Limits of a tree: generations below the root, agents alive at a time, and agents in a session; and how many
+    messages its agents may read from each other without a message from a person in between, None for no limit."""
 
     max_depth: int = 5
     max_live: int = 32
@@ -58,12 +58,12 @@ class Node(Conversation):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether it is working, or has something to read or to wait for after which it will continue."""
+        """True while it works, or has something to read or to wait for after which it will continue."""
 
     @property
     @abstractmethod
     def hears(self) -> bool:
-        """Whether it will read what is sent to it now."""
+        """True if messages sent to it now will be read."""
 
     @abstractmethod
     def hold(self) -> None:
@@ -271,7 +271,7 @@ class DelayedMail:
 
     @property
     def waiting(self) -> bool:
-        """Whether any message has not been delivered yet."""
+        """True while any message is undelivered."""
         return bool(self._timers)
 
     def later(self, path: str, message: Message, seconds: float) -> None:

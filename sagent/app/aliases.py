@@ -24,7 +24,7 @@ def shipped() -> Mapping[str, str]:
 
 
 def own_alias(name: str, own: Mapping[str, str]) -> str:
-    """What a name stands for by the person's own aliases, one of which may name another; the name itself otherwise."""
+    """Resolve a name by the person's own aliases, one of which may name another; return other names unchanged."""
     seen: set[str] = set()
     while (word := name.lower()) in own and word not in seen:
         seen.add(word)
@@ -33,9 +33,9 @@ def own_alias(name: str, own: Mapping[str, str]) -> str:
 
 
 def newest(name: str, prices: "PriceBook", usable: Container[str]) -> str:
-    """What a shipped short name stands for, as "provider/model"; "" for any other name.
+    """Resolve a shipped short name to the newest such model, as "provider/model"; "" for any other name.
 
-    `usable` are the providers there is a key for; without one it is the first that knows such a model.
+    `usable` are the providers with a key; if none of them has such a model, the first provider that has one is taken.
     """
     found: dict[str, tuple[tuple[int, ...], str]] = {}
     for pattern in shipped().get(name.lower(), "").split():

@@ -198,7 +198,7 @@ def _workspace(settings: Settings, policy: PermissionPolicy, sandbox: Sandbox, l
 
 
 def _resources(settings: Settings, choice: Choice, ledger: Ledger, warn: Callable[[str], object]) -> Resources:
-    """What the agent shares or keeps, as far as the settings say it. Raises UsageError."""
+    """Build the agent's resources from the settings. Raises UsageError."""
 
     @cache
     def advisory() -> ExtensionFactory:
@@ -329,7 +329,7 @@ def _check_definitions(settings: Settings, notices: list[str]) -> None:
 
 
 def _instructions(settings: Settings, notices: list[str]) -> str:
-    """What lies in the project and with the person for every agent to read, and the names of skills."""
+    """Gather the instructions of the project and of the person, and the names of skills."""
     found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
     notices.extend(found.notices)
     skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))

@@ -126,8 +126,8 @@ class Choice:
         return full if full and at in (None, full.partition("/")[0]) else name
 
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
-        """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
-        protocol nearly every server does."""
+        """Resolve a model at an address and with a key of its own. Without a provider it is an OpenAI-compatible one,
+        which nearly every server is."""
         name = self.spelled_out(name, elsewhere=base_url is not None)
         provider, model_id = split_model(name, None, self.rows, base_url or "")
         return self.wrapped(self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id))
@@ -203,7 +203,7 @@ class Choice:
                 yield name
 
     def prices(self) -> PriceBook:
-        """What calls cost, by the person's prices and rows too."""
+        """Return the prices of calls, by the person's own prices and rows too."""
         return price_book(self.settings)
 
     def limits(self, model: Model) -> ModelLimits:
@@ -212,7 +212,8 @@ class Choice:
         return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
-        """Whether the model's listing is worth asking for: no data have its window, or its address is the person's own.
+        """Return True if the model's listing is worth fetching: no data have its window, or its address is the
+        person's.
 
         Once in a process, and only when what was kept of it is no longer fresh.
         """
@@ -249,14 +250,14 @@ class Choice:
         return _place_of(name, provider.access.base_url if isinstance(provider, Endpoint) else "")
 
     def address(self, name: str) -> str:
-        """Where a provider in use is asked, "NAME at HOST/PATH"; "" for the address that is known to be its own."""
+        """Return where a provider in use is called, "NAME at HOST/PATH"; "" for the address known to be its own."""
         place, known = self.place(name).partition(" ")[2], _shipped(name, self.rows)
         own = urlsplit(known.base_url) if known is not None else None
         return "" if not place or (own and place == f"{own.netloc}{own.path}") else f"{name} at {place}"
 
     def check_address(self, before: str) -> None:
-        """That a conversation which was at an address of the person's own does not go elsewhere unless they say so now:
-        whoever asked their own server yesterday may have left out the flag. Raises UsageError."""
+        """Refuse to move a conversation away from the person's own address unless they say so now: whoever used their
+        own server yesterday may have left out the flag. Raises UsageError."""
         if not before:
             return
         now = self.address(self.model.provider)
@@ -478,7 +479,7 @@ async def _ask(choice: Choice, url: str) -> Listing | None:
 
 
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
-    """What is wrong with a model whose provider is not known."""
+    """Explain why the provider of a model is not known."""
     head, slash, rest = name.partition("/")
     if ending := lacking(head):
         return f"The provider {head} is not known{ending}."
@@ -517,9 +518,9 @@ def _such(word: str, rows: Mapping[str, Row]) -> str:
 
 
 def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) -> Auth | None:
-    """How we say who we are to a provider. What was asked for is meant for the one that was chosen: where the login
-    of another is its SDK's affair, one that has none is asked with its own key, or the SDK would send it a key of
-    somebody else. Raises UsageError where the one that was chosen has none."""
+    """Choose how to authenticate with a provider. The setting is meant for the chosen provider: another one without a
+    login is called with its own key, or its SDK would send it a key of somebody else. Raises UsageError if the chosen
+    one has no login."""
     if "auth" not in settings.origins:
         return None
     if settings.auth != "credentials" or row.via or row.credentials:

@@ -26,7 +26,7 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What an earlier run left in the log: nothing for a new session."""
+    """Facts that an earlier run left in the log: nothing for a new session."""
 
     messages: tuple[Message, ...] = ()
     charges: Iterable[Charge] = ()  # read from the logs as they are asked for

@@ -58,7 +58,7 @@ def _choose_utf8() -> None:
 
 
 def _notice_ended_children() -> None:
-    """Where the caller ignores their signal, exit codes would be lost, and bubblewrap never end."""
+    """Reset SIGCHLD if the caller ignores it: exit codes would be lost, and bubblewrap would never end."""
     import signal
 
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
@@ -77,7 +77,7 @@ def _leave(codes: list[int]) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Where the caller closed a standard stream, nothing is there instead: no file we open may take its place."""
+    """Open /dev/null for each standard stream that the caller closed: no file we open may take its place."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while (opened := os.open(os.devnull, os.O_RDWR)) < number:

@@ -48,7 +48,7 @@ def with_data(result: Result) -> Result:
 
 
 def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
-    """What keeps us from checking an answer, with its place."""
+    """Yield what keeps us from checking an answer, with its place."""
     at = f" (at {place})" if place else ""
     for keyword in schema:
         if keyword not in _CHECKED | _SAYS_NOTHING:

@@ -185,7 +185,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _columns() -> int:
-    """Those of the terminal, as argparse would find them out by shutil, which takes 3 ms to import."""
+    """Return the terminal's columns, as argparse would find them out by shutil, which takes 3 ms to import."""
     with suppress(ValueError):
         if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
             return columns
@@ -211,7 +211,7 @@ def plugins_of(argv: "Sequence[str]") -> "Installed":
 
 
 def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
-    """What few unquoted words may have meant: a command that is spelled nearly so, or has another name; "" for none."""
+    """Guess the command that few unquoted words meant: one spelled nearly so, or with another name; "" for none."""
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""

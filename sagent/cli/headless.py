@@ -58,7 +58,7 @@ def failed(error: SagentError) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked, and what was piped in with it: a text, an image, or a PDF."""
+    """A prompt, and what was piped in with it: a text, an image, or a PDF."""
 
     text: str
     parts: tuple[Part, ...] = ()
@@ -83,7 +83,7 @@ class Interrupter:
         return self.received is not None or self.output_error is not None
 
     async def outcome(self, work: Awaitable[T]) -> T | None:
-        """What comes of work; None where it was stopped before there was anything. Raises what our output did."""
+        """Await work and return its result; None if it was stopped before there was any. Raises what our output did."""
         found: T | None = None
         try:
             found = await work
@@ -95,7 +95,7 @@ class Interrupter:
         return found
 
     def result(self) -> tuple[Result, int]:
-        """What a run is that was interrupted before it began, and its exit code."""
+        """Return the result and exit code of a run that was interrupted before it began."""
         failure = Failure("interrupted", "interrupted before it began")
         return Result("", (), "interrupted", failure), 128 + (self.received or signal.SIGINT)
 
@@ -132,7 +132,7 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
 
 @contextlib.contextmanager
 def reporting(settings: "Settings", renderer: Renderer) -> Generator[None]:
-    """What is raised in the block is the result, too, where that is JSON."""
+    """Write errors raised in the block as the result, too, if that is JSON."""
     try:
         yield
     except SagentError as error:
@@ -227,7 +227,7 @@ async def carry_out(text: str, settings: "Settings", agent: Agent, surface: "Sur
 
 
 def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
-    """What answers are to conform to. Raises UsageError."""
+    """Return the schema that answers must conform to. Raises UsageError."""
     if settings.output_schema is None:
         return None
     if settings.plan:
@@ -246,7 +246,7 @@ def _is_told_to_plan(agent: Agent) -> bool:
 
 
 def _planned(result: Result, plan: str) -> Result:
-    """What a run comes to that is to end with a plan: the plan is its answer, and without one it has failed."""
+    """Turn the result of a plan-mode run into its plan, or into an error if there is none."""
     if result.error is None and not plan:
         why = "The model ended without a plan. Its answer may say what is missing."
         return replace(result, error=Failure("no_plan", why))
@@ -310,7 +310,7 @@ def _decode(piped: bytes, err: TextIO) -> str:
 
 
 def _media(piped: bytes) -> Part | None:
-    """What was piped in, where it is an image or a PDF. Raises UsageError for one that no model could be shown."""
+    """Return the piped input as an image or a PDF; None for text. Raises UsageError if no model could be shown it."""
     if b"\0" not in piped[:8192] and not piped.startswith(b"%PDF-"):
         return None  # as nearly always: text needs nothing of what follows
     from sagent.tools.media import media_in
@@ -349,7 +349,7 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
 
 
 async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Prompt]:
-    """The one, or those of `--input-format stream-json`, one a line; words of the command line come first."""
+    """Yield the prompt, or those of `--input-format stream-json`, one a line; words of the command line come first."""
     if prompt is not None or words:
         yield prompt or Prompt(" ".join(words))
     if prompt is not None:

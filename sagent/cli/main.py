@@ -214,7 +214,7 @@ def _talk(flags: Mapping[str, object]) -> int:
 
 
 def _neutralize() -> None:
-    """Whatever is written from here on cannot drive a terminal; what goes elsewhere is left as it is."""
+    """Keep all further output from driving a terminal; what goes elsewhere is left as it is."""
     if sys.stdout.isatty() or sys.stderr.isatty():
         from sagent.lib.terminal import neutralized
 

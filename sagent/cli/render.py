@@ -61,7 +61,7 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
 
 
 def _is_pipe(out: TextIO) -> bool:
-    """Whether the answer goes to another program, which may well show it on the same terminal."""
+    """Return True if the answer goes to another program, which may well show it on the same terminal."""
     from os import fstat
     from stat import S_ISFIFO
 
@@ -336,7 +336,7 @@ def advice_lines(advice: Advice) -> list[str]:
 
 
 def argument_line(call: ToolCall, width: int = 100) -> str:
-    """The one argument of a call worth reading, on one line."""
+    """Return the one argument of a call worth reading, on one line."""
     return printable(one_line(main_argument(call.arguments), width))
 
 

@@ -1,4 +1,4 @@
-"""What a command writes: JSON, lines, and tables: fitted to a terminal by rich; elsewhere one row a line."""
+"""Output of commands: JSON, lines, and tables, fitted to a terminal by rich; elsewhere one row a line."""
 
 import os
 import sys

@@ -29,7 +29,7 @@ STRANGER = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a model is reached and with what key; "" is what its provider has anyway."""
+    """Address and key of a model's server; "" is its provider's default."""
 
     base_url: str = ""
     api_key: str = field(default="", repr=False)

@@ -117,7 +117,7 @@ class SettingsBuilder:
         return replace(found, permission_mode="plan") if found.plan else found
 
     def _advisors(self) -> dict[str, object]:
-        """Who advises, where they are reached, and their rules."""
+        """Return the advisors, their addresses and their rules."""
         found: dict[str, object] = {}
         if placed := cast("tuple[Placed, ...]", self.values.get("advisors", ())):
             from sagent.config.servers import addresses
@@ -258,5 +258,5 @@ class SettingsBuilder:
 
 
 def _height(origin: str) -> int:
-    """How high the layer is that an origin is of: the person's file, a project's, the environment, flags."""
+    """Rank the layer of an origin: the person's file 0, a project's 1, the environment 2, flags 3."""
     return 3 if origin.startswith("--") else 2 if origin.startswith("SAGENT_") else int(origin.endswith(TRUSTED))

@@ -33,7 +33,7 @@ _MOST_WANTED = 200  # characters of a value that the person is to trust: it is s
 
 
 def take_plugin(into: SettingsBuilder, folder: Path) -> None:
-    """What an installed plugin adds to the person's file: their own rows win. Raises ConfigError."""
+    """Add the tables of an installed plugin; the person's own rows win. Raises ConfigError."""
     tables = into.plugins.named(Table)
     for name, path in GUARDS.items():
         if name not in tables and (folder / path).exists():
@@ -50,7 +50,7 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
 
 
 class FileLayer:
-    """What a file sets. The person trusts their own (`trusted`)."""
+    """Settings of one file. The person trusts their own (`trusted`)."""
 
     def __init__(self, into: SettingsBuilder, file: File, *, trusted: bool) -> None:
         self._into, self._file, self._trusted = into, file, trusted
@@ -216,7 +216,7 @@ class FileLayer:
         self._into.set(field, found, self._origin)
 
     def _is_free(self, field: Setting, value: object) -> bool:
-        """Whether a project's file may set this unasked: to what it is already, or stricter."""
+        """Return True if a project's file may set this unasked: to its present value, or stricter."""
         old = self._into.values.get(field.name, _default(field))
         return value == old or is_stricter(field, value, old)
 
@@ -292,7 +292,7 @@ def _joined(before: object, found: Mapping[str, object] | tuple[object, ...]) ->
 
 
 def _default(field: Setting) -> object:
-    """What a setting is where nobody set it."""
+    """Return the default of a setting."""
     if field.name == field.member:
         return field.default
     from sagent.advisor.rules import Rules

@@ -50,7 +50,7 @@ class File:
         return f"{self.path}:{self.line(*keys)}"
 
     def error(self, keys: Line, message: str) -> ConfigError:
-        """What is wrong at a key."""
+        """Build an error about a key, with its place in the file."""
         return ConfigError(f"{self.where(*keys)}: {end_sentence(message)}")
 
     def unknown(self, keys: Line, names: Iterable[str], what: str = "setting") -> ConfigError:
@@ -71,7 +71,7 @@ class File:
             raise self.error(keys, f"{'.'.join(keys)}: {error}") from None
 
     def exposed_key(self) -> str:
-        """What to say where others may read this file and a key is written in it, rather than a reference; else ""."""
+        """Return a warning if others may read this file and a key itself is written in it; else ""."""
         mode = self.path.stat().st_mode
         if not stat.S_ISREG(mode) or not mode & 0o077:
             return ""
@@ -143,7 +143,7 @@ class GivenTable:
 
 
 def _statement_ends(text: str) -> Iterator[int]:
-    """Where valid TOML could end: after each line that no text, list or table goes on from."""
+    """Yield where valid TOML could end: after each line that does not continue a string, list or table."""
     depth = 0
     for match in re.finditer(_PIECE, text):
         depth += (match[0] in ("[", "{")) - (match[0] in ("]", "}"))
@@ -165,7 +165,7 @@ def _texts(value: object, keys: Line) -> Iterator[tuple[Line, str]]:
 
 
 def _is_literal_key(keys: Line, text: str) -> bool:
-    """Whether a text is a key itself: by what it is given to, or by its shape."""
+    """Return True if a text is a key itself: by the name of its setting, or by its shape."""
     if len(text) < 8 or "${" in text or text.lower() in _PLACEHOLDERS:
         return False
     name = keys[-1] if keys[0] == "mcp" and not text.startswith(("/", "~")) else ""

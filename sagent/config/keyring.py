@@ -19,7 +19,7 @@ class _Keyring(Protocol):
 
 
 def has_keyring() -> bool:
-    """Whether keys can be kept there. May take a moment."""
+    """Return True if the system has a keyring to keep keys in. May take a moment."""
     keyring = _keyring()
     try:
         return keyring is not None and keyring.get_keyring().priority > 0

@@ -106,7 +106,7 @@ def _take_file(builder: SettingsBuilder, file: File, *, trusted: bool) -> None:
 
 
 def _take_plugins(builder: SettingsBuilder) -> None:
-    """What installed plugins add. One whose files are wrong is left out, with a warning."""
+    """Add the tables of installed plugins. A plugin whose files are wrong is left out, with a warning."""
     for folder in plugin_folders(builder.config_dir):
         from sagent.config.filelayer import take_plugin
 
@@ -117,7 +117,7 @@ def _take_plugins(builder: SettingsBuilder) -> None:
 
 
 def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
-    """This process's directory; where it was deleted, the one that is asked for, if it needs no other to start from."""
+    """Return this process's directory; if it was deleted, the requested one if that is absolute. Raises ConfigError."""
     try:
         return Path.cwd()
     except FileNotFoundError:

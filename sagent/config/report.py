@@ -78,7 +78,7 @@ def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
 
 
 def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:
-    """What a project's file wants, and why that is not so."""
+    """Describe what a project's file wants, and why it is not in effect."""
     why = "you declined it" if wish.refused else "waits for your trust"
     return f"{wish.file}:{wanted.line} wants {text}: {why}"
 

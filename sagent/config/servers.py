@@ -32,7 +32,7 @@ def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -
 
 
 def own_address(provider: str, own: Mapping[str, CustomProvider], environ: Mapping[str, str]) -> Address:
-    """Where a provider is, and its key, for those who do not share the executor's server."""
+    """Return a provider's address and key, for those who do not share the executor's server."""
     custom, row = own.get(provider), built_in_row(provider)
     if custom is not None and custom.base_url:
         return Address(custom.base_url, custom.api_key)
@@ -44,9 +44,9 @@ def own_address(provider: str, own: Mapping[str, CustomProvider], environ: Mappi
 def addresses(
     placed: Iterable[Placed], own: Mapping[str, CustomProvider], apart: tuple[str, Address] | None
 ) -> Iterator[tuple[str, Address]]:
-    """Where advisors are reached that are not where their provider is anyway, by name. `apart` is the executor's
-    provider when it has an address of its own, and where that provider is for others: its address and its key are the
-    executor's alone."""
+    """Yield, by name, the addresses of advisors that are not at their provider's default. `apart` is the executor's
+    provider when it has an address of its own, and that provider's address for others: the executor's address and key
+    are its alone."""
     for advisor, address in placed:
         provider = provider_of(advisor.model, own, address.base_url)
         if address.base_url:

@@ -33,7 +33,7 @@ class CustomProvider:
 
     @property
     def base_url(self) -> str:
-        """Where it is; "" for the address that a provider of ours has anyway."""
+        """Address of the provider; "" for the default of a built-in one."""
         return self.row.base_url if "base_url" in self.given else ""
 
     @property

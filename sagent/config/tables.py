@@ -127,7 +127,7 @@ def read_aliases(given: GivenTable) -> Mapping[str, str]:
 
 
 def read_need(text: str, base: PathBase) -> "Need":
-    """What a command is granted; paths are relative to the file."""
+    """Parse what a command is granted; paths are relative to the file."""
     from sagent.sandbox.profile import Need
 
     try:

@@ -1,7 +1,7 @@
-"""What a project's file asks for and only the person may grant, and what they said to it, kept in the state directory.
+"""Wishes of a project's file that only the person may grant, and the person's answers, kept in the state directory.
 
-It may name another company's model, and so send the conversation there, or one that costs more. An answer holds for one
-folder and one wish: what asks for anything else is asked about again.
+A file may name another company's model, and so send the conversation there, or one that costs more. An answer holds for
+one folder and one wish: a file that asks for anything else is asked about again.
 """
 
 import json
@@ -18,7 +18,7 @@ from sagent.lib.regular import read_regular
 
 
 def warning(wish: Wish) -> str:
-    """What is said where nobody can be asked."""
+    """Return the warning about a wish if nobody can be asked."""
     them = ", ".join(f"{each.name} = {each.text}" for each in wish.wanted)
     return (
         f"{visible(wish.file)}:{wish.wanted[0].line}: ignored until you trust this folder with it: {them}. "
@@ -32,7 +32,7 @@ def visible(path: Path) -> str:
 
 
 def recall(wish: Wish, state_dir: Path) -> bool | None:
-    """What the person said to a wish; None where they did not, or it cannot be read."""
+    """Return the person's answer to a wish; None if there is none, or it cannot be read."""
     try:
         kept: object = json.loads(read_regular(answer_file(wish, state_dir)))
     except (OSError, ValueError, RecursionError):
@@ -46,7 +46,7 @@ def remember(wish: Wish, state_dir: Path, *, trusted: bool) -> None:
 
 
 def answer_file(wish: Wish, state_dir: Path) -> Path:
-    """Where the answer to a wish is kept. Without it the person is asked again."""
+    """Return the path of the answer to a wish. Without that file the person is asked again."""
     return _answer_to([_wants(wish), os.fsencode(wish.folder).hex()], state_dir)
 
 
@@ -86,7 +86,7 @@ def trust_nearby(path: Path, raw: bytes, state_dir: Path) -> Path:
 
 
 def nearby_answer(path: Path, raw: bytes, state_dir: Path) -> Path:
-    """Where it is kept that a file is trusted as it is now."""
+    """Return the path that records a file as trusted with its present content."""
     return _answer_to([sha256_hex(raw), os.fsencode(path.resolve()).hex()], state_dir)
 
 

@@ -1,4 +1,4 @@
-"""How the value of a setting is read, and what is accepted."""
+"""Parsing and validation of the values of settings."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
@@ -45,7 +45,7 @@ def domains(value: object, _: object = None) -> tuple[str, ...]:
 
 
 def status_parts(value: object, _: object = None) -> str:
-    """What the line below the input says: names of its parts in their order, or a command after !."""
+    """Read the setting of the status line: names of its parts in their order, or a command after !."""
     return text_of(value).strip()
 
 

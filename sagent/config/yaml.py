@@ -12,7 +12,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class YamlError(ValueError):
-    """What a file says is no settings file; `line` counts from 1."""
+    """A file that cannot be read as settings; `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)

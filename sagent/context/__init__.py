@@ -1,1 +1,1 @@
-"""What goes into the context: the system prompt, instructions found, and how much of an output."""
+"""Content of the context: the system prompt, instructions found, and how much of an output."""

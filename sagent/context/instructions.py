@@ -190,12 +190,12 @@ def _own_words(data: bytes) -> bytes:
 
 
 def _may_hold_keys(path: Path) -> bool:
-    """Whether a project's instructions may not be this file of it, nor include it."""
+    """Return True if a file may hold keys, and so may not be instructions of a project, nor included by them."""
     return path.name.startswith(".env") or ".git" in path.parts
 
 
 def _cut_mark(path: Path) -> str:
-    """What the model reads where a file was cut: it may need the rest."""
+    """Return the note for the model where a file was cut: it may need the rest."""
     return f"(The rest of this file was left out; read {path} for it.)"
 
 

@@ -1,5 +1,5 @@
-"""Where settings and state lie; and skills, agents, commands and output styles: the person's own, those of plugins, and
-a project's."""
+"""Directories of settings and state; and of skills, agents, commands and output styles: the person's own, those of
+plugins, and a project's."""
 
 import os
 import sys
@@ -51,8 +51,8 @@ def home_of(environ: Mapping[str, str]) -> Path:
 
 
 def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Iterator[Place]:
-    """Those of one kind that there are. Of two things by one name the first counts: the person's before a project's, a
-    nearer directory's before one further up. The notices say what is there and cannot be one."""
+    """Yield the existing places of one kind. Of two things by one name the first counts: the person's before a
+    project's, a nearer directory's before one further up. `notices` gets what is there and cannot be one."""
     for place in _places(kind, cwd, user_dir):
         if why := _why_not(place):
             if notices is not None:
@@ -91,7 +91,7 @@ def plugin_folders(user_dir: Path) -> list[Path]:
 
 
 def _is_inside(place: Place) -> bool:
-    """Whether a place is where it seems to be: a link may lead to all that a machine has."""
+    """Return True if a place does not lie beyond its border: a link may lead to all that a machine has."""
     return place.border is None or Path(os.path.realpath(place.path)).is_relative_to(os.path.realpath(place.border))
 
 

@@ -29,7 +29,7 @@ def last_plan(messages: Sequence[Message]) -> str:
 
 
 def is_planning(messages: Sequence[Message]) -> bool:
-    """Whether the model has read that plan mode is on, and not yet that it is off."""
+    """Return True if the model has read that plan mode is on, and not yet that it is off."""
     said = (message.content for message in reversed(messages) if message.sender == PLAN_MODE)
     return next(said, "").startswith(ON)
 

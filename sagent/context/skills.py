@@ -64,7 +64,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
-    """What the prompt says of them, "" where there are none."""
+    """Return the prompt's section about skills, "" if there are none."""
     rows = "\n".join(f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills if skill.offered)
     return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}" if rows else ""
 

@@ -11,7 +11,7 @@ _FORM = Form("output style", {"name": "text", "description": "text", "keep-codin
 
 
 class Style(NamedTuple):
-    """What a style says; `replaces`: in place of the instructions an agent has without one, and not after it."""
+    """Text of an output style; `replaces`: in place of the instructions an agent has without one, and not after it."""
 
     text: str
     replaces: bool

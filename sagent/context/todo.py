@@ -58,7 +58,7 @@ def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple
 
 
 def _find(messages: Sequence[Message]) -> tuple[int, tuple[Task, ...]]:
-    """Where the list was written last, and the list; -1 for nowhere."""
+    """Find the message that wrote the list last, and the list; -1 if there is none."""
     failed: set[str] = set()
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]

@@ -139,7 +139,7 @@ class Budget(Generic[T, R]):
 
     @property
     def free(self) -> Decimal:
-        """The same if all calls in flight turned out to cost nothing. Allowances are not waited for."""
+        """USD that a new call could hold if all calls in flight cost nothing. Allowances are not waited for."""
         assert self.cap is not None
         return EXACT.subtract(self.cap, EXACT.add(self.counted, self.aside))
 
@@ -173,7 +173,7 @@ class Budget(Generic[T, R]):
         self.heir = outer
 
     def living(self) -> "Budget[T, R]":
-        """This budget, or the one that took over."""
+        """Return the budget in force: this one, or the one that took over."""
         budget = self
         while budget.heir is not None:
             budget = budget.heir

@@ -102,7 +102,7 @@ class Reservation:
 
     @property
     def seconds(self) -> float:
-        """How long ago it was made. Setting the clock back does not shorten it, and sleep of the machine counts."""
+        """Age of the reservation. Setting the clock back does not shorten it, and sleep of the machine counts."""
         return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self._began)
 
     @property
@@ -164,7 +164,7 @@ class Waiting(NamedTuple):
 
 
 class Ledger:
-    """What a tree of agents spends and, with a budget, a promise not to exceed it. One event loop, no locks.
+    """Spending of a tree of agents and, with a budget, a promise not to exceed it. One event loop, no locks.
 
     An agent can have an allowance (`allow`): that much is set aside for it and the agents below it, and no more. Trees
     that share a budget each have a branch of one ledger (`branch`).
@@ -200,7 +200,7 @@ class Ledger:
         return branch
 
     def shares_budget(self, other: "Ledger") -> bool:
-        """Whether both spend the same money."""
+        """Return True if both spend the same money."""
         return self.whole is other.whole
 
     @property
@@ -378,7 +378,7 @@ class Ledger:
         return dict(self._books[0].usage)
 
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
-        """What a role was billed, for all agents: tokens, and USD, None if any of its calls has no known price."""
+        """Return what a role was billed, for all agents: tokens, and USD, None if a call of it has no known price."""
         found = self._books[0].totals[""].by_role.get(role) or Sum()
         return found.usage, found.price
 
@@ -440,8 +440,8 @@ class Ledger:
         return granted
 
     def _worst_tools(self, ask: Ask, options: Mapping[str, object]) -> Decimal:
-        """What tools that the provider runs inside a call may cost: for each use its fee, and a round that reads as
-        much as the window holds. Raises BudgetExceeded if nothing limits that."""
+        """Return what tools that the provider runs inside a call may cost at most: for each use its fee, and a round
+        that reads as much as the window holds. Raises BudgetExceeded if nothing limits that."""
         from sagent.cost.server_tools import most_uses  # few ask for them
 
         name = f"{ask.provider}/{ask.model}"

@@ -47,8 +47,8 @@ class KnownModel(NamedTuple):
 
 
 class Billing(NamedTuple):
-    """What a provider says of its prices: the name that price lists have for it, "" for its own; that calls are free;
-    that requests may ask for cache writes of an hour by themselves."""
+    """Billing of a provider: the name that price lists have for it, "" for its own; whether calls are free; whether
+    requests may ask for cache writes of an hour by themselves."""
 
     prices: str = ""
     free: bool = False
@@ -236,12 +236,12 @@ MAX_CALLS = "max_tool_calls"
 
 
 def is_advisor(tool: object) -> bool:
-    """Whether a tool of a provider's own is its advisor, whose cost is known to who asks for it."""
+    """Return True if a provider's own tool is its advisor, whose cost is known to whoever asks for it."""
     return as_str(as_object(tool).get("type")).startswith("advisor_")
 
 
 def keeps_an_hour(options: Mapping[str, object]) -> bool:
-    """Whether a request's options ask for caches of an hour."""
+    """Return True if a request's options ask for caches of an hour."""
     return as_object(options.get(CACHES)).get("ttl") == "1h"
 
 
@@ -262,7 +262,7 @@ def _undated(model: str) -> list[str]:
 
 
 def _read(key: str, row: Mapping[str, object]) -> "tuple[Tariff | None, Mapping[str, Decimal]]":
-    """What a row says that tokens cost, and what is billed by the call."""
+    """Read a row: the tariff of tokens, and the fees billed by the call."""
     from sagent.cost.tariff import read_fees, read_tariff
 
     return read_tariff(key, row), read_fees(key, row)

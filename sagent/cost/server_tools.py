@@ -1,4 +1,4 @@
-"""What a provider's own tools (search, fetching, running code) may cost inside one call, at most."""
+"""Highest cost of a provider's own tools (search, fetching, running code) inside one call."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,8 @@ _BY_CALL = {
 
 
 def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:
-    """How often each fee may be due at most inside one call ("" is a use without one): each use is one more round,
-    which reads everything again. Raises ValueError, with what to do, for a tool that may run without end."""
+    """Count how often each fee may be due at most inside one call ("" is a use without one): each use is one more
+    round, which reads everything again. Raises ValueError, with what to do, for a tool that may run without end."""
     uses: dict[str, int] = {}
     calls = as_int(options.get(MAX_CALLS)) or 0
     for tool in as_array(options.get("tools")):

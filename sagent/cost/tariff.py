@@ -1,4 +1,4 @@
-"""What tokens cost: exact decimal arithmetic over bands of input size, and the prices that are shipped.
+"""Prices of tokens: exact decimal arithmetic over bands of input size, and the prices that are shipped.
 
 These are in catalog.jsonl, which scripts/make_prices.py generates from genai-prices and prices.toml: one line per
 model, in blocks of one provider; a block is parsed when a price of its provider is first needed.
@@ -302,7 +302,7 @@ class Listing:
         return _tariff(self._select(at, {"service_tier": tier, "processing": tier, "speed": tier}))
 
     def has_tier(self, tier: str) -> bool:
-        """Whether a service tier has prices of its own."""
+        """Return True if a service tier has prices of its own."""
         return any(tier in _when(variant).values() for variant in self._variants)
 
     def fees(self, at: datetime) -> Mapping[str, Decimal]:

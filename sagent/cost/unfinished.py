@@ -47,8 +47,8 @@ def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
 
 
 def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
-    """The same of a call that we have ended: providers stop soon after, so that no more output is billed than there
-    are bytes of it, and a slack for what was not seen."""
+    """Estimate the charges of a call that we ended: providers stop soon after, so that no more output is billed than
+    there are bytes of it, and a slack for what was not seen."""
     most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * reservation.seconds)
     reservation.take_note(stated, most)
     return lost(reservation, stated, received)

@@ -1,4 +1,4 @@
-"""What can be done to an agent while it runs: checked when it is requested, applied between two model calls."""
+"""Actions on a running agent: checked when requested, applied between two model calls."""
 
 from sagent.context.compaction import find_cut
 from sagent.cost.budget import Meter

@@ -98,7 +98,7 @@ class Partial(Attempt):
 
 
 def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Whether a request was refused because of the advisor that the provider was to ask: it is then sent without it."""
+    """Return True if a request was refused for the advisor that the provider was to ask: it is then sent without."""
     refused = error.kind in ("invalid_request", "not_found", "permission")
     if not refused or state.context.extension is None or not state.context.extension.refused(error):
         return False
@@ -126,8 +126,8 @@ async def _recover(state: AgentState, partial: Partial) -> Message:
 
 
 def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Whether a request was refused for its output limit (wrong data, or not paid for): then less is requested from now
-    on."""
+    """Request less output from now on if a request was refused for its output limit (wrong data, or not paid for).
+    Return True if so."""
     meter, most = state.context.meter, error.most_output
     asked = [size for size in (meter.most_output, partial.asked) if size is not None]
     if most is None or not LEAST_OUTPUT <= most < min(asked, default=most + 1):

@@ -20,7 +20,7 @@ _ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"ty
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How far one run may go. None is no limit. Tokens are per request and per reply; times are in seconds."""
+    """Limits of one run. None is no limit. Tokens are per request and per reply; times are in seconds."""
 
     max_turns: int | None = None
     max_tool_call_rounds: int | None = None
@@ -39,7 +39,7 @@ CHANGEABLE = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_re
 
 
 def is_reached(limit: int | None, count: int) -> bool:
-    """Whether no more is allowed; the limit may have been lowered below the current count."""
+    """Return True if no more is allowed; the limit may have been lowered below the current count."""
     return limit is not None and count >= limit
 
 
@@ -62,7 +62,7 @@ def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
 
 @dataclass(slots=True)
 class Context:
-    """What the next model call sends, and to which model. `history` only grows, except in `replace`."""
+    """Content of the next model call, and its model. `history` only grows, except in `replace`."""
 
     conversation: str  # by which providers and caches know it
     model: Model
@@ -97,7 +97,7 @@ class Context:
         return self.model.max_input_tokens(self.request())
 
     def tokens(self) -> int:
-        """How many it likely has."""
+        """Estimate how many tokens the next request has."""
         return self.meter.estimate(self.max_input_tokens())
 
     def replace(self, entry: Compacted) -> None:

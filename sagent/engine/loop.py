@@ -45,8 +45,8 @@ async def take_turn(state: AgentState) -> str:
 
 
 async def _goes_on(state: AgentState) -> bool:
-    """Whether there is something to read when the turn would end. Those who asked get their answer now; a run that
-    waits for its jobs ends when there are none."""
+    """Answer those who asked; return True if there is something to read when the turn would end. A run that waits for
+    its jobs goes on until there are none."""
     said = state.context.history[-1].content
     state.answer_askers(user(f"{state.path} has answered:\n{said}", sender=state.path))
     while True:

@@ -55,7 +55,7 @@ class Attempt:
 
     @property
     def heard(self) -> bool:
-        """Whether any part of a reply, or of its bill, has arrived."""
+        """True once any part of a reply, or of its bill, has arrived."""
         return bool(self.pieces or self.thought or self.charges)
 
     @property

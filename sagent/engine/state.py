@@ -360,11 +360,11 @@ class AgentState:
 
     @property
     def closing(self) -> bool:
-        """Whether the run in progress makes no further model call."""
+        """True if the run in progress makes no further model call."""
         return bool(self.run.stop) or is_reached(self.limits.max_turns, self.run.turns)
 
     def is_detached(self) -> bool:
-        """Whether the call that this task makes was detached, to outlive the process."""
+        """Return True if the call that this task makes was detached, to outlive the process."""
         job = self.jobs.of(asyncio.current_task())
         return job is not None and job.state == "detached"
 

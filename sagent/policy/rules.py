@@ -117,7 +117,7 @@ class Rule:
         return named and not acts(words, len(wanted))
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
-        """Whether a command line is what the rule names, with any further arguments, or might be."""
+        """Match a command line: "yes" if the rule names it, with any further arguments, "maybe" if it might."""
         from sagent.policy.programs import names_program
 
         wanted = self._without_assignments()

@@ -1,4 +1,4 @@
-"""What stands at the top of the first session, and what is new since the version that was used before."""
+"""Text at the top of the first session, and news since the version that was used before."""
 
 import contextlib
 import functools
@@ -46,7 +46,7 @@ def short_path(path: Path) -> str:
 
 
 def take_news(state: Path) -> tuple[str, ...]:
-    """What is new since the version that was used before, once; () where that is this one, or there was none."""
+    """Return what is new since the version that was used before, once; () if that is this one, or there was none."""
     file = state / "version"
     try:
         before = file.read_text(encoding="utf-8").strip()

@@ -1,4 +1,4 @@
-"""What keys do: a line is sent or carried out, the input cleared, kept or filled, and what runs is interrupted."""
+"""Actions of keys: a line is sent or carried out, the input cleared, kept or filled, and what runs is interrupted."""
 
 import asyncio
 import os
@@ -97,7 +97,7 @@ class InputBuffer:
 
 
 class InputActions:
-    """What keys and lines can ask for. Commands, shell commands and notes wait until `ready` is set."""
+    """Actions that keys and lines can ask for. Commands, shell commands and notes wait until `ready` is set."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class InputActions:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is in progress."""
+        """True while a turn is in progress."""
         return self._session.busy
 
     @property
     def interruptible(self) -> bool:
-        """Whether there is something that Esc stops."""
+        """True if there is something that Esc stops."""
         return self.busy or bool(self._shells)
 
     def _note(self, _: object) -> None:
@@ -250,7 +250,7 @@ class InputActions:
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 
     def _is_elsewhere(self, what: str) -> bool:
-        """Whether something cannot be done as the session runs on another machine, which is said."""
+        """Return True, and report it, if something cannot be done because the session runs on another machine."""
         try:
             self._session.require_here(what)
         except SagentError as error:
@@ -371,7 +371,7 @@ class InputActions:
     # -- what runs
 
     def can_background(self) -> bool:
-        """Whether a call runs that can go on in the background."""
+        """Return True if a running call can go on in the background."""
         return any(not call.job and call.agent == "root" for call in self._painter.view.running.values())
 
     def background(self) -> None:
@@ -381,7 +381,7 @@ class InputActions:
         self._session.opened.agent.apply(Background())
 
     def can_choose_agent(self) -> bool:
-        """Whether others than the root work, and nothing is asked: a list that waits is soon out of date."""
+        """Return True if others than the root work, and nothing is asked: a list that waits is soon out of date."""
         children = self._painter.view.children.values()
         return not self.questions.asks and any(child.state == "working" for child in children)
 

@@ -1,4 +1,4 @@
-"""Which key asks for what, and when; `InputActions` does it."""
+"""Key bindings: which key asks for what, and when; `InputActions` does it."""
 
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
 def _by_name(
     screen: "Screen", actions: "InputActions", focused: Filter
 ) -> "Mapping[str, tuple[Filter, Callable[[], None]]]":
-    """What a key of the person's can be for, by the names that the setting `keys` knows."""
+    """Return the actions that the person can bind to a key, by the names that the setting `keys` knows."""
     typing = focused | (~is_searching & Condition(lambda: actions.questions.taking is None))
     working = Condition(lambda: actions.busy)
     return {

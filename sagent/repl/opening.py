@@ -1,4 +1,4 @@
-"""What the REPL is given: the way to open a session, the session when it is open."""
+"""Interfaces given to the REPL: the way to open a session, and the session when it is open."""
 
 import asyncio
 from dataclasses import field, replace
@@ -37,9 +37,9 @@ to local servers wait for. Raises SagentError."""
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is different where a session runs in another process. `where` is the place, "" while it rests in its `home`;
-    `begin` has what it says passed on, once its conversation is on the screen, and calls back when its figures are
-    others; `again` is the command that comes back to it. `read` gives the text of a file there that a call would
+    """Differences of a session that runs in another process. `where` is the place, "" while it rests in its `home`;
+    `begin` starts passing on its events, once its conversation is on the screen, and calls back when its figures
+    change; `again` is the command that comes back to it. `read` gives the text of a file there that a call would
     change, None where it is not known, and `modes` the permission modes that may be chosen."""
 
     where: "Callable[[], str]"
@@ -73,8 +73,8 @@ class OpenedHere(Opened):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person has chosen in a session, and wants in one that takes its place, which opens by the settings. Where
-    there are no rules and no budget it has those of its settings."""
+    """Choices of a person in a session, to be kept in one that takes its place, which opens by the settings. Without
+    rules or a budget it has those of its settings."""
 
     switches: "Sequence[Switch]"  # to model, effort, advisors
     mode: "Mode"

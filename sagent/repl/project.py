@@ -43,7 +43,7 @@ def branch_of(directory: Path) -> str:
 
 
 async def changed_files(directory: Path) -> int:
-    """How many files of the repository differ from what was committed, new ones among them."""
+    """Count the files of the repository that differ from the last commit, new ones among them."""
     call = git_call(directory, "status", "--porcelain", "--untracked-files=normal", "--no-renames")
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):

@@ -220,7 +220,7 @@ class Repl(CommandContext):
                 self.prompt(settled.reason)
 
     async def _answer(self, question: "Question") -> str | None:
-        """What the person says to an agent's question, or to a plan that was proposed by a call."""
+        """Return the person's answer to an agent's question, or to a plan that was proposed by a call."""
         if not question.plan:
             return await self._questions.answer(question)
         self._show_plan(question.plan)

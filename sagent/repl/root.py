@@ -1,4 +1,4 @@
-"""What the REPL needs of the agent that it talks to. It does not know where that runs."""
+"""Interface of the agent that the REPL talks to, wherever that runs."""
 
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Protocol

@@ -170,12 +170,12 @@ class SessionLoop(Current):
 
     @property
     def notify(self) -> str:
-        """How the person wants to be called: "off", "bell" or "osc9"."""
+        """Way to call the person: "off", "bell" or "osc9"."""
         return self._settings.notify if self._settings else "off"
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is in progress, or about to begin."""
+        """True while a turn is in progress, or about to begin."""
         return self._began_at is not None or not self.outbox.prompts.empty()
 
     @property
@@ -185,12 +185,12 @@ class SessionLoop(Current):
 
     @property
     def ready(self) -> bool:
-        """Whether a session is open."""
+        """True while a session is open."""
         return self._opened is not None
 
     @property
     def idle(self) -> bool:
-        """Whether a session is open and its agent does not run."""
+        """True if a session is open and its agent does not run."""
         return self._opened is not None and not self._opened.agent.running
 
     def read(self, path: str) -> str | None:
@@ -201,7 +201,7 @@ class SessionLoop(Current):
         return read_text(self.cwd, path) if elsewhere is None else elsewhere.read(path)
 
     def farewell(self) -> str:
-        """How to continue the session and what it cost; "" where nothing was said."""
+        """Say how to continue the session and what it cost; "" if nothing was said."""
         if self._resumable is None:
             return ""
         agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
@@ -383,7 +383,7 @@ class SessionLoop(Current):
             self.on_answered(agent.messages[-1])
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
-        """Whether a run ended well. Its events have shown what went wrong."""
+        """Await a run; return True if it ended well. Its events have shown what went wrong."""
         try:
             return (await run).error is None
         except SagentError:

@@ -141,7 +141,7 @@ def _read(path: Path) -> tuple[str, dict[str, object]]:
 
 
 def _find_table(text: str, name: str) -> tuple[int, int] | None:
-    """Where the lines of a table begin and end; `name` is a pattern."""
+    """Return where the lines of a table begin and end; `name` is a pattern."""
     header = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\].*$", text, re.MULTILINE)
     if header is None:
         return None

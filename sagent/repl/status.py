@@ -1,4 +1,4 @@
-"""What is drawn around the input: the panel of what is in progress above it, the status line below."""
+"""Display around the input: the panel of what is in progress above it, the status line below."""
 
 import asyncio
 import json
@@ -172,7 +172,7 @@ class StatusDisplay:
         self._hint_end = asyncio.get_running_loop().call_later(HINT, self.hint, "") if text else None
 
     def _leaving(self) -> str:
-        """What Esc does where something is open; what runs is shown with what interrupts it."""
+        """Say what Esc does if something is open; what runs is shown with what interrupts it."""
         if self._screen.searching:
             return "leaves the search, Enter takes the line"
         return "closes the list" if self._screen.buffer.complete_state else self._questions.leaving

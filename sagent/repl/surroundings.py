@@ -1,4 +1,4 @@
-"""What is around a session: the branch that is checked out, how much has changed since, and the project's files."""
+"""Surroundings of a session: the branch that is checked out, how much has changed since, and the project's files."""
 
 import asyncio
 from collections.abc import Callable, Sequence

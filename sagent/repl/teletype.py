@@ -237,7 +237,7 @@ class Teletype(CommandContext):
             )
 
     async def _decide(self, plan: str) -> str | None:
-        """What the person says to a plan."""
+        """Ask the person about a plan, and return the answer for the model."""
         from sagent.tools.plan import Settled
 
         ways = "  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"

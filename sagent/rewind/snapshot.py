@@ -151,7 +151,7 @@ class TreeSnapshot:
     reported: set[bytes] = field(default_factory=set[bytes])
 
     def was_there(self, path: bytes) -> bool | None:
-        """Whether something stood at a path; None where nobody looked."""
+        """Return True if something stood at a path, False if not; None if nobody looked."""
         asked = path
         while len(above := path.rpartition(b"/")[0] or b"/") >= len(self.root) and path != above:
             if above in self.files:

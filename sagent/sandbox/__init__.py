@@ -151,7 +151,7 @@ class Sandbox:
 
     @property
     def known(self) -> "bool | None":
-        """Whether commands are confined at all; None if that was not tried yet."""
+        """True if commands are confined at all; None if that was not tried yet."""
         return False if self.wanted == "off" else None if self._means is None else self.stands
 
     @property

@@ -93,7 +93,7 @@ class BlobDirectory:
         return data
 
     def find(self, sha256: str) -> bytes | None:
-        """The same; None where it cannot be had."""
+        """Return a blob; None if it cannot be had."""
         try:
             return self.get(sha256)
         except (SessionCorrupt, OSError):
@@ -179,7 +179,7 @@ def sync_path(path: Path) -> None:
 
 
 def _is_whole(path: Path, size: int) -> bool:
-    """Whether a blob is there already; one that a crash of the machine cut short is written again."""
+    """Return True if a blob is there already; one that a crash of the machine cut short is written again."""
     try:
         return path.stat().st_size == size
     except FileNotFoundError:

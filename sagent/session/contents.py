@@ -77,7 +77,7 @@ class _Stored:
         return [as_str(part.get("text")) for part in self._parts(*kinds)]
 
     def _parts(self, *kinds: str) -> Iterator[Mapping[str, object]]:
-        """Those of some kinds; all where none is named."""
+        """Return the parts of some kinds; all if none is named."""
         parts = map(as_object, as_array(self.encoded.get("parts") or self.encoded.get("content")))
         return (part for part in parts if not kinds or part.get("type") in kinds)
 
@@ -102,12 +102,12 @@ class StoredMessage(_Stored):
 
     @property
     def sender(self) -> str:
-        """Who put it there; "" for the model itself and the person."""
+        """Author of an inserted message; "" for the model itself and the person."""
         return as_str(self.encoded.get("sender"))
 
     @property
     def model(self) -> str:
-        """Who wrote it, as "provider/id"; "" for what no model wrote."""
+        """Model that wrote it, as "provider/id"; "" for what no model wrote."""
         return as_str(self.encoded.get("model"))
 
     @property
@@ -124,7 +124,7 @@ class StoredMessage(_Stored):
 
     @property
     def has_results(self) -> bool:
-        """Whether it carries results of calls."""
+        """True if it carries results of calls."""
         return any(self._parts("tool_result"))
 
 
@@ -151,7 +151,7 @@ class StoredResult(_Stored):
 
     @property
     def denied(self) -> bool:
-        """Whether the policy refused the call."""
+        """True if the policy refused the call."""
         return was_denied(self.encoded)
 
 
@@ -193,13 +193,13 @@ class Environment:
 
     @property
     def dirty(self) -> bool | None:
-        """Whether there were uncommitted changes; None if git did not say."""
+        """True if there were uncommitted changes; None if git did not say."""
         dirty = self.facts.get("git_dirty")
         return dirty if isinstance(dirty, bool) else None
 
     @property
     def sandbox(self) -> str:
-        """What held commands: a sandbox by its name, "none" or "off"; "" if that was not logged."""
+        """Sandbox that held commands, by its name; "none" or "off"; "" if that was not logged."""
         return as_str(self.facts.get("sandbox"))
 
     @property
@@ -276,8 +276,8 @@ class ResultEntry:
 
 @dataclass(frozen=True, slots=True)
 class SwitchedEntry:
-    """Another model, effort or limits, all with their values from now on; or a change of an `advisor`. `reason` is ""
-    if somebody requested it."""
+    """A switch of model, effort or limits, all with their values from now on; or a change of an `advisor`. `reason` is
+    "" if somebody requested it."""
 
     model: str = ""
     effort: str = ""
@@ -413,7 +413,7 @@ class MessageWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class HandoffSaid:
-    """What is handed on: by which agent, its size in bytes and its sha256; or why there is nothing."""
+    """A hand-off that an agent gives: by which agent, its size in bytes and its sha256; or why there is none."""
 
     agent: str = ""
     sha256: str = ""
@@ -423,7 +423,7 @@ class HandoffSaid:
 
 @dataclass(frozen=True, slots=True)
 class HandoffGiven:
-    """What a role begins with. `sha256` and `size`, in bytes, are those of its prompt; `visible` are the roles whose
+    """The start of a role. `sha256` and `size`, in bytes, are those of its prompt; `visible` are the roles whose
     hand-offs are in it, `left_out` those that are only named, and `shown` has the number of bytes for each that is
     shortened. `budget` is its own, in USD, `cap` the team's; of its hand-off at most `handoff_tokens` and
     `handoff_bytes` are shown."""
@@ -467,7 +467,7 @@ class JobEntry:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was made smaller in the history. `before` and `after` are estimates of the next request, in tokens.
+    """A compaction of the history. `before` and `after` are estimates of the next request, in tokens.
 
     Each of the `stubs` has the number of a message in the history, the id of the call whose result was replaced, and
     the text in its place. A stub without a call replaces everything that a message says. With `kept`, only the messages
@@ -526,12 +526,12 @@ class Repaired:
 
     @property
     def is_gap(self) -> bool:
-        """Whether anything is lost."""
+        """True if anything is lost."""
         return bool(self.lost) or (self.lost is None and self.dropped_bytes > 0)
 
     @property
     def has_lost_cost(self) -> bool:
-        """Whether something that is lost may have said what something cost."""
+        """True if something that is lost may have said what something cost."""
         return self.is_gap and (self.lost is None or bool({"?", "reserved", "spent"} & set(self.lost)))
 
 

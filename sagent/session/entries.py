@@ -48,7 +48,7 @@ def encode(content: contents.Content) -> tuple[str, _Body]:
 
 
 def decode(kind: str, body: _Body) -> contents.Content:
-    """What a body says."""
+    """Decode the body of an entry."""
     for form in _BY_KIND.get(kind, ()):
         if not form.mark or form.mark in body:
             return form.read(body)
@@ -60,8 +60,8 @@ def kind_of(of: type[contents.Content]) -> str:
 
 
 class _Member(NamedTuple):
-    """How a field is written in a body and read. It has its own name there, unless there is another `name`; where it is
-    `flat`, it has the whole body. One that is `optional` is left out where what is written is None."""
+    """Encoding of a field in a body. It has its own name there, unless there is another `name`; a `flat` one has the
+    whole body. An `optional` one is left out if what is written is None."""
 
     read: Callable[[object], object]
     write: Callable[..., object] | None = None
@@ -71,8 +71,8 @@ class _Member(NamedTuple):
 
 
 class _Form(Generic[_C_co]):
-    """How a class is written and read: each field as its type is, but for those in `members`. Where a kind has several
-    classes, the body of one with a `mark` has a member of that name."""
+    """Encoding of a class: each field as its type is, but for those in `members`. If a kind has several classes, the
+    body of one with a `mark` has a member of that name."""
 
     def __init__(self, kind: str, of: Callable[..., _C_co], mark: str = "", /, **members: _Member) -> None:
         self.kind, self.of, self.mark = kind, of, mark
@@ -197,7 +197,7 @@ def _read_tool(tool: _Body) -> contents.StoredTool:
 
 
 class _Switched(_Form[contents.SwitchedEntry]):
-    """What became of an advisor is logged without the model."""
+    """Encoding of a switch: what became of an advisor is logged without the model."""
 
     def write(self, content: object) -> _Body:
         body = super().write(content)
@@ -267,19 +267,19 @@ _SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=
 
 
 def show_said(said: contents.HandoffSaid) -> _Body:
-    """What is passed on, as JSON."""
+    """Encode what a role hands on as JSON."""
     if said.error is not None:
         return {"agent": said.agent, "error": _FAILURE.write(said.error)}
     return {"agent": said.agent, "sha256": said.sha256, "bytes": said.size}
 
 
 def show_given(given: contents.HandoffGiven) -> _Body:
-    """What a role begins with, as JSON. USD are texts: a log keeps every digit."""
+    """Encode the start of a role as JSON. USD are texts: a log keeps every digit."""
     return _GIVEN.write(given)
 
 
 class _Handoff(_Form[contents.Handoff]):
-    """What is of the team is an object of its own."""
+    """Encoding of a hand-off: what is of the team is an object of its own."""
 
     def write(self, content: object) -> _Body:
         assert isinstance(content, contents.Handoff)
@@ -422,7 +422,7 @@ def seal(parent: str, content: Content, after: str = "") -> Entry:
 
 
 def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = None) -> Entry:
-    """The same entry after another parent; with `body`, it has that content."""
+    """Seal an entry again after another parent; with `body`, it has that content."""
     said = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))] if body is None else canonical_bytes(body)
     return _sealed(parent, entry.at, entry.kind, said)
 

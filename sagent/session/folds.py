@@ -1,4 +1,4 @@
-"""What can be read from a log's entries: the conversation, the cost, a title. There is no other record of these."""
+"""Readings of a log's entries: the conversation, the cost, a title. There is no other record of these."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -74,7 +74,7 @@ def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
 
 
 def branch_contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
-    """The same, without those of abandoned branches."""
+    """Return the contents of some types, without those of abandoned branches."""
     return _of(_here(entries, *map(kind_of, of)), of)
 
 
@@ -83,12 +83,12 @@ def _of(entries: Iterable[Entry], of: tuple[type[_C], ...]) -> tuple[_C, ...]:
 
 
 def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """Those of some kinds; from a view of a log, only these are read."""
+    """Yield the entries of some kinds; from a view of a log, only these are read."""
     return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
 
 
 def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """The same, without those of abandoned branches; all if no kind is named."""
+    """Yield the entries of some kinds, without those of abandoned branches; all if no kind is named."""
     return (entries if isinstance(entries, LogView) else MemoryLogView(tuple(entries))).branch(*kinds)
 
 
@@ -281,7 +281,7 @@ def _reach(asked: _Asked | None, tip: str) -> None:
 
 
 def _spoken(entry: Entry) -> tuple[str, str] | None:
-    """What a person asked for in a message, and the entry that received it; None if it was nobody's request."""
+    """Return what a person asked for in a message, and the entry that received it; None if it was nobody's request."""
     if _RESULT in entry.line or b'"role":"user"' not in entry.line:
         return None
     said = _is(entry, MessageEntry)
@@ -351,7 +351,7 @@ def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
 
 
 def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
-    """Whether an agent was in a turn when its process ended. `returned` are the heads of its log that ended one."""
+    """Return True if an agent was in a turn when its process ended. `returned` are the log heads that ended one."""
     heads = set(returned)
     open_turn = False
     for entry in _here(entries):
@@ -396,7 +396,7 @@ def _load(entry: Entry, fetch: Fetch) -> Message:
 
 
 def _is(entry: Entry, of: type[_C]) -> _C:
-    """What an entry of a kind says that has one class."""
+    """Return the content of an entry whose kind has one class."""
     content = entry.content
     assert isinstance(content, of)
     return content

@@ -1,4 +1,4 @@
-"""What an agent did, entry by entry: on disk, or in memory if nothing is to be kept."""
+"""Log of what an agent did, entry by entry: on disk, or in memory if nothing is to be kept."""
 
 import contextlib
 import errno
@@ -57,7 +57,7 @@ class Log(Protocol):
         ...
 
     def contents(self) -> LogView:
-        """The same entries, to be read more than once, or only those of some kinds."""
+        """Return a view of the entries, to be read more than once, or only those of some kinds."""
         ...
 
     def child(self, agent: str) -> "Log":
@@ -72,7 +72,7 @@ class Log(Protocol):
 
 
 class _Chain(ABC):
-    """What logs have in common: whose they are, and that each entry follows from one before."""
+    """Base of logs: whose they are, and that each entry follows from one before."""
 
     session_id: str
     path: str

@@ -1,4 +1,4 @@
-"""What things are called: sessions, their directories, an agent's log."""
+"""Names of sessions, of their directories, and of an agent's log."""
 
 import os
 import re
@@ -21,14 +21,14 @@ def is_session_id(name: str) -> bool:
 
 
 def sessions_of(state: Path, cwd: Path) -> Path:
-    """Where the sessions of a working directory lie. Different directories never share one."""
+    """Return the directory of a working directory's sessions. Different directories never share one."""
     real = str(cwd.resolve())
     slug = "".join(letter if letter in _SAFE else "-" for letter in real).strip("-")[-60:].strip("-")
     return state / "sessions" / f"{slug or 'root'}-{sha256_hex(os.fsencode(real))[:8]}"
 
 
 def is_agent(path: str) -> bool:
-    """Whether an agent may have this path."""
+    """Return True if an agent may have this path."""
     first, *rest = path.split("/")
     return first == "root" and all(0 < len(name) <= 100 and _SAFE.issuperset(name) for name in rest)
 

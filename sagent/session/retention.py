@@ -1,4 +1,4 @@
-"""How long sessions are kept: a summary of each, and which to delete."""
+"""Retention of sessions: a summary of each, and which to delete."""
 
 import fcntl
 import os
@@ -45,7 +45,7 @@ class Pruned:
 
 
 def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
-    """What there is, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
+    """List sessions, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
     over."""
     found: list[Glance] = []
     room = bytearray(HEAD + TAIL)  # one for all, for making it anew takes longer than reading
@@ -91,7 +91,7 @@ def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry
 
 
 def in_use(path: Path) -> bool:
-    """Whether a process holds the session. Leaves no trace. Raises OSError."""
+    """Return True if a process holds the session. Leaves no trace. Raises OSError."""
     try:
         fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def _removed(session: Glance, cutoff: float) -> str:
 
 
 def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
-    """What describes a log among the entries that begin it and those that end it; what is damaged is left out."""
+    """Read what describes a log among its first and its last entries; what is damaged is left out."""
     with file.open("rb", buffering=0) as stream, memoryview(room) as view:
         head = stream.readinto(view[:HEAD]) or 0
         size = os.fstat(stream.fileno()).st_size

@@ -1,5 +1,5 @@
-"""What compactions have saved: what a conversation would have sent without them, at its provider's cache rules, against
-what it did send, summaries included. All of it is read off the log."""
+"""Savings of compactions: what a conversation would have sent without them, at its provider's cache rules, against what
+it did send, summaries included. All of it is read off the log."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -35,7 +35,7 @@ _MARK = b'"kind":"compacted"'
 
 @dataclass(slots=True)
 class _Stand:
-    """Where a conversation stands: its last request, and what has happened since."""
+    """State of a conversation: its last request, and what has happened since."""
 
     more: int = 0  # tokens that it would have had without compaction
     model: str = ""  # "provider/model"
@@ -73,7 +73,7 @@ class Savings:
         self._last = ""  # the last entry that was counted
 
     def follow(self, log: LogView) -> Saving:
-        """What was saved, by all that a log says now. Raises SessionCorrupt and OSError."""
+        """Return what was saved, by all that a log says now. Raises SessionCorrupt and OSError."""
         fresh: list[Entry] = []
         for entry in log.latest(*_KINDS) if self._last else ():
             if entry.id == self._last:
@@ -187,7 +187,7 @@ class Savings:
             self._known[kind] = known[0] + tokens, known[1] + size
 
     def _measure(self, kind: str, size: int) -> int:
-        """What so many bytes are, by what was counted of their kind."""
+        """Estimate the tokens of so many bytes, by what was counted of their kind."""
         tokens, known = self._known.get(kind, (USUAL[kind], 1))
         return round(size * tokens / known)
 
@@ -196,14 +196,14 @@ class Savings:
         return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA
 
     def _compare_counts(self, stand: _Stand, model: str, total: int) -> float:
-        """How many tokens a model has for one of the model before it; learnt where the same was sent to both."""
+        """Return how many tokens a model has for one of the model before it; learnt where the same was sent to both."""
         there, back = (stand.model, model), (model, stand.model)
         if stand.left is None and stand.total:
             self._counts[there] = total / (stand.total + stand.output + self._since(stand))
         return self._counts[there] if there in self._counts else 1 / self._counts.get(back, 1.0)
 
     def _twin(self, usage: Usage, stand: _Stand, model: str, at: datetime) -> Usage:
-        """What the twin would have been billed for in the place of a request."""
+        """Return what the twin would have been billed for in the place of a request."""
         same, total = model == stand.model, usage.total_input + stand.more
         stored, since = self._stored.get(model, (0, at))
         soon = model in self._caching and (at - since).total_seconds() <= LIFE
@@ -241,7 +241,7 @@ def _model_of(charge: Charge) -> str:
 
 
 def add_savings(files: Iterable[Path], price: Price) -> Saving:
-    """What was saved in several logs of a session. One that cannot be read is left out."""
+    """Add up what was saved in several logs of a session. One that cannot be read is left out."""
     found = Saving()
     for file in files:
         with suppress(SagentError, OSError, ValueError), file.open("rb") as lines:

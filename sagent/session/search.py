@@ -1,4 +1,4 @@
-"""What was said, by the words in it, over any number of sessions."""
+"""Search of what was said, by its words, over any number of sessions."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,7 +97,7 @@ def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[st
 
 
 def _excerpt(text: str, place: int, word: str) -> str:
-    """What stands around a word. Secrets are taken out of more than that: half of one would have no shape."""
+    """Return the text around a word. Secrets are taken out of more than that: half of one would have no shape."""
     begin, stop = max(0, place - _LOOKED_AT), place + _LOOKED_AT
     clean = redact(text[begin:stop])[0]
     at = clean.casefold().find(word)

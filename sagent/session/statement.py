@@ -1,4 +1,4 @@
-"""What was signed of a session: the heads of its logs, and its blobs."""
+"""Signed statement about a session: the heads of its logs, and its blobs."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ STATEMENT = "signed.json"  # in a session: what is signed, since its logs may gr
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What was signed of a session: the heads of its logs by agent, and the names of its blobs."""
+    """Signed statement about a session: the heads of its logs by agent, and the names of its blobs."""
 
     session: str
     heads: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Where sessions are: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
+"""Directory of sessions: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
 import stat
@@ -236,7 +236,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
 
 
 def _has_conversation(path: Path) -> bool:
-    """Whether anything was said. For a damaged session this is unknown, and opening it reports the damage."""
+    """Return True if anything was said, or if the session is damaged: opening it reports the damage."""
     file = path / "root.jsonl"
     try:
         entries = read_log(file)

@@ -24,9 +24,9 @@ _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type
 
 @dataclass(slots=True)
 class Summary:
-    """What a person `asked` first, what was `said` last, by which model, and which files calls changed. `last` is UTC,
-    ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose price is unknown, so that `usd` is a
-    minimum; `compacted` is whether a conversation was; `problem` says what is wrong with it, "" if nothing is."""
+    """A session: what a person `asked` first, what was `said` last, by which model, and which files calls changed.
+    `last` is UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose price is unknown, so that
+    `usd` is a minimum; `compacted` is whether a conversation was; `problem` says what is wrong, "" if nothing is."""
 
     path: Path
     cwd: str = ""

@@ -1,4 +1,4 @@
-"""What calls do to files, as a log keeps it: before and after, by blob."""
+"""Changes that calls make to files, as a log keeps them: before and after, by blob."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -12,8 +12,8 @@ NOT_SEEN = "the call that was to change it was not seen to end"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What stood at a path: nothing, a file (its content by the name of its `blob`, its permission bits), a symbolic
-    link, a directory. With a `why` it is not known what it was, or its content was not kept."""
+    """State of a path: nothing, a file (its content by the name of its `blob`, its permission bits), a symbolic link, a
+    directory. With a `why` it is not known what it was, or its content was not kept."""
 
     kind: Literal["absent", "file", "link", "directory", "unknown"]
     blob: str = ""
@@ -27,7 +27,7 @@ DIRECTORY = Snapshot("directory")
 
 
 def unknown(why: str) -> Snapshot:
-    """What is not known, and the reason."""
+    """Return a snapshot of an unknown state, with the reason."""
     return Snapshot("unknown", why=why)
 
 
@@ -43,7 +43,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """What is not covered: a file or a directory, and why."""
+    """A file or a directory that is not covered, and why."""
 
     path: str
     why: str
@@ -51,9 +51,9 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What one call did to files, as far as it is known: once when it begins, once when it has ended. `made` and `gone`
-    are directories; `trees` are the directories in which it was looked for; `beside` are calls that ran at the same
-    time, which may have done it as well."""
+    """Changes of one call to files, as far as they are known: once when it begins, once when it has ended. `made` and
+    `gone` are directories; `trees` are the directories that were searched for them; `beside` are calls that ran at the
+    same time, which may have made them as well."""
 
     call: str
     tool: str
@@ -87,7 +87,7 @@ def encode_touched(what: Touched) -> dict[str, object]:
 
 
 def decode_touched(body: Mapping[str, object]) -> Touched:
-    """What was encoded. What cannot be understood is unknown, and so is never restored."""
+    """Decode changes. What cannot be understood is unknown, and so is never restored."""
     return Touched(
         as_str(body.get("call")),
         as_str(body.get("tool")),

@@ -32,15 +32,15 @@ class LogView(ABC):
 
     @abstractmethod
     def of(self, *kinds: str) -> Iterator[Entry]:
-        """Those of some kinds; all if none is named."""
+        """Yield the entries of some kinds; all if none is named."""
 
     @abstractmethod
     def branch(self, *kinds: str) -> Iterator[Entry]:
-        """The same, without those of abandoned branches."""
+        """Yield the entries of some kinds, without those of abandoned branches."""
 
     @abstractmethod
     def latest(self, *kinds: str) -> Iterator[Entry]:
-        """Those of some kinds, or all, the last one first."""
+        """Yield the entries of some kinds, or all, the last one first."""
 
 
 class MemoryLogView(LogView):
@@ -60,7 +60,7 @@ class MemoryLogView(LogView):
 
 
 class Index:
-    """Where the entries of a file end, their kinds, and which of them continue from an earlier one."""
+    """Index of a file's entries: where they end, their kinds, and which of them continue from an earlier one."""
 
     def __init__(self) -> None:
         self._ends = array("Q")
@@ -96,12 +96,12 @@ class Index:
             self._forks.pop()
 
     def place(self, number: int) -> tuple[int, int]:
-        """Where an entry begins, and its size, in bytes."""
+        """Return where an entry begins, and its size, in bytes."""
         start = self._ends[number - 1] if number else 0
         return start, self._ends[number] - start
 
     def choose(self, numbers: Iterable[int], kinds: Sequence[str]) -> Iterator[int]:
-        """Those of some entries that are of some kinds."""
+        """Choose those of some entries that are of some kinds."""
         wanted, found = {self._names[kind] for kind in kinds if kind in self._names}, self._kinds
         return (number for number in (numbers if wanted or not kinds else ()) if not kinds or found[number] in wanted)
 

@@ -13,7 +13,7 @@ MOST_OPTIONS = 9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an agent wants to know. With `multiple` any number of the options is an answer, words of one's own always
+    """A question that an agent asks. With `multiple` any number of the options is an answer, words of one's own always
     are. A `plan` is to be decided on."""
 
     agent: str

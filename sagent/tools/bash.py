@@ -244,8 +244,8 @@ class Bash:
         return confined
 
     def _news(self, arguments: JsonObject, agent: str) -> Iterator[str]:
-        """What holds commands now, where the description says otherwise or said so last: that stays as it was sent, for
-        all that was cached comes after it."""
+        """Say what holds commands now, where the description says otherwise or said so last: that stays as it was sent,
+        for all that was cached comes after it."""
         holds = self._sandbox is not None and self._sandbox.stands
         changed = holds != self._held.get(agent, self._described)
         self._held[agent] = holds
@@ -265,7 +265,7 @@ class Bash:
                 await self._sandbox.prepare(_own_profile(workspace, blobs))
 
     def _load(self) -> None:
-        """What takes the first command most of its time: the patterns of keys, for the environment is searched."""
+        """Import what the first command needs most of its time for: the patterns of keys, to search the environment."""
         from sagent.sandbox import signs
         from sagent.tools import capture
 
@@ -303,7 +303,7 @@ class Bash:
         return capture, process
 
     def _environment(self, run: RunContext, notices: list[str], *, held: bool) -> dict[str, str]:
-        """What a command starts with; says which variables it does not get because it is not `held`."""
+        """Build the environment of a command; say which variables it does not get because it is not `held`."""
         workspace = run.workspace
         if (carried := self._exports.before(workspace, run.agent, held=held)) is None:
             kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
@@ -429,7 +429,7 @@ def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
 
 
 def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
-    """What a call asks for beyond the sandbox, paths as they really lie. Raises ToolError."""
+    """Parse what a call asks for beyond the sandbox, paths as they really lie. Raises ToolError."""
     from sagent.sandbox.profile import Need
 
     given = arguments.get("needs", ())
@@ -452,7 +452,7 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
 def _lacked(
     shown: str, profile: "Profile | None", roots: Sequence[Path], temporary: str, *, failed: bool
 ) -> Iterator[str]:
-    """What to do about a command that the sandbox may have kept from something."""
+    """Yield what to do about a command that the sandbox may have kept from something."""
     from sagent.sandbox.signs import HOW_TO_ASK, was_held_back, within
 
     if profile is not None and was_held_back(shown, failed=failed):
@@ -498,7 +498,7 @@ def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
 
 
 def _is_there(workspace: Workspace) -> bool:
-    """Whether its directory exists and may be entered; commands may have one of their own."""
+    """Return True if its directory exists and may be entered; commands may have one of their own."""
     return os.access(f"{workspace.resolve('.')}/.", os.X_OK)
 
 

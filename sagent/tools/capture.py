@@ -1,4 +1,4 @@
-"""What a command prints: collected at a bounded cost however much it is, and made legible for a model."""
+"""Output of a command: collected at a bounded cost however much it is, and made legible for a model."""
 
 import asyncio
 import contextlib
@@ -82,7 +82,7 @@ class Capture:
         return cut_tail(legible(self._tail(4 * most), cut=True), most)
 
     def whereabouts(self) -> str:
-        """Where all that has come so far can be read, "" as long as it is in memory only."""
+        """Return where all that has come so far can be read, "" as long as it is in memory only."""
         if self._path is None:
             return ""
         with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ class Capture:
                 raise
 
     async def excerpt(self) -> str:
-        """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
+        """Return what a model should see. If it leaves something out it says where the whole is: in the blob store."""
         head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
         complete = self.size == len(head)
         from sagent.lib.encoding import decode_output
@@ -134,7 +134,7 @@ class Capture:
         return f"{end_line(first)}\n[... {notice}; {whereabouts} ...]\n\n{last}"
 
     def measure(self) -> str:
-        """How much it was: "12 lines", "1 line", "300.0 MB"."""
+        """Describe how much it was: "12 lines", "1 line", "300.0 MB"."""
         if self.size > len(self._start):
             return f"{self.size / 1e6:.1f} MB"
         return count(self._start.count(b"\n") + (not self._start.endswith(b"\n") and self.size > 0), "line")
@@ -246,7 +246,7 @@ class Capture:
 
 
 def without_colours(text: str) -> str:
-    """What a program writes for a terminal, without what colours it or moves the cursor."""
+    """Remove colours and cursor movements from what a program writes for a terminal."""
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text) if "\x1b" in text else text
 
 
@@ -260,7 +260,7 @@ def legible(data: bytes, *, cut: bool = False) -> str:
 
 
 def legible_in_colour(data: bytes, *, cut: bool = False) -> str:
-    """The same with the sequences that set colours, where nothing was struck over."""
+    """Return legible text with the sequences that set colours, where nothing was struck over."""
     return _as_left(_decoded(data, cut=cut), _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
 
 
@@ -319,7 +319,7 @@ _ESCAPE = (
 
 
 def _binary_kind(sample: bytes, *, cut: bool) -> str:
-    """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
+    """Return the kind of binary data, "" for text. A list separated by NULs is text, and so is a little noise."""
     if known := next((kind for magic, kind in _KINDS if sample.startswith(magic)), ""):
         return known
     controls = len(sample) - len(sample.translate(None, _CONTROLS))

@@ -23,8 +23,8 @@ _MOST_SHOWN = 40  # lines
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call is to make of the file that really lies at `real`: its text now, None where there is none, its text
-    then, and in which encoding. `said` is what is said of it, and `shows` whether the changed lines are."""
+    """Change that a call is to make to the file that really lies at `real`: its text now, None where there is none, its
+    text then, and in which encoding. `said` describes it, and `shows` is whether the changed lines are shown."""
 
     path: Path
     real: Path
@@ -35,7 +35,7 @@ class Change:
     shows: bool
 
     def output(self, name: str) -> ToolOutput:
-        """What the call comes to, once it is made."""
+        """Return the call's output, once the change is made."""
         before = self.before or ""
         shown = f"{self.said}\n{_changed_lines(before, self.after)}" if self.shows else self.said
         return ToolOutput.of(shown, summary=self.said, diff=unified_diff(before, self.after, name))

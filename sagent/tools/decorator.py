@@ -153,7 +153,7 @@ async def _in_thread(call: Callable[[], object]) -> object:
 
 
 def _called(call: Callable[[], object]) -> object:
-    """What a function returns; of one that yields, all that it yields."""
+    """Call a function and return its result; of one that yields, all that it yields."""
     try:
         result = call()
         return list(cast("Generator[object]", result)) if inspect.isgenerator(result) else result

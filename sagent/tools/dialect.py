@@ -171,7 +171,7 @@ class _Translator:
             self._put(*((r"\Z", r"\z") if self._multiline else ("$", _END)))
 
     def _character(self, character: str) -> str:
-        """The one character that an escape stands for."""
+        """Return the one character that an escape stands for."""
         if character in "tnrfva":
             return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}[character]
         if character in "xuU":

@@ -27,7 +27,7 @@ _INSTEAD = {
 
 
 async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str, pages: str = "") -> ToolOutput | None:
-    """What the model sees of a document; None when the data is no notebook.
+    """Return what the model sees of a document; None when the data is no notebook.
 
     Raises ToolError for a damaged one, and for one that takes more memory or time than a document may.
     """
@@ -40,8 +40,8 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
 
 
 async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> bytes:
-    """What `answer` of a module writes about a document in a process of its own. Raises ToolError, as `show_document`,
-    which says what to do `instead`."""
+    """Return what `answer` of a module writes about a document in a process of its own. Raises ToolError, as
+    `show_document`, which says what to do `instead`."""
     why = "needs a process of its own, which could not be started"
     try:
         done = await isolated.answered(module, data, seconds=_PATIENCE, most=_MOST)

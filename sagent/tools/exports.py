@@ -1,4 +1,4 @@
-"""What commands may touch, and start with: the variables that earlier ones of the same agent exported."""
+"""Access and variables of commands: what they may touch, and what earlier ones of the same agent exported."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ _DIRECTORIES = ("PWD", "OLDPWD")  # which a shell sets by itself
 
 
 def profile_of(workspace: Workspace) -> "Profile":
-    """What commands may touch: where no policy says so, what the program's own says in mode edit."""
+    """Return what commands may touch: if no policy says so, what the program's own says in mode edit."""
     if workspace.profile is not None:
         return workspace.profile(workspace)
     from sagent.policy.permissions import PermissionPolicy
@@ -48,7 +48,7 @@ class Exports:
         self._outside: dict[str, Mapping[str, str] | None] = {}
 
     def before(self, workspace: Workspace, agent: str, *, held: bool) -> Mapping[str, str] | None:
-        """What a command of an agent starts with; None for this process's own."""
+        """Return the environment that a command of an agent starts with; None for this process's own."""
         if held and not self._was_held:
             self._was_held, self._given = True, workspace.environment
         return workspace.environment if held or not self._was_held else self._outside.get(agent, self._given)

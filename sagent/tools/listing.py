@@ -42,7 +42,7 @@ class Listing(NamedTuple):
 
 
 async def list_files(root: str) -> Listing:
-    """What `walk` yields."""
+    """List the files that `walk` yields."""
     listed = await _ripgrep(("--files",), root, _GRACE)
     if listed is not None:
         return Listing(listed, by_ripgrep=True)

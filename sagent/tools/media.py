@@ -1,4 +1,4 @@
-"""What of a file's data a model can be shown: images, recordings, known by their bytes, and PDF files.
+"""Media in a file's data that a model can be shown: images, recordings, known by their bytes, and PDF files.
 
 Images are held to what every provider accepts, for one bad image spoils a conversation.
 """

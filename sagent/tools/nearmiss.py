@@ -1,4 +1,4 @@
-"""What an edit meant that quotes a file nearly: only where there is one thing that it can mean, and one place for it.
+"""Repair of edits that quote a file nearly: only if there is one thing that they can mean, and one place for it.
 
 Each reading gives pairs of old and new text; the old ones are the file's own and replaced as any quoted text is. Lines
 that the edit leaves alone stay as the file has them.
@@ -84,7 +84,7 @@ def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite:
 
 
 def _places(lines: Lines, quoted: Lines, view: Callable[[str], str]) -> list[int]:
-    """Where lines stand, looked at in some way."""
+    """Find the places of lines that are equal by `view`."""
     seen, wanted = [view(line) for line in lines], [view(line) for line in quoted]
     return [at for at in range(len(seen) - len(wanted) + 1) if seen[at : at + len(wanted)] == wanted]
 
@@ -103,8 +103,8 @@ def _unquoted(line: str) -> str:
 
 
 def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """The same with typographic marks: of a changed line, what is the same at both ends is the file's; what is new may
-    hold no mark that the file has otherwise, for nobody knows which was meant."""
+    """Return the new lines with the file's own quotation marks: of a changed line, what is the same at both ends is the
+    file's; what is new may hold no mark that the file has otherwise, for nobody knows which was meant."""
     pairs = zip("".join(own), "".join(quoted), strict=True)
     unclear = {mine.translate(QUOTES) for mine, theirs in pairs if mine != theirs}
     if not unclear.isdisjoint("'\""):
@@ -130,8 +130,8 @@ def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
 
 
 def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """The same with other indents: each quoted one stands for one of the file's; new lines have no others, unless all
-    that is quoted has moved by the same."""
+    """Return the new lines with the file's own indents: each quoted one stands for one of the file's; new lines have no
+    others, unless all that is quoted has moved by the same."""
     indents: dict[str, str] = {"": ""} if any(not line for line in own) and not any(quoted) else {}
     for mine, line in zip(own, quoted, strict=True):
         if line.strip() and indents.setdefault(_indent(line), _indent(mine)) != _indent(mine):
@@ -170,7 +170,7 @@ def _moved(line: str, indents: Mapping[str, str]) -> str | None:
 
 
 def _before(pairs: Iterable[tuple[str, str]]) -> str | None:
-    """What stands before every second text to make the first of it; None where that differs."""
+    """Return the prefix that makes every second text the first one; None where that differs."""
     found = {whole.removesuffix(part) if whole.endswith(part) else None for whole, part in pairs}
     return found.pop() if len(found) == 1 else None
 

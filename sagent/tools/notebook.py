@@ -80,7 +80,7 @@ def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
 
 
 def words_of(data: Mapping[str, object]) -> str:
-    """What an output says in words: Markdown or the like where its plain text only names a class of IPython's."""
+    """Return an output in words: Markdown or the like where its plain text only names a class of IPython's."""
     plain = whole(data.get("text/plain"))
     kinds = () if plain and not plain.startswith("<IPython.core.display.") else _WORDY
     kind = next((kind for kind in kinds if kind in data), "")

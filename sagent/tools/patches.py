@@ -11,7 +11,7 @@ Asked = tuple[str, str | None]
 
 
 def unpacked(old: str, name: str) -> list[Asked]:
-    """What such a text asks for; [] where it is none, not of the file of that name, or not sure in every part."""
+    """Parse the edits of such a text; [] if it is none, not of the file of that name, or not sure in every part."""
     lines = old.removesuffix("\n").split("\n")
     if any(map(_MARKS[0].fullmatch, lines)):
         return _blocks(lines, name)
@@ -31,7 +31,7 @@ def unpacked(old: str, name: str) -> list[Asked]:
 
 
 def _blocks(lines: Sequence[str], name: str) -> list[Asked]:
-    """What search/replace blocks ask for; [] where one is not whole, or what is around them does not name the file."""
+    """Parse search/replace blocks; [] if one is not whole, or what is around them does not name the file."""
     parts: list[list[str]] = [[]]  # around, before, after, around, ...
     for line in lines:
         which = next((at for at, mark in enumerate(_MARKS) if mark.fullmatch(line)), None)
@@ -51,7 +51,7 @@ def _blocks(lines: Sequence[str], name: str) -> list[Asked]:
 
 
 def _hunks(lines: Sequence[str]) -> list[Asked]:
-    """What hunks ask for; [] where a line is none of a hunk, or a hunk has nothing that says where it belongs."""
+    """Parse hunks; [] if a line is none of a hunk, or a hunk has nothing that says where it belongs."""
     hunks: list[list[str]] = []
     for line in lines:
         if _HUNK.fullmatch(line):

@@ -14,7 +14,7 @@ _MAX_NAMED = 400  # characters of a path
 
 
 def judged(path: Path, run: RunContext) -> Path:
-    """Where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
+    """Return where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
     return run.effect.real if run.effect is not None and run.effect.real else _real(path, run.workspace)
 
 
@@ -29,7 +29,7 @@ def _real(path: Path, workspace: Workspace) -> Path:
 
 
 def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
-    """Which files below a directory a search of it must not show, as it is spelled or really lies."""
+    """Return a filter for files below a directory that its search must not show, as it is spelled or really lies."""
     if workspace.hidden is None:
         return lambda _: False
     if path == real:
@@ -39,7 +39,7 @@ def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[
 
 
 def made_by_commands(real: Path, workspace: Workspace) -> list[str]:
-    """Where more lies of a directory of which commands have another one; nothing for all others."""
+    """Say where more lies of a directory of which commands have another one; nothing for all others."""
     owns = [own for place, own in workspace.temporary.items() if str(real) == os.path.realpath(place)]
     return [f"(What commands made there lies in {own}.)" for own in owns if own != real and any(own.iterdir())]
 
@@ -56,13 +56,13 @@ def named(path: Path) -> str:
 
 
 def prefix(directory: Path, workspace: Workspace) -> str:
-    """What stands before the paths below a directory to show them in short: "" for the working directory."""
+    """Return what stands before the paths below a directory to show them in short: "" for the working directory."""
     name = short(directory, workspace)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
 def missing(path: Path, workspace: Workspace) -> ToolError:
-    """That nothing is there, with the names nearby that may be meant."""
+    """Build the error for a missing path, with the names nearby that may be meant."""
     parent = path.parent
     while not os.path.isdir(parent) and parent != parent.parent:  # noqa: PTH112 -- which raises nothing
         parent = parent.parent
@@ -82,7 +82,7 @@ def missing(path: Path, workspace: Workspace) -> ToolError:
 
 @contextmanager
 def explained(path: Path, workspace: Workspace | None = None) -> Generator[None]:
-    """What the system says of a path in the block, as a ToolError; with a workspace, what is near one not there."""
+    """Turn the system's errors about a path into a ToolError; with a workspace, name what is near a missing one."""
     try:
         yield
     except OSError as error:

@@ -45,7 +45,7 @@ class Document(Protocol):
 
 
 class Pdfium(Protocol):
-    """What is used of pypdfium2, which has no types of its own."""
+    """The part of pypdfium2 that is used; it has no types of its own."""
 
     PdfDocument: Callable[[bytes], Document]
     PdfiumError: type[Exception]

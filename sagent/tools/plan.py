@@ -22,25 +22,25 @@ PLANNED = "Plan mode is off: you may change what the permissions allow."
 
 
 def plan_notice(*, has_tool: bool) -> str:
-    """What the model reads when plan mode begins."""
+    """Return what the model reads when plan mode begins."""
     return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What came of a plan: the mode to carry it out in, None where it is refused; the plan as it was changed, and why
-    it was refused."""
+    """Decision on a plan: the mode to carry it out in, None if it is refused; the plan as it was changed, and why it
+    was refused."""
 
     mode: Literal["ask", "edit"] | None
     changed: str = ""
     reason: str = ""
 
     def order(self) -> str:
-        """What asks the model to carry it out."""
+        """Return the prompt that asks the model to carry it out."""
         return f"Carry out the plan as I changed it:\n\n{self.changed}" if self.changed else "Carry out the plan."
 
     def answer(self) -> str:
-        """The same as the answer to a call."""
+        """Return the decision as the answer to a call."""
         if self.mode is None:
             why = f": {self.reason}" if self.reason else "."
             return f"The person rejected the plan{why}\nPlan mode is still on; propose another plan when you have one."

@@ -100,7 +100,7 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
 
 
 def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
-    """What comes for the text that was found: with its line ends, and where these are mixed each line's that stays."""
+    """Return the new text with the line ends of the found text; if these are mixed, kept lines keep theirs."""
     ends = re.findall("\r?\n", found)
     most = line_end(found) if "\n" in found else end
     if len(set(ends)) < 2:
@@ -114,7 +114,7 @@ def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
 
 
 def _spans(text: str, old: str, end: str, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
-    """Where `old` stands in the text."""
+    """Yield where `old` begins and ends in the text."""
     cut: Sequence[int] = ()  # where a CR is left out to search
     if "\n" in old:
         cut = [found.start() - count for count, found in enumerate(re.finditer("\r\n", text))]
@@ -190,7 +190,7 @@ _VIEWS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 
 def _find(lines: list[str], wanted: list[str]) -> int | None:
-    """Where the wanted lines stand: as whole lines, or within one."""
+    """Find the wanted lines: as whole lines, or within one."""
     if not any(wanted):
         return None
     if len(wanted) == 1:
@@ -204,7 +204,7 @@ def _find(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Where the longest of the wanted lines has its best likeness."""
+    """Find the place of the wanted lines by the best likeness of the longest of them."""
     from difflib import get_close_matches
 
     longest = max(range(len(wanted)), key=lambda index: len(wanted[index]))

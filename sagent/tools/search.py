@@ -35,7 +35,7 @@ _TOO_LARGE = f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB
 
 
 class Query(NamedTuple):
-    """What to search for, where, and what to show of it. `files` are relative to `root`, a path without links."""
+    """A search: what for, where, and what to show of it. `files` are relative to `root`, a path without links."""
 
     root: str  # of a single file its path
     label: str  # goes before each path shown
@@ -83,7 +83,7 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
 
 
 def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
-    """Whether a relative path is asked for: a glob with `/` is for the path, one without for the name, `!` excludes."""
+    """Return a filter of relative paths: a glob with `/` is for the path, one without for the name, `!` excludes."""
     from sagent.lib.lookalike import canonical
 
     glob = canonical(glob)
@@ -108,7 +108,7 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
 
 
 def passed_over(count: int, deed: str) -> str:
-    """That some files were left out because of what the policy says: `(2 files not searched: ...)`."""
+    """Say that some files were left out because of the policy: `(2 files not searched: ...)`."""
     files, are = (f"{count} files", "they are") if count > 1 else ("1 file", "it is")
     return f"({files} {deed}: {are} denied, or may hold keys.)"
 
@@ -141,7 +141,7 @@ def _end_with_parent() -> None:
 
 
 class _Page:
-    """What is shown: hits or files from `offset` on, at most `limit`, and no more text than is good for a model."""
+    """Page of results: hits or files from `offset` on, at most `limit`, and no more text than is good for a model."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

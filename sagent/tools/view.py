@@ -1,4 +1,4 @@
-"""What Read shows of a file: numbered lines, bounded, with a word on how to go on; images, notebooks, PDF pages."""
+"""Display of a file by Read: numbered lines, bounded, with a word on how to go on; images, notebooks, PDF pages."""
 
 import os
 from collections.abc import Iterator, Sequence

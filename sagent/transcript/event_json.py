@@ -40,7 +40,7 @@ def encode_event(event: Event) -> dict[str, Any]:
 
 
 def encode_result(result: Result) -> dict[str, Any]:
-    """What a run came to, as the object of `--output-format json`. Cache writes of all lives are one number.
+    """Encode the result of a run as the object of `--output-format json`. Cache writes of all lives are one number.
 
     `data` is there only where the answer was asked for as a type, and is one.
     """
@@ -118,7 +118,7 @@ def _show_message(message: Message) -> dict[str, Any]:
 
 
 def ran_there(message: Message) -> list[str]:
-    """What the provider's own tools did in a reply, a line for each, without control characters."""
+    """Return what the provider's own tools did in a reply, a line for each, without control characters."""
     found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
     return [f"⏺ {printable(one_line(text, 160))}" for text in found]
 
@@ -185,7 +185,7 @@ def _show_data(data: object) -> Any:
 
 
 def encode_cost(cost: Cost) -> dict[str, Any]:
-    """What a session has cost, as the `cost_usd` of a result."""
+    """Encode the cost of a session, as the `cost_usd` of a result."""
     return {
         "total": float(cost.total),
         "executor": float(cost.executor),

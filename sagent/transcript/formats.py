@@ -1,4 +1,4 @@
-"""What a format of exported sessions is given, and what it returns."""
+"""Interface of a format of exported sessions: what it is given, and what it returns."""
 
 import sys
 from codecs import iterdecode
@@ -39,8 +39,8 @@ class Exporting:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What came of it: how many secrets were taken out, of how many entries and blobs, and what is wrong with what was
-    exported. `id` is that of a bundle's manifest; `unsearched` are blobs that are no text."""
+    """Outcome of an export: how many secrets were taken out, of how many entries and blobs, and what is wrong with what
+    was exported. `id` is that of a bundle's manifest; `unsearched` are blobs that are no text."""
 
     secrets: int = 0
     entries: int = 0

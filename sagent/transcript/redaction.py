@@ -1,4 +1,4 @@
-"""What looks like a secret, taken out of what leaves the machine, and counted."""
+"""Redaction of what looks like a secret in what leaves the machine."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class Redaction:
 
     @property
     def kinds(self) -> str:
-        """How many of each kind, most first."""
+        """Count of each kind, most first."""
         return ", ".join(f"{number} {kind}" for kind, number in Counter(self.found).most_common())
 
     def text(self, text: str) -> str:

@@ -48,8 +48,8 @@ async def add(builder: AgentBuilder) -> None:
 def advisors_of(
     settings: Settings, choice: Choice, notices: list[str], warn: Callable[[str], object]
 ) -> ExtensionFactory:
-    """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
-    was asked for on the command line that is a UsageError. `warn` is told later of what fails."""
+    """Build the extension that gives agents their advisors. An unavailable advisor is left out with a notice; if it was
+    given on the command line, that is a UsageError. `warn` is told later of what fails."""
     from sagent.advisor.advisory import Setup
     from sagent.advisor.extension import advise
     from sagent.advisor.rules import Rules
@@ -116,7 +116,7 @@ def remember_advisors(
 
 
 def _address(settings: Settings, advisor: "Advisor") -> str:
-    """Where an advisor is asked by the settings, without what may be a password in it."""
+    """Return the URL of an advisor by the settings, without what may be a password in it."""
     from sagent.config.servers import own_address, provider_of
 
     given = settings.advisor_addresses.get(advisor.name)

@@ -38,7 +38,7 @@ def run_run(argv: Sequence[str]) -> int:
 
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
-    """Where no file is named, use the config.yaml of the working directory; what to say where it is not trusted."""
+    """Use the config.yaml of the working directory if no file is named; return what to say if it is not trusted."""
     from sagent.config.trust import use_nearby
     from sagent.context.places import directory, home_of
 

@@ -23,8 +23,8 @@ DisplaySetting = Literal["theme", "vim"]
 
 
 class CommandContext(Current):
-    """What a slash command works with: a session, and the person where there is one. Here there is none: what would
-    need one raises UsageError, and `prompts` has the messages to be sent."""
+    """Session, and person if there is one, that a slash command works with. Here there is no person: what would need
+    one raises UsageError, and `prompts` has the messages to be sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class CommandContext(Current):
         """End the REPL; other runs end anyway."""
 
     def unknown(self, name: str) -> UsageError:
-        """That there is no such command, with the nearest one; a blank before it makes it a message."""
+        """Build the error for an unknown command, with the nearest one; a blank before it makes it a message."""
         if owner := self.settings.plugins.former_owner(f"/{name}"):
             return UsageError(f"`/{name}` is a command of the plugin {owner}, which is not there. It was not sent.")
         near = [*self._beginning(name), *get_close_matches(name, self.commands, 1, 0.6)]
@@ -134,7 +134,7 @@ class CommandContext(Current):
         return [(name, one.summary) for name, one in sorted(self.commands.items())]
 
     def arguments(self, name: str, typed: str) -> list[tuple[str, str]]:
-        """What may be the first argument of a command, given what is typed of it."""
+        """Return the possible first arguments of a command, given what is typed of it."""
         found = self.commands.get(name)
         if found is None or not found.arguments or " " in typed:
             return []

@@ -112,7 +112,7 @@ async def context(context: CommandContext) -> None:
 
 
 async def saved(context: CommandContext) -> list[Line]:
-    """What compactions have saved, as of the last turn; while one is in progress that is not known."""
+    """Describe what compactions have saved, as of the last turn; nothing while one is in progress."""
     agent = context.opened.agent
     try:
         saving = None if agent.running else (await agent.wait()).saving

@@ -1,4 +1,4 @@
-"""What becomes of a command's file when a person uses it: arguments, output of commands, files.
+"""Expansion of a command's file when a person uses it: arguments, output of commands, files.
 
 Whatever it would run or read is judged as a call of the model's would be, for the file may be a stranger's.
 """

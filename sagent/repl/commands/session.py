@@ -230,7 +230,7 @@ def _rows(head: str, sums: Mapping[str, Sum]) -> Iterator[Sequence[Span]]:
 
 
 def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[Line]:
-    """What the executors' tokens would have cost by the advisor's prices."""
+    """Yield what the executors' tokens would have cost by the advisor's prices."""
     done = totals.by_role.get("executor", Sum()).usage
     for advisor in context.settings.advisors:
         name, _, model = advisor.model.partition("/")

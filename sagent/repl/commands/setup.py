@@ -77,7 +77,7 @@ async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "
 
 
 async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[tuple[str, str]]:
-    """What holds commands, and what they may touch in it."""
+    """Describe what holds commands, and what they may touch in it."""
     opened = context.opened
     if (sandbox := opened.sandbox) is None:
         return []

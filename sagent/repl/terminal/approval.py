@@ -1,4 +1,4 @@
-"""What a person may answer to a call that is put to them, and what becomes of the rules that they allow."""
+"""Approval of calls: the answers that a person may give, and what becomes of the rules that they allow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

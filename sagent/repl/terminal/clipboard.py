@@ -59,7 +59,7 @@ async def image_from_clipboard() -> "Image | None":
 
 
 async def _output(command: tuple[str, ...]) -> bytes:
-    """What a program writes, b"" where it fails or takes too long."""
+    """Return what a program writes, b"" if it fails or takes too long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
             return done.output if (done := await run(command)) else b""

@@ -78,5 +78,5 @@ def used_commands(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_completable(text: str) -> bool:
-    """Whether typing on should offer completions."""
+    """Return True if typing on should offer completions."""
     return (text.startswith("/") and "\n" not in text) or _PATH.search(text) is not None

@@ -34,7 +34,7 @@ MOST_COMPLETIONS = 8
 
 
 class InputLine:
-    """What a person types into. `completer` may be set at any time."""
+    """Input line that a person types into. `completer` may be set at any time."""
 
     def __init__(self, history: "History", output: SteadyOutput) -> None:
         self.label = self.home = "› "  # before what is typed; where no question is answered
@@ -85,7 +85,7 @@ class InputLine:
         return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * width_of(self.label))]
 
     def _sought(self) -> "StyleAndTextTuples":
-        """What stands before the words that the history is searched for."""
+        """Return the label before the words that the history is searched for."""
         words = self.toolbar.control.buffer.text
         lost = words and words.lower() not in self.buffer.document_for_search(self._state()).text.lower()
         return [("class:warning", "  not found: ") if lost else ("class:mark", "  search: ")]

@@ -40,7 +40,7 @@ def count_hidden(lines: Sequence[Line], above: int, below: int, width: int, *, a
 
 
 def _marks(count: int, above: int, below: int, all_by: str = "") -> list[str]:
-    """What stands at the right of each row."""
+    """Return the mark at the right of each row."""
     up, down = f"↑ {above}" * bool(above), f"↓ {below} {all_by}".rstrip() * bool(below)
     return [f"{up} {down}".strip()] if count == 1 else [up, *[""] * (count - 2), down][:count]
 
@@ -85,7 +85,7 @@ def _columns(texts: Sequence[str]) -> list[_Column]:
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
-    """Those for which there is room, the ones with most different cells first."""
+    """Choose the columns for which there is room, the ones with most different cells first."""
     kept: list[_Column] = []
     for column in sorted(columns, key=lambda column: -len(column.cells)):
         size = max(map(width_of, column.cells))
@@ -96,6 +96,6 @@ def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
 
 
 def _cells(text: str, columns: Sequence[_Column], room: int) -> str:
-    """What a text has in these columns; the last are left out where there is less room."""
+    """Return a text's part in these columns; the last are left out if there is less room."""
     found = "".join(text[column.place] for column in columns).rstrip()
     return found if width_of(found) <= max(room, 0) else _cells(text, columns[:-1], room)

@@ -22,7 +22,7 @@ MOST_EXPANDABLE = 100  # blocks that can still be shown whole
 
 
 class Painter:
-    """What has happened and what is in progress. A block that cannot be rendered is written as plain text."""
+    """Display of what happened and is in progress. A block that cannot be rendered is written as plain text."""
 
     def __init__(self, surface: Surface, redraw: Callable[[], None]) -> None:
         self.view = View()
@@ -80,7 +80,7 @@ class Painter:
         self._schedule(redraw=not quiet)
 
     def _take_near(self, event: Event, blocks: Sequence[Block], at: float) -> Sequence[Block]:
-        """What an event adds while another agent than the root is read along with."""
+        """Return the blocks that an event adds while another agent than the root is read along with."""
         if event.agent != self.near or isinstance(event, Finished):
             self._kept = [*self._kept, *blocks][-MOST_RECALLED:]
         if event.agent != self.near:

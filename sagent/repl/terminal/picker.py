@@ -40,8 +40,8 @@ class Option(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[T]):
-    """What is found out in a thread while a list is open, until `stop` says that nobody waits for it: the options in
-    which words are, each with what stands around them there; and what there is to say of one, each with a name."""
+    """Searches in a thread while a list is open, until `stop` says that nobody waits: `search` returns the options that
+    contain the words, each with the text around them; `describe` what there is to say of one, each with a name."""
 
     search: Callable[[str, Stop], Mapping[T, str]]
     describe: Callable[[T, Stop], Sequence[tuple[str, str]]]
@@ -49,15 +49,15 @@ class Lookup(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SecondKey(Generic[T]):
-    """What Ctrl-X does with the option at hand, in words; the options as they are then."""
+    """Action of Ctrl-X on the option at hand, in words; `act` returns the options as they are then."""
 
     words: str
     act: Callable[[T], Sequence[Option[T]]]
 
 
 def matches(query: str, text: str) -> int | None:
-    """How well a text fits what was typed, lower is better; None where its letters are not there in that order, or, in
-    a sentence, which has most letters in any order, not near each other."""
+    """Score how well a text fits what was typed, lower is better; None where its letters are not there in that order,
+    or, in a sentence, which has most letters in any order, not near each other."""
     query, text = query.lower(), text.lower()
     if not query:
         return 0
@@ -85,7 +85,7 @@ def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
 
 
 def _score(option: Option[T], word: str) -> int | None:
-    """How well a word fits an option: its letters must be in a name of it, or the whole word in its hint or text."""
+    """Score a word's fit to an option: its letters must be in a name of it, or the whole word in its hint or text."""
     found = [score for name in (option.label, option.also) if (score := matches(word, name)) is not None]
     if found:
         return min(found)
@@ -143,7 +143,7 @@ class Picker(Generic[T]):
         return [*named, *(replace(one, hint=f"{one.hint}  {self.excerpt(one)}") for one in rest)]
 
     def excerpt(self, option: Option[T]) -> str:
-        """What stands around the words that were typed, where they were found; "" where they were not."""
+        """Return the text around the typed words, where they were found; "" where they were not."""
         return self.found.get(option.value, "") if self.sought == self.query else ""
 
     @property
@@ -170,7 +170,7 @@ class Picker(Generic[T]):
         return wrap(self.foot[1:], width, self.foot[:1]) if self.foot else []
 
     def preview(self, width: int, room: int) -> list[Line]:
-        """What is known of the option at hand, in at most so many rows; where there are few, each is cut."""
+        """Render what is known of the option at hand, in at most `room` rows; if there are few, each is cut."""
         if (option := self.at_hand) is None:
             return []
         about = self.about.get(option.value, (("", "…"),))

@@ -1,4 +1,4 @@
-"""What rules would have allowed so far: the calls that a session's agents made, and which of them a rule names."""
+"""Precedents of rules: the calls that a session's agents made, and which of them a rule would have allowed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -54,8 +54,8 @@ def calls_made(agent: "RootAgent") -> list[ToolCall]:
 
 
 def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall], directory: Path) -> list[str]:
-    """What else of a session's last calls, in words and each once, rules would have allowed or had a part in
-    allowing. Relative paths in calls are below the `directory`."""
+    """Return, in words and each once, the other of a session's last calls that rules would have allowed or had a part
+    in allowing. Relative paths in calls are below the `directory`."""
     parsed = [Rule.parse(rule) for rule in rules]
     same = (call.name, call.arguments)
     others = (one for one in calls[-MOST_LOOKED_AT:] if (one.name, one.arguments) != same)
@@ -89,7 +89,7 @@ def _no_media(_blob: str) -> None:
 
 
 def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
-    """Whether a rule would have had a part in allowing an earlier call, as far as its arguments say."""
+    """Return True if a rule would have had a part in allowing an earlier call, as far as its arguments say."""
     if rule.tool in COMMAND_RULES:
         commands = (words for part in _parts(one) for words in (part.words, unwrap(part.words)) if words)
         return any(not rule.pattern or rule.allows_command(words) for words in commands)
@@ -121,21 +121,21 @@ def _told(call: ToolCall) -> str:
 
 
 def _needs(call: ToolCall, kind: str) -> list[str]:
-    """What a command asked for beyond its sandbox, of one kind."""
+    """Return what a command asked for beyond its sandbox, of one kind."""
     given = call.arguments.get("needs")
     texts = [given] if isinstance(given, str) else as_array(given)
     return [target for text in map(as_str, texts) if (target := text.strip().removeprefix(f"{kind}:")) != text.strip()]
 
 
 def _real(path: str, directory: Path) -> str:
-    """Where a path that a call names leads, as rules are about it; "" for what is no path."""
+    """Resolve a path that a call names, as rules are about it; "" for what is no path."""
     with suppress(ValueError, OSError):
         return os.path.realpath(directory / path_of(unquote_path(path)))
     return ""
 
 
 def _is_at(page: str, entry: str) -> bool:
-    """Whether a page that a call names is at a host for which an entry stands."""
+    """Return True if a page that a call names is at a host that an entry covers."""
     with suppress(ValueError):
         host = urlsplit(page).netloc.rpartition("@")[2]
         return Entry.parse(entry).covers(Endpoint.parse(host, 443))

@@ -1,4 +1,4 @@
-"""How much of a block that still grows is on the terminal for good, whatever width its rows have."""
+"""Count of how much of a growing block is on the terminal for good, whatever width its rows have."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
@@ -30,7 +30,7 @@ class Printed:
         self._rows += rows
 
     def rest(self, block: Sequence[Line], width: int) -> list[Line]:
-        """What is not final yet of a block, whose rows in a width are given."""
+        """Return the part of a block that is not final yet; `block` has its rows in that width."""
         if width != self._width and (self._rows or self._letters):
             self._rows, self._letters = _place(block, self._final)
         self._block, self._width = block, width
@@ -42,7 +42,7 @@ class Printed:
         return rest
 
     def finish(self, piece: Sequence[Line], width: int) -> list[Line]:
-        """What is not final yet of a piece that the block began with; what follows it is the block then."""
+        """Return what is not final yet of a piece that the block began with; what follows it is the block then."""
         if not self._rows and not self._letters:
             return list(piece)
         final = self._final - sum(map(count_letters, piece))
@@ -103,8 +103,8 @@ class Buried:
             self.clear()
 
     def dig(self, columns: int, room: int) -> tuple[int, list[Line]]:
-        """How many of the last `room` rows there are from the first drawn one on, and those of them that are to be
-        written again. They are forgotten."""
+        """Take up the drawn rows among the last `room` rows. Return how many rows there are from the first of them on,
+        and the lines to be written again. They are forgotten."""
         if any(not _is_counted(row, columns) for row in self._rows) or (self._rows and _goes_on(self._rows[-1])):
             return 0, []
         first, rows, found = len(self._rows), 0, 0
@@ -117,7 +117,7 @@ class Buried:
 
 
 def _is_counted(row: int | Line, columns: int) -> bool:
-    """Whether it is known how many rows every terminal makes of it."""
+    """Return True if it is known how many rows every terminal makes of it."""
     return isinstance(row, int) or is_agreed(row) or 2 * line_width(row) <= columns
 
 

@@ -123,28 +123,28 @@ class Questions:
 
     @property
     def asks(self) -> bool:
-        """Whether an answer is waited for."""
+        """True while an answer is waited for."""
         return self.picker is not None or self._line is not None
 
     @property
     def seen(self) -> bool:
-        """Whether a question is there, and has been for a while."""
+        """True if a question is there, and has been for a while."""
         return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET
 
     @property
     def withdrawn(self) -> bool:
-        """Whether a question for which words were typed, or above a draft, took keys and went away by itself a moment
+        """True if a question for which words were typed, or above a draft, took keys and went away by itself a moment
         ago: an Enter is still meant for it."""
         return self._presence.clock() - self._withdrawn_at < QUIET
 
     @property
     def wording(self) -> bool:
-        """Whether what is typed is an answer in words."""
+        """True if what is typed is an answer in words."""
         return self._line is not None or ((picker := self.taking) is not None and picker.words)
 
     @property
     def leaving(self) -> str:
-        """What Esc does while keys are for a question; "" where they are for something else."""
+        """Effect of Esc while keys are for a question; "" while they are for something else."""
         if (picker := self.taking) is None:
             return "leaves it" if self._line is not None else ""
         return picker.leaving
@@ -170,7 +170,7 @@ class Questions:
         self._screen.redraw()
 
     def hold(self) -> None:
-        """What is typed is for the input again, unless it is the question's answer."""
+        """Give the keys back to the input, unless they are the question's answer."""
         letter, self._letter = self._letter.strip(_ESC), ""
         if letter:
             self._screen.buffer.insert_text(letter)
@@ -231,7 +231,7 @@ class Questions:
             picker.take()
 
     def drop(self) -> bool:
-        """Another key follows a letter, which thus was no answer but the beginning of a text; False where none did."""
+        """Treat a letter as the beginning of a text, since another key follows it; return False if there was none."""
         if letter := self._letter:
             self.hold()
         return bool(letter)
@@ -496,7 +496,7 @@ class Questions:
     # -- what agents ask
 
     async def answer(self, question: "Question") -> str | None:
-        """What the person says to an agent's question, after the questions that came before it."""
+        """Ask the person an agent's question, after the questions that came before it, and return the answer."""
         from sagent.repl.view.calls import render_agents_question
 
         options = [Option(text, text) for text in question.options]

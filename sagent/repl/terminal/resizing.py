@@ -67,7 +67,7 @@ class Resizing:
         return self._drawn_for is not None and self._drawn_for != self._output.get_size()
 
     def fits(self) -> bool:
-        """Whether one may draw: the terminal reads, and its size is what it was a while ago."""
+        """Return True if one may draw: the terminal reads, and its size is what it was a while ago."""
         if self._is_stale and self._settling is None:
             self._wait()
         return not self._output.stalled and self._settling is None
@@ -112,7 +112,7 @@ class Resizing:
 
     @property
     def _is_drawn(self) -> bool:
-        """Whether the terminal is ours, and reads."""
+        """True if the terminal is ours, and reads."""
         return self._app.is_running and not self._app._running_in_terminal and not self._output.stalled  # noqa: SLF001
 
     def _erase(self) -> None:

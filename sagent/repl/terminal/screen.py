@@ -1,4 +1,4 @@
-"""What a person types into and looks at: panel, line, completions and status line. Surface draws what is above."""
+"""Screen that a person types into: panel, line, completions and status line. Surface draws what is above."""
 
 import asyncio
 import gc
@@ -201,17 +201,17 @@ class Screen:
 
     @property
     def searching(self) -> bool:
-        """Whether the history is searched."""
+        """True while the history is searched."""
         return self.app.layout.is_searching
 
     @property
     def elsewhere(self) -> bool:
-        """Whether what is typed goes elsewhere than into the input: to a search, or to another program."""
+        """True if typing goes elsewhere than into the input: to a search, or to another program."""
         return self.searching or self.app._running_in_terminal  # noqa: SLF001 -- it has no other name
 
     @property
     def unseen(self) -> bool:
-        """Whether what is drawn now may not be looked at: something else is, or the terminal has not taken it."""
+        """True if what is drawn now may not be looked at: something else is, or the terminal has not taken it."""
         return self.elsewhere or not self.resizing.fits()
 
     @property
@@ -269,7 +269,7 @@ class Screen:
 
 
 def _light_background() -> bool | None:
-    """What a terminal's variable says, as with those that answer no question: a number of the sixteen colours."""
+    """Read the variable that terminals set which answer no question: a number of the sixteen colours."""
     colour = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return colour in ("7", "15") if colour.isdecimal() else None
 

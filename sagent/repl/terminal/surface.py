@@ -74,7 +74,7 @@ class SteadyOutput(Vt100_Output):
 
     @property
     def stalled(self) -> bool:
-        """Whether the terminal does not read, so that nothing more should be drawn."""
+        """True if the terminal does not read, so that nothing more should be drawn."""
         return bool(self._unsent)
 
     def _write_all(self, data: bytes) -> None:
@@ -211,7 +211,7 @@ class Surface:
 
     @property
     def _is_full(self) -> bool:
-        """Whether what lies below has every row of the terminal."""
+        """True if what lies below has every row of the terminal."""
         screen = self._app.renderer.last_rendered_screen
         return screen is not None and screen.height >= self._output.get_size().rows
 
@@ -279,7 +279,7 @@ class Surface:
         out.flush()
 
     def _write_anew(self, wanted: list[Line]) -> None:
-        """Where nothing can be put in above what lies below, that is drawn again under it."""
+        """Write lines and redraw what lies below under them, if nothing can be put in above it."""
         self._app.renderer.erase(leave_alternate_screen=False)
         for line in wanted:
             self._write(line)
@@ -361,14 +361,14 @@ class Surface:
         self.open_rows = []
 
     def _bury(self, rows: Sequence[int | Line]) -> None:
-        """These rows are final, below those that are buried."""
+        """Add rows that are final below those that are buried."""
         if self.buried:
             self.buried.add(rows)
 
     @contextmanager
     def any_size(self) -> Generator[None]:
-        """What is written inside is there once and whole, whatever size the terminal has: what was there stays, and
-        what is final goes on below it."""
+        """Write what the block writes once and whole, whatever size the terminal has: what was there stays, and what is
+        final goes on below it."""
         if self.open_rows:
             self.printed.add(len(self.open_rows) - 1, count_letters(self.open_rows[-1]))
             self.open_rows = []
@@ -380,10 +380,10 @@ class Surface:
             self.buried.clear()
 
     def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int, reach: int | None) -> int:
-        """What is not final will be drawn anew in a terminal that has rewrapped it: the rows from the cursor's up to
-        the first of them. The cursor's goes on in `over` more; `before` and `behind` are the columns of the rows that
-        are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be.
-        Where it is known how many rows are above the cursor (`reach`), drawn rows that were beyond its edge go too."""
+        """Count the rows, from the cursor's up to the first that is not final, that will be drawn anew in a terminal
+        that has rewrapped them. The cursor's goes on in `over` more; `before` and `behind` are the columns of the rows
+        that are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be.
+        If it is known how many rows are above the cursor (`reach`), drawn rows that were beyond its edge go too."""
         columns, drawn = max(size.columns, 1), [*self.ghosts, *before]
         ours = [folded(row, columns) for row in self.open_rows]
         sizes = [*ours, *(1 if self._guessed else folded(width, columns) for width in drawn)]

@@ -14,8 +14,8 @@ _WORDS = re.compile(r"\S+|\s")
 
 
 def gaps(text: str, room: int) -> dict[int, int]:
-    """Where the rows of a text end between words: by the place of a character, the columns to leave free before it; -1
-    for a blank that is not drawn, since the row is full."""
+    """Find where the rows of a text end between words: by the place of a character, the columns to leave free before
+    it; -1 for a blank that is not drawn, since the row is full."""
     found: dict[int, int] = {}
     column = 0
     for word in _WORDS.finditer(text):

@@ -1,1 +1,1 @@
-"""What a person sees, as pure functions from events to blocks and from blocks to lines."""
+"""Display of a session, as pure functions from events to blocks and from blocks to lines."""

@@ -1,4 +1,4 @@
-"""What a transcript is made of: all that is written above the input line, once, and never touched again; and as lines.
+"""Blocks of a transcript, which are written above the input line once and never touched again; and their lines.
 
 Pure: the same block in the same width is the same lines.
 """
@@ -167,8 +167,8 @@ def _without_indent(line: Line) -> tuple[Line, str]:
 
 
 def separated(previous: Block | None, block: Block) -> bool:
-    """Whether an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and reported
-    meanwhile stands together."""
+    """Return True if an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and
+    reported meanwhile stands together."""
     if isinstance(previous, Piece) and isinstance(block, Piece):
         return False
     if previous is None:

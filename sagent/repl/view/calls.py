@@ -26,12 +26,12 @@ _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
 def argument_line(call: ToolCall, width: int = 100) -> str:
-    """The one argument of a call worth reading, on one line."""
+    """Return the one argument of a call worth reading, on one line."""
     return cut(one_line(main_argument(call.arguments)), width)
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
-    """What a call of Edit or Write would change, as a unified diff; "" where it is not known, or for other calls.
+    """Return what a call of Edit or Write would change, as a unified diff; "" if it is not known, or for other calls.
     `read` gives a file's text, or None."""
     from sagent.tools.change import unified_diff
     from sagent.tools.replacement import proposed
@@ -106,8 +106,8 @@ def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
 def render_approval(
     call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
 ) -> list[Line]:
-    """Who wants to do what, why it needs approval, and all of the diff, the command or the arguments, in which what is
-    not seen or looks like something else is marked.
+    """Render who wants to do what, why it needs approval, and all of the diff, the command or the arguments, in which
+    what is not seen or looks like something else is marked.
 
     `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
@@ -139,7 +139,7 @@ def _lines(text: str) -> str:
 
 
 def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
-    """What a command asks for beyond the sandbox, each on a line of its own, and the model's words for it."""
+    """Yield what a command asks for beyond the sandbox, each on a line of its own, and the model's words for it."""
     for number, want in enumerate(wants):
         lead = "         " if number else "  wants: "
         yield from wrap([("class:warning", spelled(want))], width, (("class:dim", lead),))
@@ -150,7 +150,7 @@ def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
 
 
 def render_agents_question(question: "Question", width: int) -> list[Line]:
-    """Who asks what, and how it can be answered."""
+    """Render an agent's question, and how it can be answered."""
     who = "The model asks" if question.agent == "root" else f"{question.agent} asks"
     ways = ["space selects"] if question.multiple else []
     ways += ["Enter answers, or write something else"] if question.options else ["write, and Enter"]

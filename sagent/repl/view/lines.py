@@ -36,8 +36,8 @@ def line_width(line: Line) -> int:
 
 
 def is_agreed(line: Line) -> bool:
-    """Whether all terminals draw a line as wide as it is counted here. Of signs that belong together, as in flags and
-    families, some make one and others several."""
+    """Return True if all terminals draw a line as wide as it is counted here. Of signs that belong together, as in
+    flags and families, some make one and others several."""
     return all(map(_AGREED.fullmatch, [text for _, text in line]))
 
 
@@ -72,7 +72,7 @@ def one_line(text: str) -> str:
 
 
 def _end(text: str, start: int, room: int) -> int:
-    """Where a text that begins at `start` must end to fit into so many columns."""
+    """Return where a text that begins at `start` must end to fit into so many columns."""
     from prompt_toolkit.utils import get_cwidth
 
     if room > 0 and _NARROW.fullmatch(text, start, min(start + room, len(text))):
@@ -93,7 +93,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """The same with the ellipsis in the middle, for names that begin alike."""
+    """Cut a text with the ellipsis in the middle, for names that begin alike."""
     if width_of(text) <= width:
         return text
     head = text[: _end(text, 0, max(width - 1, 0) // 2)]
@@ -183,7 +183,7 @@ def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
 
 
 def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int, int]:
-    """Where the next line of a text begins and ends: white space around it is left out, unless it is `indented`."""
+    """Find where the next line of a text begins and ends: white space around it is left out if not `indented`."""
     if (word := _WORD.search(text, start)) is None:
         return start, start
     begin = start if indented else word.start()

@@ -29,7 +29,7 @@ def leading_to_file(style: str, path: str) -> str:
 
 
 def names_file(text: str) -> bool:
-    """Whether a word may be the relative path of a file, with a line and a column or without."""
+    """Return True if a word may be the relative path of a file, with a line and a column or without."""
     return ("." in text or "/" in text) and _FILE.fullmatch(text) is not None
 
 

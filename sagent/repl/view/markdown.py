@@ -64,7 +64,7 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
 
 
 def finish(flow: Flow) -> tuple[Piece, ...]:
-    """What is left, as if nothing followed; also what the unfinished part looks like so far."""
+    """Return the last pieces, as if nothing followed; also what the unfinished part looks like so far."""
     if not flow.rest:
         return ()
     reader = _Reader(flow)
@@ -206,7 +206,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
 
 
 def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
-    """What is quoted after a bar, but for code, which is copied."""
+    """Render what is quoted after a bar, but for code, which is copied."""
     bars: Line = (*outer, ("class:mark", "▎ "))
     room = min(width, MOST_COLUMNS) - 2 * len(bars)
     for piece in pieces_of(text):

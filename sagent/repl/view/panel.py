@@ -1,4 +1,4 @@
-"""What is in progress as lines above the input, and the status line below it. Pure."""
+"""Panel of what is in progress above the input, and the status line below it, as lines. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -51,7 +51,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the status line says. `context` and `window` are tokens; None where unknown."""
+    """Figures of the status line. `context` and `window` are tokens; None where unknown."""
 
     model: str = ""
     effort: str = ""
@@ -75,7 +75,7 @@ Segment: TypeAlias = Callable[[Figures], Line]
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the panel shows that no event says: USD by agent where the ledger knows, for a call may be billed after its
+    """Facts for the panel that no event has: USD by agent where the ledger knows, for a call may be billed after its
     reply; the agents that wait for approval, and those that are `short` of money; the agent that the person reads along
     with; and whether something that is open has `taken` the keys."""
 
@@ -89,7 +89,7 @@ class Around:
 def render_panel(
     view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: Around | None = None
 ) -> list[Line]:
-    """What is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
+    """Render what is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
     tail, thought = (MOST_TAIL, MOST_THOUGHT) if height > 12 else (2, 2)
     around = around or Around()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
@@ -110,7 +110,7 @@ def render_panel(
 
 
 def _tasks(tasks: Sequence[Task], width: int, most: int) -> Iterator[Line]:
-    """What is to be done, while something is left of it: how much is done, then what is near the step in progress."""
+    """Render the tasks while some are left: how many are done, then those near the step in progress."""
     done = sum(task.state == "completed" for task in tasks)
     if done == len(tasks):
         return
@@ -215,7 +215,7 @@ def _state(child: Child, around: Around) -> str:
 
 
 def _row(child: Child, at: float, around: Around) -> tuple[Line, Sequence[str], str]:
-    """Who it is; state, tokens, USD and clock; and what it does now."""
+    """Return an agent's name; its state, tokens, USD and clock; and what it does now."""
     indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
     mark, style = _MARKS[child.state]
     who = "class:chosen" if child.path == around.near else "class:news"
@@ -355,7 +355,7 @@ def show_branch(figures: Figures) -> Line:
 
 
 def _held(figures: Figures) -> Line:
-    """Whether a sandbox holds commands, where that is known."""
+    """Say whether a sandbox holds commands, if that is known."""
     if figures.sandboxed is None:
         return ()
     return (("class:dim", " · "), ("class:mode", "sandboxed") if figures.sandboxed else ("class:warning", "no sandbox"))
@@ -371,14 +371,14 @@ def _context(figures: Figures) -> Line:
 
 
 def cost_line(cost: Cost) -> str:
-    """What was spent, and after + what calls that were lost or cut may have cost."""
+    """Render what was spent, and after + what calls that were lost or cut may have cost."""
     more = f" +{money(cost.unbilled)}?" if cost.unbilled else ""
     return f"{'≥' if cost.unpriced else ''}{money(cost.total)}{more}"
 
 
 def _shares(cost: Cost) -> Line:
-    """Who has spent it, where it was not the executor of the first agent alone: what adds up to the whole as it is
-    shown, and how much of it the agents below have spent."""
+    """Render who has spent it, unless it was the executor of the first agent alone: parts that add up to the whole as
+    it is shown, and how much of it the agents below have spent."""
     below = sum((usd for path, usd in cost.by_agent.items() if path != ROOT), Decimal(0))
     parts = {"executor": cost.executor, "advisor": cost.advisor, "other": cost.other}
     parts = {name: usd for name, usd in parts.items() if usd}

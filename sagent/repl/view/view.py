@@ -53,7 +53,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """Another agent of the tree. `usd` is None when a price is unknown."""
+    """An agent below the root. `usd` is None when a price is unknown."""
 
     path: str
     since: float
@@ -74,7 +74,7 @@ class Consulting:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is in progress. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
+    """State of what is in progress. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
 
     `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
     so that a message for the end of the turn is read now. `waiting` has failed model calls, and when each is repeated.
@@ -264,7 +264,7 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
 
 
 def _end_was_shown(view: View, event: ToolFinished) -> bool:
-    """Whether a call has spawned an agent whose end was shown."""
+    """Return True if a call has spawned an agent whose end was shown."""
     if event.call.name != SPAWN or event.job:
         return False
     paths = (event.summary.partition(":")[0], child_of(event.agent, event.call))
