@@ -144,6 +144,22 @@ def kind_of(
         "Total tokens of image and text exceed max message tokens.",
         "Invalid 'input[3].output': string too long. Expected a string with maximum length 10485760, but got more.",
         "Invalid 'input[3].output[0].text': string too long. Expected a string with maximum length 10485760.",
+        "Your prompt has too many tokens.",
+        "The context has overflowed.",
+        "Your conversation has exceeded the maximum length.",
+        "History is too long",
+        "The conversation history has grown too large for the model.",
+        "The message you submitted was too long, please submit something shorter.",
+        "Total prompt size is over the 8192 token window",
+        "Context limit reached: 200000 tokens",
+        "`prompt` is longer than `max_position_embeddings` (8192)",
+        "KV cache is full: the input has 9000 tokens, which exceeds 8192",
+        "inputs tokens + max_new_tokens must be <= 4096. Given: 4000 inputs tokens and 1000 max_new_tokens",
+        "Requested tokens exceed the model's window",
+        "inference error: ctx size 8192 exceeded by prompt 9000",
+        "max_tokens must be at least 1, got -7584. (parameter=max_tokens, value=-7584)",
+        "Maximum tokens exceeded for this conversation",
+        "Please stop here: the prompt is too long",
         "Prompt \u8d85\u957f",
         "\u8f93\u5165\u5185\u5bb9\u8d85\u957f",
     ],
@@ -168,6 +184,18 @@ def test_overflow_in_other_words(words: str, status: int) -> None:
         "The description of a function is too long: 1200 characters, the maximum is 1024.",
         "A maximum of 100 PDF pages may be provided.",
         "Too many images in the request. The limit is 20.",
+        "thinking.budget_tokens: must be less than max_tokens",
+        "`stop` sequences too long: at most 16 tokens each",
+        "logit_bias has too many tokens: 400 > 300",
+        "Your API token exceeds the maximum length of 128",
+        "Token expired: 9000 is more than 3600",
+        "URL is too long: 9000 exceeds 8192",
+        "cache_control: the prompt prefix has 900 tokens, less than the minimum of 1024",
+        "The message content is too large: image_url exceeds 20 MB",
+        "vision tokens exceed processor budget",
+        "tool result message exceeds 10 images",
+        "context deadline exceeded",
+        "The requested max_tokens 100000 exceeds the model's maximum output of 8192",
         "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas",
     ],
@@ -193,6 +221,10 @@ def test_rates_are_no_overflow(words: str) -> None:
 
 def test_codes_and_status_say_it_without_words() -> None:
     assert kind_of("No.", code="context_length_exceeded") == "context_overflow"
+    for code in ("context_too_long", "prompt_too_long", "ContextLengthExceeded", "input_tokens_exceeded"):
+        assert kind_of("No.", code=code) == "context_overflow"
+    for code in ("context_deadline_exceeded", "input_image_too_large", "prompt_rate_exceeded"):
+        assert kind_of("No.", code=code) == "invalid_request"
     assert kind_of("No.", 413) == "context_overflow"
     assert kind_of("The image is too large: 9 MB.", 413) == "invalid_request"
 
@@ -233,6 +265,7 @@ def test_numbers_are_held_against_what_was_sent(words: str, is_about_size: bool)
     [
         ("Prompt tokens limit exceeded: 9000 > 8192. To increase, upgrade to a paid account", 402),
         ("Too many tokens, please wait before trying again.", 400),
+        ("Enqueued token limit reached. Limit: 90,000 enqueued tokens. Please try again once batches are done.", 400),
         ("Your account exceeded the maximum token quota for this month: 1000000 tokens", 400),
         ("Your tokens exceed 4000 of 3000. Retry after 7 s.", 400),
     ],

@@ -57,56 +57,54 @@ _INPUT = (
 )
 _TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is given too
 _CODES = (
-    r"context_(?:length|window)_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
-    r"|tokens_limit_reached|model_max_prompt_tokens_exceeded|too_many_prompt_tokens|requested_too_many_tokens"
+    r"(?:context|prompt|input)(?![a-z_]*(?:image|file|audio|rate|time|deadline))[a-z_]*(?:exceeded|too_?(?:long|large))"
+    r"|exceed_context_size|request_too_large|tokens_limit_reached|too_many_prompt_tokens|requested_too_many_tokens"
 )
-# Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
-# MiniMax, Google, Bedrock, Cohere, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, Copilot, GitHub Models, Perplexity,
-# Cloudflare, watsonx and Z.ai.
-_INPUTS = (
-    r"(?:prompts?|inputs?|messages|conversation|request|(?:input|prompt)[ _]tokens?|(?:input|prompt) (?:length|size))"
-)
+_INPUTS = r"(?:prompts?|inputs?|messages?|conversation|history|context|request|(?:input|prompt)[ _]tokens?)"
 _EXCEEDS = r"exceed(?:s|ed)? (?:(?:the|this|that|its|your|our|available|model'?s?|maximum|max|allowed) )*"
+_OVER = r"(?:exceed|overflow|over the|beyond|does(?:n't| not) fit|(?:longer|larger|greater|more) than)"
 _PHRASES = (
-    rf"(?s){_INPUTS}\b`?(?: (?:is|are|was|text|message))* too (?:long|many)|length of all messages is too long"
+    rf"(?s){_INPUTS}\b[^.,;]{{0,40}} too (?:long|large|big)\b|length of all messages is too long"
+    r"|(?:tokens|input|prompt)s?`? too many|too (?:many|much) (?:(?:input|prompt) )?(?:tokens|context)\b"
     r"|(?:total|combined) (?:length|size|number) of [\w ]{0,40}(?:messages|tokens|prompt)\b[^.]{0,60}(?:too |exceed)"
     rf"|{_INPUTS}\b[^.]{{0,60}}\b(?:must be less|longer|larger|more|greater) than [^.]{{0,30}}"
-    r"(?:max_seq_len|max_model_len|model length|context|window)"
-    r"|prompt exceeds max|max(?:imum)? (?:context|prompt|input|sequence) (?:length|window)|maximum allowed input"
-    rf"|exceed(?:s|ed)? max context|{_EXCEEDS}(?:context|sequence length|max_seq_len|max_model_len|n_ctx)"
-    r"|context (?:window|size|length|limit)[^.]{0,40}exceed|input length and"
-    r"|(?:input|prompt) tokens?\b[^.]{0,30} exceed"
-    r"|input token count|range of input length|exceed(?:s|ed)? (?:the |model )*token limit|reduce the length"
-    r"|(?:input|prompt) tokens? [\d,]*(?: tokens)? ?cannot exceed|tokens in the prompt cannot exceed"
-    r"|greater than the context length|longer than the model'?s context|context length of only"
-    r"|prompt token count of \d+ exceeds|request entity too large|request too large for .*must be reduced"
-    r"|request body too large for .*tokens|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than"
-    r"|longer than the maximum model length|max_(?:completion_)?tokens must be at least 1, got -"
-    r"|too many tokens: (?:size limit|total)|too many input tokens|token length (?:exceed|is too long)"
-    r"|tokens in request more than max|expected maxlength: \d+, actual|(?:larger|more) than the max(?:imum)? context"
-    r"|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds|reached context length"
-    r"|exceed(?:s|ed)? (?:the )?session length|token length too long|tokens of [\w ]+ exceed max"
-    r"|input (?:is )?too large to process"
+    r"(?:max_seq_len|max_model_len|max_position|model length|context|window)"
+    r"|\b(?:prompt|conversation|history|context|ctx|(?:input|session|text|message)s?[ _](?:tokens?|length|size|text))"
+    rf"\b[`']?(?: (?:length|size|window|limit|tokens?|\d+|is|are|has|have|was|been))* (?:{_OVER}|limit reached)"
+    r"|max(?:imum)? (?:context|prompt|input|sequence) (?:length|window)|maximum allowed input"
+    rf"|exceed(?:s|ed)? max context|{_EXCEEDS}(?:context|window|sequence length|session length|max_seq_len|n_ctx)"
+    rf"|{_EXCEEDS}(?:max_model_len|token limit)|max(?:imum)? tokens (?:of \d+ )?exceeded|input length and"
+    r"|context (?:window|size|length|limit)[^.]{0,40}exceed|(?:input|prompt) tokens?\b[^.]{0,30} exceed"
+    r"|input token count|range of input length|reduce the length|prompt token count of \d+ exceeds"
+    r"|(?:input|prompt) tokens? [\d,]*(?: tokens)? ?cannot exceed|tokens in the prompt cannot exceed|length of only"
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than|payload size exceeds"
+    r"|max_(?:completion_)?tokens must be at least 1, got -|token length (?:exceed|(?:is )?too long)"
+    r"|tokens in request more|expected maxlength: \d+, actual|\d+\)? ?>=? ?n_ctx|(?:prompt|input) truncated"
+    r"|tokens of [\w ]+ exceed max|reached context length"
     r"|(?:prompt|\u8f93\u5165|\u4e0a\u4e0b\u6587)[^.\u3002]{0,12}(?:\u8d85\u957f|\u8fc7\u957f|\u8d85\u8fc7|\u8d85\u51fa)"
 )
 # Parts of a request that are limited by themselves, and rates: neither is cured by a shorter conversation.
 _MEMBER = (
     r"'[\w.\[\]-]+': (?:string|array|object) too (?:long|large)|(?:array|list) too long|string should have at most"
-    r"|\b(?:image|file|document|pdf|audio|video|tool|function|name|description|schema|metadata|identifier|id)s?\b"
-    r"[^.]{0,40}\b(?:too (?:long|large|many|big)|exceeds?\b)"
+    r"|\b(?:image(?:_url)?|file|document|pdf|audio|video|tool|function|name|field|parameter|description|schema|metadata"
+    r"|identifier|id)s?\b[^.]{0,40}\b(?:too (?:long|large|many|big)|exceeds?\b)"
     r"|(?:too many|maximum of \d+) (?:images|files|tools|pages|pdf|documents|stop)"
 )
-_TEXT = (
-    r"'(?:messages|input)(?:\[\d+\])?(?:\.(?:content|output)(?:\[\d+\])?(?:\.text)?)?'"
-    r": string too long\D+maximum length (\d+)"
-)
-_RATE = r"\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
+_TEXT = r"'(?:messages|input)[\d\[\]]*(?:\.(?:content|output)[\d\[\]]*(?:\.text)?)?': string too long\D+length (\d+)"
+_RATE = r"enqueued|\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
 _SPENT = r"\bquotas?\b|credits|wait before|try again (?:in|later|after)|retry (?:in|after)|throttl"  # money, or time
 _LONG_TEXT = 100_000  # characters: who allows so many limits a conversation, and not a name
 _SIZE = rf"(?<![\w.-]){_N}(?:\.0)?(?![\w-])"
 _SIZED = r"\btokens?\b|\b(?:prompt|input|session|sequence|context) length"
 _ABOVE = r"exceed|(?:longer|larger|greater|more) than|above|only supports|too (?:long|large)|must be (?:less|at most)"
-_OF_OUTPUT = r"max_\w*tokens\b(?! \()|output tokens|completion|thinking|budget|\bcach|temperature|top_|\bper\b"
+_OF_OUTPUT = (
+    r"max_(?!input|prompt|seq|num|total|model)\w*tokens\b(?! \()|output tokens|completion|thinking|budget|temperature"
+    r"|top_|(?<!kv )\bcach|\bper\b"
+)
+_OTHER = (  # tokens that are no words, and lengths that are not of the prompt
+    r"\b(?:api|access|auth\w*|bearer|invalid|vision|image) tokens?\b|tokens? expired|logit_bias|\bstop\W{1,2}seq"
+    r"|\b(?:ur[li]|header|file|media)s?\b[^.]{0,20}(?:too l|exceed)|exceeds? [^.]{0,20}\b(?:file|image|media)\b"
+)
 _ANY_SIZED = (  # words that many languages have kept or have for it
     r"token|\u0442\u043e\u043a\u0435\u043d|\u30c8\u30fc\u30af\u30f3|\ud1a0\ud070|l[o\xe4]n?gu?(?:th|itud|ueur|e)\b|context|kontext|contesto"
     r"|\u043a\u043e\u043d\u0442\u0435\u043a\u0441\u0442|\u0434\u043b\u0438\u043d|\u957f\u5ea6|\u9577\u3055|\u4e0a\u4e0b\u6587|\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8|\ucee8\ud14d\uc2a4\ud2b8"
@@ -122,7 +120,7 @@ _MOST_OUTPUT = (
     rf"{_LIMIT}\[\d+, ?{_N}\]",  # DashScope, DeepSeek
     rf"{_LIMIT}(?:<=|less than or equal to|between \d+ and) `?{_N}",  # Groq, Ark, TGI
     rf"max_output_tokens': integer above maximum value. expected a value <= {_N}",  # OpenAI's Responses
-    rf"{_LIMIT}exceeds (?:the )?(?:model'?s? )?(?:maximum|limit)(?: output tokens)?(?: limit)?(?: of|:)? \(?{_N}",
+    rf"{_LIMIT}exceeds (?:the )?(?:model'?s? )?(?:maximum|limit)(?: output(?: tokens)?)?(?: limit)?(?: of|:)? \(?{_N}",
 )
 _ABOVE_OUTPUT = (
     rf"maxOutputTokens\b[^.]{{0,80}} to {_N} \(exclusive\)",  # Google
@@ -143,6 +141,8 @@ def is_overflow(
         return int(found[1]) >= _LONG_TEXT
     if status == 429 or re.search(_RATE, text):
         return "must be reduced" in text
+    if re.search(_OTHER, text):
+        return False
     if status == 402 or (re.search(_SPENT, text) and not re.search(r"context", text)):
         return False
     if most_output_in(words) and not re.search(r"context|prompt|input", text):
@@ -154,7 +154,7 @@ def is_overflow(
         return True
     if (_compares(text) or _outgrows(text, most_input)) and not re.search(_MEMBER, text):
         return True
-    if status not in (400, 413, 422) or not window or re.search(_MEMBER, text) or most_output_in(words):
+    if status not in (400, 413, 422) or not window or re.search(f"{_MEMBER}|{_OF_OUTPUT}", text):
         return False
     numbers = [int(re.sub("[,_]", "", number)) for number in re.findall(_N, text) if len(number) < 12]
     named = window in numbers and any(number > window for number in numbers)
