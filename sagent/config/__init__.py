@@ -19,6 +19,10 @@ def __getattr__(name: str) -> object:
         from sagent.config.layers import load
 
         return load
+    if name == "McpServer":  # an old name
+        from sagent.bridges import mcp
+
+        return mcp.McpServer
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sagent.config import settings

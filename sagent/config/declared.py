@@ -214,10 +214,6 @@ SETTINGS: tuple[Setting, ...] = (
         "input_format", choice("text", "stream-json"), "text", 'Literal["text", "stream-json"]', group=SESSION,
         metavar="F", scope="surface", help="text (default) or stream-json: one message per line",
     ),
-    Setting(  # a file that every event is added to, one a line
-        "trace", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE", scope="surface",
-        key="logging.trace_file", help="append every event to FILE; show it with sagent trace FILE",
-    ),
     Setting(
         "log_level", choice("debug", "info", "warning", "error"), "warning",
         'Literal["debug", "info", "warning", "error"]', project="lower", group=SESSION, metavar="L", scope="surface",
@@ -268,7 +264,6 @@ CORE = Plugin(
         for member in (name.replace("-", "_"),)
     ),
     parts=(
-        Part(f"{_PARTS}.trace:add", ("trace",)),
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
     ),

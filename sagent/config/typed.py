@@ -77,7 +77,6 @@ class DeclaredSettings:
     output_format: Literal["text", "json", "stream-json"] = "text"
     output_schema: Path | None = None
     input_format: Literal["text", "stream-json"] = "text"
-    trace: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
     editing_mode: Literal["emacs", "vi"] = "emacs"
@@ -147,7 +146,6 @@ class Overrides(TypedDict, total=False):
     output_format: Literal["text", "json", "stream-json"] | None
     output_schema: _Path | None
     input_format: Literal["text", "stream-json"] | None
-    trace: _Path | None
     log_level: Literal["debug", "info", "warning", "error"] | None
     theme: Literal["auto", "dark", "light", "plain"] | None
     editing_mode: Literal["emacs", "vi"] | None
@@ -157,6 +155,7 @@ class Overrides(TypedDict, total=False):
     a2a: Mapping[str, str] | str | Sequence[str] | None
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
+    trace: _Path | None
     hook_hosts: _Names | None
     memory: bool | None
     telemetry: bool | None
@@ -174,6 +173,7 @@ OWNERS: Mapping[str, str] = {
     "diagnostics": "code",
     "language_servers": "code",
     "editor_link": "editor",
+    "trace": "exports",
     "hook_hosts": "hooks",
     "hooks": "hooks",
     "mcp": "mcp",

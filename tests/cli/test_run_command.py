@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from program import Shell
 
 from sagent.testing.server import Turn
@@ -133,6 +134,7 @@ search:
 """
 
 
+@pytest.mark.plugin("exports")
 def test_a_file_as_others_write_it_runs_as_it_is(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")] * 3)
     shell.environment["OPENAI_API_KEY"] = "sk-1"

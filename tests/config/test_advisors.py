@@ -25,7 +25,7 @@ def user(config):
 def test_without_an_advisor_there_is_none(settings):
     found = settings()
     assert (found.advisors, found.advisor_rules, found.advisor_addresses) == ((), None, {})
-    assert (found.advisor_mode, found.advisor_stop, found.panel, found.trace) == ("auto", "pass", "first", None)
+    assert (found.advisor_mode, found.advisor_stop, found.panel) == ("auto", "pass", "first")
 
 
 def test_advisors_by_flag_variable_and_file(user, settings):
@@ -66,17 +66,15 @@ def test_the_same_in_toml(user, settings):
 
 
 def test_other_settings_of_advisors_have_flags_and_variables(user, settings):
-    found = settings(advisor_mode="native", advisor_stop="end", advisor_panel="all", trace="run.jsonl")
+    found = settings(advisor_mode="native", advisor_stop="end", advisor_panel="all")
     assert (found.advisor_mode, found.advisor_stop, found.panel) == ("native", "end", "all")
-    assert found.trace == found.cwd / "run.jsonl"
     environ = {
         "SAGENT_ADVISOR_STOP": "end",
         "SAGENT_PANEL": "all",
         "SAGENT_ADVISOR_MODE": "client",
-        "SAGENT_TRACE": "/t",
     }
     found = settings(environ=environ)
-    assert (found.advisor_mode, found.advisor_stop, found.panel, str(found.trace)) == ("client", "end", "all", "/t")
+    assert (found.advisor_mode, found.advisor_stop, found.panel) == ("client", "end", "all")
     assert found.warnings == ()
 
 
@@ -190,7 +188,7 @@ def test_the_seeds_file_is_understood(user, settings):
     assert found.advisor_rules == Rules(
         max_advisor_calls=3, failure_threshold=4, confidence_threshold=0.25, stagnation_turns=6, cooldown_turns=1
     )
-    assert (found.max_turns, found.log_level, found.trace) == (15, "debug", file.parent / "traces/run.jsonl")
+    assert (found.max_turns, found.log_level) == (15, "debug")
     rows = {row.name: row.value for row in show(found)}
     assert rows["advisors"] == "advisor=openai/gpt-4o"
     assert rows["advisor_rules.failure_threshold"] == "4"
@@ -270,8 +268,8 @@ def test_rules_by_variable(settings):
         "[advisor_rules]\nfailure_threshold = 1",
         "[advisor_rules]\nmax_usd = 5",
         '[executor]\nmodel = "openai/x"\napi_base = "http://evil.example"',
-        '[logging]\ntrace_file = "/tmp/x"',
-        'trace = "/tmp/x"',
+        pytest.param('[logging]\ntrace_file = "/tmp/x"', marks=pytest.mark.plugin("exports")),
+        pytest.param('trace = "/tmp/x"', marks=pytest.mark.plugin("exports")),
     ],
 )
 def test_a_project_cannot_name_an_advisor_or_ask_for_more_advice(text, user, settings):

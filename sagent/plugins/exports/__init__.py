@@ -1,8 +1,18 @@
 """Sessions for people to read: as pages, Markdown, recordings and bundles; turn by turn; what their advisors said."""
 
-from sagent.plugin import Command, ExportFormat, Plugin, SlashCommand
+from sagent.config.declared import SESSION
+from sagent.config.values import path_of
+from sagent.plugin import Command, ExportFormat, Part, Plugin, Setting, SlashCommand
 
 _COMMANDS, _FORMATS = f"{__name__}.commands", f"{__name__}.formats"
+TRACE = Setting(
+    *("trace", path_of, None, "Path | None", "_Path | None"),
+    group=SESSION,
+    metavar="FILE",
+    scope="surface",
+    key="logging.trace_file",
+    help="append every event to FILE; show it with sagent trace FILE",
+)
 plugin = Plugin(
     "exports",
     "sessions to read: exports, shared folders, runs turn by turn, what advisors said",
@@ -21,6 +31,8 @@ plugin = Plugin(
             f"{_COMMANDS}.advice:run_advice",
         ),
     ),
+    parts=(Part(f"{__name__}.trace_part:add", ("trace",)),),
+    settings=(TRACE,),
     slash_commands=(SlashCommand("export", f"{__name__}.slash:export"),),
     export_formats=(
         ExportFormat("bundle", "all of it, checked by `sagent verify`", f"{_FORMATS}:export_bundle_file", "tar"),

@@ -6,8 +6,8 @@ import pytest
 
 from sagent.plugins.exports.report import Report
 from sagent.plugins.exports.steps import Step
+from tests.recorded_run import recorded
 from tests.session_place import place
-from tests.transcript.conftest import recorded
 
 __all__ = ["place", "recorded", "told"]
 

@@ -1,5 +1,5 @@
 """What tests of served sessions share with those of traces."""
 
-from tests.transcript.conftest import recorded
+from tests.recorded_run import recorded
 
 __all__ = ["recorded"]

@@ -13,7 +13,7 @@ from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.store import Session, log_files
 from sagent.transcript.event_json import encode_event
 from tests.plugins.exports.export_story import tell
-from tests.transcript.conftest import Recorded
+from tests.recorded_run import Recorded
 
 KINDS = {"received", "reply_finished", "tool_finished", "denied"}
 

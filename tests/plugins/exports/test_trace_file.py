@@ -11,7 +11,7 @@ import pytest
 
 from sagent.errors import UsageError
 from sagent.events import Notice, TextDelta, ToolProgress
-from sagent.transcript.file import TraceFile
+from sagent.plugins.exports.trace_file import TraceFile
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ("root", "root/other")
@@ -111,7 +111,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_run():
 def test_a_killed_run_has_left_its_lines(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; from sagent.events import Notice\n"
-        "from sagent.transcript.file import TraceFile\n"
+        "from sagent.plugins.exports.trace_file import TraceFile\n"
         "trace = TraceFile(Path(sys.argv[1]), print); trace.on_event(Notice('root', 'info', 'kept'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

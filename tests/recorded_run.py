@@ -16,7 +16,6 @@ from sagent.session.store import Session
 from sagent.testing.script import Call, Fail, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tools import tool
-from sagent.transcript.file import TraceFile
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ SCRIPT = [
 @pytest.fixture
 async def recorded(tmp_path: Path) -> Recorded:
     """A run of two turns with a call, a denial and a second try, and one more run in the same session."""
+    from sagent.plugins.exports.trace_file import TraceFile
+
     trace = TraceFile(tmp_path / "run.jsonl", pytest.fail)
     async with FakeProviderServer([*SCRIPT, Turn(text="Yes.")]) as server:
         provider = Anthropic.from_key("k", base_url=server.url)

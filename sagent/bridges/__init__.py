@@ -1,0 +1,1 @@
+"""Old names of modules that became plugins. Each warns when it is used."""
