@@ -22,7 +22,7 @@ def test_its_layers_are_those_that_the_linter_holds() -> None:
     drawn = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)
     assert drawn is not None
     rows = [re.split(r"\s{2,}", line)[0].split(" | ") for line in drawn[1].splitlines()]
-    unseen = {"__main__", "version"}  # one line of code; a constant
+    unseen = {"__main__", "version", "bridges"}  # one line of code; a constant; old names
     layers = [[name.strip(" ()").removeprefix("sagent.") for name in layer.split("|")] for layer in held]
     assert rows == [seen for layer in layers if (seen := [name for name in layer if name not in unseen])]
 
