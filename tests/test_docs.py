@@ -139,3 +139,10 @@ def test_example(example: Path, tmp_path: Path, forks: Forks) -> None:
     done = forks.run(cwd=tmp_path, environment=environment, file=example)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.strip()
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs/decisions"
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text("utf-8")))
+    assert linked == {page.name for page in folder.glob("*.md")} - {"index.md"}
+    assert len(linked) > 50
