@@ -1,7 +1,7 @@
 """`@dataclass` of the standard library, of which the methods are written when they are first used.
 
 The standard library writes and compiles up to eight methods for each class while it is imported, 0.4 ms of them. A run
-imports 110 of our classes before its first request and makes a third of them, 45 of 145 ms (docs/decisions/start-lazy.md).
+imports 110 of our classes before its first request and makes a third of them: 45 of 145 ms (decisions/start-lazy.md).
 The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers see
 that this is the standard library's decorator. What all classes may have, type variables and `Hinting`, is here too.
 """

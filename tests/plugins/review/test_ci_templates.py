@@ -18,7 +18,7 @@ from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, Turn
 from tests.cli.program import CHECKOUT, PROGRAM, Shell
 
-TEMPLATES = CHECKOUT / "ci"
+TEMPLATES = CHECKOUT / "examples/ci"
 FILES = sorted(TEMPLATES.rglob("*.yml"))
 
 
