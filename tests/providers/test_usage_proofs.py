@@ -277,3 +277,37 @@ def test_reasoning_above_output_is_outside_it_in_messages(name: str) -> None:
     counts: dict[str, object] = {"input_tokens": 36, "output_tokens": 10, "output_tokens_details": {name: 690}}
     assert messages(counts) == Usage(36, output=700, reasoning=690)
     assert messages({**counts, "output_tokens": 700}) == Usage(36, output=700, reasoning=690)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_names_of_messages_leave_the_cache_out_of_the_input(said: int, output: int, cached: int, written: int) -> None:
+    counts: dict[str, object] = {"input_tokens": said, "output_tokens": output}
+    cache: dict[str, object] = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
+    for read_usage in (chat, responses, messages):
+        assert read_usage({**counts, **cache}) == Usage(said, cached, written, output=output)
+        inside = {**counts, "input_tokens": said + cached + written, "total_tokens": said + cached + written + output}
+        assert read_usage({**inside, **cache}) == Usage(said, cached, written, output=output)
+
+
+@given(COUNTS, COUNTS)
+def test_written_tokens_are_found_where_only_their_lives_are_told(short: int, hour: int) -> None:
+    lives: dict[str, object] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
+    told = messages({"input_tokens": 9, "output_tokens": 1, "cache_creation": lives})
+    assert told == Usage(9, 0, short, hour, output=1)
+    counts: dict[str, object] = {"prompt_tokens": 9 + short + hour, "completion_tokens": 1}
+    for place in ({"cache_creation": lives}, {"prompt_tokens_details": {"cache_creation_token_details": lives}}):
+        for read_usage in (chat, responses):
+            assert read_usage({**counts, **place}) == Usage(9, 0, short, hour, output=1)
+
+
+def test_responses_in_the_names_of_chat() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 300}}
+    counts: dict[str, object] = {"prompt_tokens": 100, "completion_tokens": 10, **details}
+    assert responses(counts) == chat(counts) == Usage(36, 64, output=310, reasoning=300)
+
+
+def test_a_missing_prompt_is_what_the_total_leaves() -> None:
+    assert chat({"completion_tokens": 10, "total_tokens": 110}) == Usage(100, output=10)
+    assert responses({"output_tokens": 10, "total_tokens": 110}) == Usage(100, output=10)
+    parts: dict[str, object] = {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36, "completion_tokens": 10}
+    assert chat(parts) == Usage(36, 64, output=10)

@@ -11,24 +11,35 @@ from sagent.usage import Usage
 _TICK = Decimal("1e-10")  # xAI's unit of money, in USD
 _STANDARD = ("default", "standard", "auto", "on_demand")
 
-READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
-WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+_READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 """Names that gateways give to cached tokens, beside the count of the input or in its details."""
+_LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
 
 
-def disjoint(
-    prompt: int,
-    completion: int,
-    *,
-    total: int,
-    read: int,
-    written: int,
-    hour: int,
-    reasoning: int,
-    fees: Mapping[str, int],
-) -> Usage:
-    """Return disjoint buckets. Cached tokens are inside the prompt, reasoning is inside the completion, unless counts
-    prove otherwise; `hour` of the written tokens are kept for an hour."""
+def tokens_of(counts: Mapping[str, object]) -> Usage:
+    """Return the tokens of a report of Chat Completions or Responses, whose names gateways mix, in disjoint buckets.
+    Cached tokens are inside the prompt, reasoning is inside the completion, unless counts prove otherwise."""
+    details = as_object(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
+    thought = as_object(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
+    prompt = first_count(counts.get("prompt_tokens"), counts.get("input_tokens"))
+    prompt = prompt or sum(count_of(counts.get(f"prompt_cache_{which}_tokens")) for which in ("hit", "miss"))
+    completion = first_count(counts.get("completion_tokens"), counts.get("output_tokens"))
+    total = count_of(counts.get("total_tokens"))
+    reasoning = first_count(thought.get("reasoning_tokens"), counts.get("reasoning_tokens"))
+    if completion and not prompt:
+        prompt = max(0, total - completion - (reasoning if reasoning > completion else 0))
+    heard, said = (count_of(each.get("audio_tokens")) for each in (details, thought))
+    if heard and total == prompt + completion + heard:
+        prompt += heard  # Mistral counts sound apart from the prompt
+    if "market_cost" in counts and reasoning > completion and total == prompt + completion:
+        completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
+    lives = [lived(place.get(name)) for place in (details, counts) for name in _LIVES]
+    hour = max(each[1] for each in lives)
+    read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
+    written = first_count(*map(details.get, _WRITTEN), counts.get(_WRITTEN[-1]), *map(sum, lives))
+    if not (total or details or "prompt_tokens" in counts) and (_READ[2] in counts or _WRITTEN[-1] in counts):
+        total = prompt + completion + read + written  # Anthropic's names: its input leaves out what was cached
     apart = total - prompt - completion if prompt or completion else 0  # a total alone says of neither how much it is
     outside = cache_outside(prompt, apart, read, written, reasoning)
     prompt, apart = prompt + outside, apart - outside
@@ -39,6 +50,12 @@ def disjoint(
     read = min(read, prompt)
     written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
     hour = min(hour, written)
+    fees = {
+        **source_fees(counts),
+        "audio_input": heard,
+        "audio_output": said,
+        "image_output": count_of(thought.get("image_tokens")),
+    }
     return Usage(
         input=prompt - read - written,
         cache_read=read,
@@ -46,8 +63,14 @@ def disjoint(
         cache_write_1h=hour,
         output=completion,
         reasoning=min(reasoning, completion),
-        fees=fees,
+        fees={kind: count for kind, count in fees.items() if count},
     )
+
+
+def lived(written: object) -> tuple[int, int]:
+    """Return how many of the tokens that were written are kept for five minutes, and how many for an hour."""
+    short, hour = (count_of(as_object(written).get(f"ephemeral_{life}_input_tokens")) for life in ("5m", "1h"))
+    return short, hour
 
 
 def cache_outside(prompt: int, apart: int, read: int, written: int, reasoning: int) -> int:

@@ -10,7 +10,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import first_count, own_price, tier_named
+from sagent.providers.families.billing import first_count, lived, own_price, tier_named
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
@@ -290,16 +290,18 @@ def _is_own(entry: Mapping[str, object]) -> bool:
 
 def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:
     """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
-    written = count_of(counts.get("cache_creation_input_tokens"))
-    hour = count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    lives = lived(counts.get("cache_creation"))
+    written, hour = max(count_of(counts.get("cache_creation_input_tokens")), sum(lives)), lives[1]
+    read, given = count_of(counts.get("cache_read_input_tokens")), count_of(counts.get("input_tokens"))
     details, output = as_object(counts.get("output_tokens_details")), count_of(counts.get("output_tokens"))
     thought = first_count(details.get("thinking_tokens"), details.get("reasoning_tokens"))
     output += thought if thought > output else 0  # then it is outside
     searches = count_of(as_object(counts.get("server_tool_use")).get("web_search_requests"))
+    inside = given and count_of(counts.get("total_tokens")) == given + output  # so gateways count
     usage = Usage(
-        input=count_of(counts.get("input_tokens")),
-        cache_read=count_of(counts.get("cache_read_input_tokens")),
-        cache_write=max(0, written - hour),
+        input=max(0, given - read - written) if inside else given,
+        cache_read=read,
+        cache_write=written - hour,
         cache_write_1h=hour,
         output=output,
         reasoning=thought,

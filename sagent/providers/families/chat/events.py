@@ -11,12 +11,12 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.lib.schema import parse_arguments
 from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import READ, WRITTEN, disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.billing import own_price, tier_named, tokens_of
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
-from sagent.usage import Charge, Usage
+from sagent.usage import Charge
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
     "stop_sequence": "stop_sequence",
@@ -31,8 +31,6 @@ _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed",
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
-_LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
-_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _MOST_CITED = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -172,7 +170,7 @@ class ChatReplyReader(ReplyReader):
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
             return ()
-        usage = _usage(self._usage)
+        usage = tokens_of(self._usage)
         if self.hourly and not usage.cache_write_1h:
             usage = replace(usage, cache_write=0, cache_write_1h=usage.cache_write)
         return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
@@ -437,38 +435,3 @@ def _texts(value: object) -> list[str]:
         return [text for item in items for text in _texts(item)]
     fields = as_object(value)
     return _texts(fields.get("text") or fields.get("content")) if fields else []
-
-
-def _usage(counts: Mapping[str, object]) -> Usage:
-    """Tokens, from the names in use."""
-    # Some gateways say it in the words of the Responses API.
-    details = as_object(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
-    thought = as_object(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
-    prompt = first_count(counts.get("prompt_tokens"), counts.get("input_tokens"))
-    completion = first_count(counts.get("completion_tokens"), counts.get("output_tokens"))
-    total = count_of(counts.get("total_tokens"))
-    reasoning = first_count(thought.get("reasoning_tokens"), counts.get("reasoning_tokens"))
-    heard, said = (count_of(as_object(counts.get(name)).get("audio_tokens")) for name in _DETAILS)
-    media = {"audio_input": heard, "audio_output": said, "image_output": count_of(thought.get("image_tokens"))}
-    if heard and total == prompt + completion + heard:
-        prompt += heard  # Mistral counts sound apart from the prompt
-    if "market_cost" in counts and reasoning > completion and total == prompt + completion:
-        completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
-    read = first_count(details.get("cached_tokens"), *map(counts.get, READ))
-    written = first_count(*map(details.get, WRITTEN), counts.get("cache_creation_input_tokens"))
-    return disjoint(
-        prompt,
-        completion,
-        total=total,
-        read=read,
-        written=written,
-        hour=first_count(
-            *(
-                as_object(place.get(name)).get("ephemeral_1h_input_tokens")
-                for place in (details, counts)
-                for name in _LIVES
-            )
-        ),
-        reasoning=reasoning,
-        fees={**source_fees(counts), **{kind: count for kind, count in media.items() if count}},
-    )

@@ -1,13 +1,13 @@
 """OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import READ, WRITTEN, disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.billing import own_price, source_fees, tier_named, tokens_of
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import asked_for, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
@@ -140,17 +140,7 @@ class ResponsesReplyReader(ReplyReader):
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
             return ()
-        cached = as_object(self._usage.get("input_tokens_details"))
-        usage = disjoint(
-            first_count(self._usage.get("input_tokens"), self._usage.get("prompt_tokens")),  # gateways' name for it
-            first_count(self._usage.get("output_tokens"), self._usage.get("completion_tokens")),
-            total=count_of(self._usage.get("total_tokens")),
-            read=first_count(cached.get("cached_tokens"), *map(self._usage.get, READ)),
-            written=first_count(*map(cached.get, WRITTEN), self._usage.get("cache_creation_input_tokens")),
-            hour=0,
-            reasoning=count_of(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
-            fees=self._fees(),
-        )
+        usage = replace(tokens_of(self._usage), fees=self._fees())
         return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def _fees(self) -> Mapping[str, int]:
