@@ -15,10 +15,10 @@ FENCE = "without the code fence around it"
 CONTROL = "with raw control characters, as line breaks, inside its texts"
 TEXT = "from a text that holds it as JSON"
 
-_FENCED = re.compile(r"(`{3,}|~{3,})[\w+-]*[ \t]*\r?\n(.*?)(?:\r?\n)?[ \t]*\1", re.DOTALL)
+_FENCED = re.compile(r"(`{3,}|~{3,})(?:[\w+-]*[ \t]*\r?\n|(?:json)?[ \t]*(?=[{\[]))(.*?)(?:\r?\n)?[ \t]*\1", re.DOTALL)
 _NUMBER_END = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d*)?")
 _MAX_ESCAPE = 12  # characters of the longest escape: two surrogates
-_BLANK = " \t\r\n\ufeff"
+_BLANK = " \t\r\n\ufeff\xa0\u200b\u2060"  # and what is no more to be seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def text_of(function: object, names: tuple[str, ...]) -> tuple[str, dict[str, st
 def parameters_of(function: Callable[..., object], name: str) -> "tuple[Parameter, ...]":
     """Return the parameters that a caller has to give. Raises TypeError for what tells no signature."""
     try:
-        found = inspect.signature(function).parameters.values()
+        found = inspect.signature(_without_static(function)).parameters.values()
     except (ValueError, TypeError):
         raise TypeError(f"{name} does not tell which arguments it takes: {_WRITE}") from None
     except NameError as error:  # annotations are evaluated late from Python 3.14 on
@@ -143,6 +143,14 @@ def read_signature(
         fields[each.name] = (hint, _field(default, each.name, required=default is each.empty))
     arguments, schema = _model_of(name, fields)
     return Signature(parameters, context, deps, arguments, schema)
+
+
+def _without_static(function: Callable[..., object]) -> Callable[..., object]:
+    """Return the call of an object where that is static: `inspect` would take its first parameter for self."""
+    if isinstance(function, functools.partial):
+        return functools.partial(_without_static(function.func), *function.args, **function.keywords)
+    called = inspect.getattr_static(type(function), "__call__", None)
+    return function.__call__ if isinstance(called, staticmethod | classmethod) else function
 
 
 def _inner(function: object) -> object:

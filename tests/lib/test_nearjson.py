@@ -18,7 +18,19 @@ def test_sound_json_is_read_unchanged(value: dict[str, object]) -> None:
     assert (read.value, read.mends) == (value, ())
 
 
-@given(OBJECTS, st.sampled_from(["```json\n{}\n```", "```\n{}\n```", "~~~ json\n{}~~~", "````json\r\n{}\r\n````\n"]))
+@given(
+    OBJECTS,
+    st.sampled_from(
+        [
+            "```json\n{}\n```",
+            "```\n{}\n```",
+            "~~~ json\n{}~~~",
+            "````json\r\n{}\r\n````\n",
+            "```json {} ```",
+            "```{}```",
+        ]
+    ),
+)
 def test_closed_fence_is_taken_off_and_named(value: dict[str, object], fence: str) -> None:
     fence = fence.replace("~~~ json", "~~~json")
     read = read_near(fence.replace("{}", json.dumps(value)))
@@ -66,6 +78,11 @@ def test_nothing_is_found_in_cut_value(value: dict[str, object], length: int) ->
 def test_other_faults_are_not_mended(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- in the words of the JSON decoder
         read_near(text)
+
+
+@pytest.mark.parametrize("unseen", ["\ufeff", "\xa0", "\u200b", "\u2060", " \u200b\r\n"])
+def test_what_cannot_be_seen_around_json_is_no_fault(unseen: str) -> None:
+    assert read_near(f'{unseen}{{"a": 1}}{unseen}').value == {"a": 1}
 
 
 def test_fence_and_line_break_are_both_named() -> None:

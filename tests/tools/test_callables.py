@@ -137,7 +137,24 @@ def sum_of_three(first: int, a: int, b: int = 2) -> int:
     return first + a + b
 
 
+class StaticAdder:
+    @staticmethod
+    def __call__(a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+
+class ClassAdder:
+    @classmethod
+    def __call__(cls, a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+
 SUMS: dict[str, Any] = {
+    "object with a static call": StaticAdder(),
+    "object with a call of its class": ClassAdder(),
+    "partial of an object with a static call": functools.partial(StaticAdder(), b=2),
     "function": add,
     "async": add_later,
     "wrapped": decorated(add),
