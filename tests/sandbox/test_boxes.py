@@ -85,7 +85,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 async def test_what_is_opened_ahead_is_what_the_first_command_finds(
     boxed: Boxed, opened: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.mounts.listening", lambda _: ())  # what others begin to would need another view
+    def listening(_: object) -> tuple[str, ...]:
+        return ()  # what others begin to would need another view
+
+    monkeypatch.setattr("sagent.sandbox.mounts.listening", listening)
     await boxed.tool.prepare(boxed.workspace, boxed.blobs)
     ahead = [*opened]
     assert ahead
@@ -272,12 +275,12 @@ async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: 
 async def test_what_sessions_have_kept_for_later_hides_no_file_that_is_new(boxed: Boxed) -> None:
     """They keep it under a date to come, and it is not shown."""
     with contextlib.ExitStack() as stack:
-        for _ in range(25):
-            kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-tmp-", dir="/tmp"))
-            os.utime(kept, (4e9, 4e9))
+        kept = [stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-tmp-", dir="/tmp")) for _ in range(25)]
+        for place in kept:
+            os.utime(place, (4e9, 4e9))
         new = stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp"))
         assert await boxed.run(f"ls -d {new}") == new
-        assert "No such file" in await boxed.run(f"ls -d {kept}")
+        assert "No such file" in await boxed.run(f"ls -d {kept[-1]}")
 
 
 async def test_what_a_command_made_in_its_tmp_does_not_keep_boxes_from_being_made(boxed: Boxed) -> None:
