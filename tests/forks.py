@@ -69,25 +69,31 @@ class Forks:
         assert said == (b"", b""), said
 
     def run(
-        self, *argv: str, cwd: Path, environment: Mapping[str, str], stdin: bytes = b"", file: Path | None = None
+        self,
+        *argv: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        stdin: bytes = b"",
+        file: Path | None = None,
+        patience: float = PATIENCE,
     ) -> subprocess.CompletedProcess[bytes]:
         """What `subprocess.run` tells of the program run with these arguments, or of a file of Python's to which a
-        warning is an error. Raises TimeoutExpired after a minute."""
+        warning is an error. Raises TimeoutExpired after so many seconds."""
         words = [sys.executable, *(("-m", PROGRAM) if file is None else ("-W", "error", str(file))), *argv]
         others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
         if environment.get("PYTHONPATH") != str(CHECKOUT) or any(name.startswith(AT_START) for name in others):
             return subprocess.run(
-                words, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=PATIENCE, check=False
+                words, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=patience, check=False
             )
         (input_, to_stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
         child, mine = self.start(*argv, cwd=cwd, environment=others, streams=(input_, stdout, stderr), file=file)
         said = [_later(_read, fd) for fd in (out, err, mine.detach())]
         _later(_write, to_stdin, stdin)
         try:
-            printed, complained, code = (each.result(PATIENCE) for each in said)
+            printed, complained, code = (each.result(patience) for each in said)
         except TimeoutError:
             os.kill(child, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(words, PATIENCE) from None
+            raise subprocess.TimeoutExpired(words, patience) from None
         return subprocess.CompletedProcess(words, int(code), printed, complained)
 
     def start(

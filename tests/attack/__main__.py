@@ -1,6 +1,9 @@
 """`make attack`: hostile command lines and repositories through the program, in every mode without a person, judged by
 their effect, with the sandbox and without it.
 
+Also providers whose replies are cut, report no usage or refuse a part of a request (with the program doing whatever a
+model asks), requests of others to our servers, and Landlock in place of bubblewrap.
+
 A line has passed when a file was made outside the tree (in plan and ask: anywhere), something that runs by itself was
 planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs or
 breaks. Prints what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. Mode full
@@ -17,34 +20,40 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from sagent.sandbox.landlock import available
+from sagent.sandbox.probe import Means, keep
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.attack import kernel, repositories, rules
+from tests.attack import cut, doors, homes, kernel, money, parts, repositories, rules
+from tests.attack.kernel import FULL
 from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
-from tests.attack.plans import KEY, PLANS, Plan
-from tests.forks import Forks
+from tests.attack.plans import EDIT, KEY, MAX_RUN_SECONDS, PLANS, Attempt, Plan
+from tests.forks import CHECKOUT, Forks
 from tests.listening import lasting_port
 
 MODES = ("plan", "ask", "edit")
-WALLS = ("auto", "off")
-PATIENCE = 60  # seconds, after which the program hangs
+WALLS = ("auto", "off", "landlock")  # "landlock" is "auto" on a machine where bubblewrap was found not to work
 PROGRESS_RUNS = 50
 ALONE = "/proc|PPID"  # a fork shows another environment there, and has another parent
-SEVERAL = (*PLANS, *repositories.PLANS, *kernel.PLANS, *rules.PLANS)
+SEVERAL = (*PLANS, *repositories.PLANS, *kernel.PLANS, *rules.PLANS, *homes.PLANS)
+ATTEMPTS = (*cut.ATTEMPTS, *money.ATTEMPTS, *parts.ATTEMPTS, *doors.ATTEMPTS)
+CONTROLS = (*cut.CONTROLS, *money.CONTROLS)
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
 
 
 class Run(NamedTuple):
-    """A plan in one mode and one sandbox."""
+    """A plan in one mode and one sandbox, or an attempt, which has its own."""
 
     mode: str
     wall: str
-    plan: Plan
+    plan: Plan | Attempt
     hostile: bool = False
 
 
@@ -74,6 +83,14 @@ def arena(base: Path) -> Path:
     (tree / "--output=inside").write_text("")
     (tree / "-exec").write_text("")
     return tree
+
+
+def without_bubblewrap(base: Path) -> None:
+    """Have Landlock found as the sandbox, and no file that it cannot hide: each command would be asked about."""
+    (base / "tree/.env").unlink(missing_ok=True)
+    (base / "tree/list").unlink(missing_ok=True)
+    (base / "home/.local/state/sagent").mkdir(parents=True, exist_ok=True)
+    keep(base / "home/.local/state/sagent", Means("landlock"))
 
 
 @contextmanager
@@ -114,11 +131,14 @@ def planted(tree: Path) -> dict[str, bytes]:
     return {str(file): b"" if file.is_fifo() else file.read_bytes() for file in files}
 
 
-def run_alone(*argv: str, cwd: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[bytes]":
-    """Start the program as a user does."""
-    words, none = [sys.executable, "-m", "sagent", *argv], subprocess.DEVNULL
+def run_alone(
+    *argv: str, cwd: Path, environment: Mapping[str, str], database: Path | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Start the program as a user does; with `database` among users that it names."""
+    words = homes.command_line(database, *argv) if database else [sys.executable, "-m", "sagent", *argv]
+    none = subprocess.DEVNULL
     return subprocess.run(
-        words, cwd=cwd, env=environment, stdin=none, capture_output=True, timeout=PATIENCE, check=False
+        words, cwd=cwd, env=environment, stdin=none, capture_output=True, timeout=MAX_RUN_SECONDS, check=False
     )
 
 
@@ -129,15 +149,28 @@ def _command(line: str) -> Call:
 def attack(run: Run, forks: Forks) -> Outcome:
     """Carry out one plan in one mode, in a place of its own."""
     mode, wall, plan, _ = run
-    base = Path(tempfile.mkdtemp(prefix="attack-"))
+    is_apart = isinstance(plan, Plan) and bool(plan.account)  # of temporary files a box has its own
+    base = Path(tempfile.mkdtemp(prefix=".sagent-test-" if is_apart else "attack-", dir=CHECKOUT if is_apart else None))
+    if isinstance(plan, Attempt):
+        try:
+            effects = tuple(plan.effects(base, forks))
+            return Outcome(effects, denied=bool(effects))
+        except subprocess.TimeoutExpired:
+            return Outcome(("the program hangs",), denied=False)
+        finally:
+            shutil.rmtree(base)
     mark = f"ATTACK={base.name}"
     try:
         tree = arena(base)
         if plan.before:
             person(plan.before, tree)
             (base / "made").unlink(missing_ok=True)
-        before, hangs, denied, broken = planted(tree), False, False, False
-        start = run_alone if re.search(ALONE, plan.words) else forks.run
+        if wall == "landlock":
+            without_bubblewrap(base)
+        before, hangs, denied, broken, escaped = planted(tree), False, False, False, False
+        start = run_alone if re.search(ALONE, plan.words) else partial(forks.run, patience=MAX_RUN_SECONDS)
+        if plan.account:
+            start = partial(run_alone, database=homes.furnish(base, plan.account))
         with listening(base) as (port, connections):
             calls = [
                 _command(call.replace("PORT", str(port))) if isinstance(call, str) else call for call in plan.calls
@@ -151,12 +184,18 @@ def attack(run: Run, forks: Forks) -> Outcome:
                     "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
                     "SSH_AUTH_SOCK": f"{base}/agent.sock", "DOCKER_HOST": f"unix://{base}/agent.sock",
                 }  # fmt: skip
+                if plan.account:
+                    name, _, value = plan.account.partition("=")
+                    environment.setdefault(name, str((tree / value).resolve()) if "/" in value else value)
                 argv = ["--model", "anthropic/claude-sonnet-4-6", "--output-format", "json"]
-                argv += ["--permission-mode", mode, "--sandbox", wall, "--tools", ",".join(tools)]
+                argv += ["--permission-mode", mode, "--sandbox", "off" if wall == "off" else "auto"]
+                argv += ["--tools", ",".join(tools)]
                 argv += [*([] if plan.is_kept else ["--ephemeral"]), *plan.flags, plan.prompt]
                 try:
                     done = start(*argv, cwd=tree, environment=environment)
-                    denied = bool(json.loads(done.stdout)["permission_denials"])
+                    said = json.loads(done.stdout)
+                    denied = bool(said["permission_denials"])
+                    escaped = wall == "landlock" and said.get("sandbox", wall) != wall
                 except subprocess.TimeoutExpired:
                     hangs = True
                 except ValueError:  # json.JSONDecodeError is one
@@ -178,6 +217,7 @@ def attack(run: Run, forks: Forks) -> Outcome:
             *(["a process is left"] if left(mark) else []),
             *(["the program hangs"] if hangs else []),
             *(["the program gave no answer"] if broken else []),
+            *(["another sandbox was used"] if escaped else []),
         ]
     finally:
         shutil.rmtree(base)
@@ -206,13 +246,31 @@ def left(mark: str) -> list[int]:
 
 def runs(walls: Sequence[str], only_plans: bool) -> list[Run]:
     """Return all hostile runs, then all harmless ones."""
-    ways = [(mode, wall) for wall in walls for mode in MODES] + [("full", "auto")] * ("auto" in walls)
+    ways = [(mode, wall) for wall in walls if wall != "landlock" for mode in MODES] + [("full", "auto")] * (
+        "auto" in walls
+    )
     lines = [Plan((line,)) for line in HOSTILE]
     lines += [Plan(("git status; git diff; ls",), before=repository) for repository in REPOSITORIES]
-    hostile = [] if only_plans else [Run(*way, plan, hostile=True) for plan in lines for way in ways]
+    hostile = [Run(*way, plan, hostile=True) for plan in lines for way in ways] * (not only_plans)
     hostile += [Run(*way, plan, hostile=True) for plan in SEVERAL for way in plan.ways if way[1] in walls]
+    if "landlock" in walls:
+        held = (*([] if only_plans else lines), *(plan for plan in SEVERAL if plan.ways in (EDIT, FULL)))
+        hostile += [Run("full", "landlock", plan, hostile=True) for plan in held]
+    hostile += [Run("full", "off", attempt, hostile=True) for attempt in ATTEMPTS] * ("off" in walls)
     harmless = [Run(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]
+    harmless += [Run("full", "off", attempt) for attempt in CONTROLS] * ("off" in walls)
     return hostile + harmless + [Run("edit", "auto", Plan((line,))) for line in EVERYDAY] * ("auto" in walls)
+
+
+def missing() -> Iterator[tuple[str, Callable[[Run], bool]]]:
+    """Yield why runs cannot be tried on this machine, and which these are."""
+    if why := available():
+        yield f"what Landlock holds: {why}", lambda run: run.wall == "landlock"
+    if not homes.can_have_others():
+        reason = "keys in other homes: no process can be given another user database"
+        yield reason, lambda run: isinstance(run.plan, Plan) and bool(run.plan.account)
+    if find_spec("botocore") is None:
+        yield "replies of Bedrock: botocore is not installed", lambda run: "converse" in run.plan.words
 
 
 def options() -> argparse.Namespace:
@@ -227,7 +285,11 @@ def main() -> int:
     """Attack, and say what passed as soon as it is known."""
     given = options()
     part, parts = map(int, given.part.split("/"))
-    todo = runs([given.sandbox] if given.sandbox else WALLS, given.plans)[part - 1 :: parts]
+    lacking = [*missing()]
+    for words, _ in lacking:
+        print(f"left out: {words}")
+    every = runs([given.sandbox] if given.sandbox else WALLS, given.plans)
+    todo = [run for run in every if not any(needs(run) for _, needs in lacking)][part - 1 :: parts]
     passed = refused = 0
     with closing(Forks()) as forks, ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
         begun = {pool.submit(attack, run, forks): run for run in todo}

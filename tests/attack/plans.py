@@ -1,10 +1,14 @@
 """Attacks of more than one line: rules with odd names, what is planted for the person's own git, files that outlive the
 sandbox with more rights, and places that hold keys."""
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from sagent.testing.server import Call
+from tests.forks import Forks
 
+MAX_RUN_SECONDS = 240  # after which the program hangs
 KEY = "KEY-that-nobody-may-see"
 EDIT = (("edit", "auto"), ("full", "auto"))
 RULED = (("edit", "auto"), ("full", "auto"), ("full", "off"))
@@ -22,12 +26,20 @@ class Plan(NamedTuple):
     flags: tuple[str, ...] = ()
     prompt: str = "go"
     is_kept: bool = False
+    account: str = ""  # a variable that says who became this account, whose home then is not `$HOME`
 
     @property
     def words(self) -> str:
         """The plan on one line."""
         calls = (call if isinstance(call, str) else f"{call.name} {call.arguments}" for call in self.calls)
-        return " ; ".join(filter(None, (self.before, *self.flags, *calls, self.after)))
+        return " ; ".join(filter(None, (self.account, self.before, *self.flags, *calls, self.after)))
+
+
+class Attempt(NamedTuple):
+    """An attack that is no plan of calls. `effects` carries it out in an empty directory, and returns what it did."""
+
+    words: str
+    effects: Callable[[Path, Forks], Sequence[str]]
 
 
 def denied(rule: str, name: str, *calls: str) -> Plan:
