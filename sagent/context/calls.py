@@ -52,6 +52,8 @@ _CALL = re.compile(
 )
 """What many models begin a call with, to say so where no plugin reads it."""
 _LINE = 300  # characters of what was shown that are kept
+_THOUGHT = re.compile(r"<(think(?:ing)?|thoughts?|reasoning)>.*</\1>|((?!</think>).)*</think>", re.DOTALL)
+"""Thinking that a server left in the text; its first mark may be in the prompt already."""
 NOTHING = "the model ended its reply without saying or doing anything"
 AFTER_RESULT = (
     "Your reply was empty. The result of {names} stands above. If something is left to do, make the next call now; if "
@@ -72,8 +74,10 @@ def says_nothing(reply: Message) -> bool:
 
 
 def _is_seen(text: str) -> bool:
-    """Return True if a text has a letter that can be seen."""
+    """Return True if a text has a letter that can be seen, after what the model thought."""
     text = text.strip()
+    if text.endswith(">"):
+        return _THOUGHT.fullmatch(text) is None
     if text.isascii():
         return bool(text)
     from sagent.lib.lookalike import is_unseen  # for few runs

@@ -74,6 +74,9 @@ async def test_nothing_at_all_is_asked_for_again(family: str) -> None:
         [{"reasoning_content": "The user wants 4."}],
         [{"content": "<think>Hm.</think>\n\n"}],
         [{"content": " \n"}],
+        [{"content": "The user wants 4."}, {"content": "</think>\n"}],
+        [{"content": "<thinking>The user\nwants 4.</thinking>"}],
+        [{"content": "<reasoning>\u00e9</reasoning>"}],
         [],
     ],
 )
@@ -100,7 +103,18 @@ async def test_any_model_is_asked_again_once(parts: tuple[Part, ...]) -> None:
     await agent.aclose()
 
 
-@pytest.mark.parametrize("part", [Text("4"), Text("\u200b\u00e9"), OPAQUE, Image("image/png", b"x")])
+@pytest.mark.parametrize(
+    "part",
+    [
+        Text("4"),
+        Text("\u200b\u00e9"),
+        Text("Hm.</think>4"),
+        Text("<b>4</b>"),
+        Text("\u00e9>"),
+        OPAQUE,
+        Image("image/png", b"x"),
+    ],
+)
 async def test_reply_with_content_is_not_empty(part: Part) -> None:
     result = await ended(Agent(ScriptedModel(Message("assistant", (Thinking("Hm."), part), stop="end"))))
     assert (result.error, result.turns) == (None, 1)

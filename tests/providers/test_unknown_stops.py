@@ -83,6 +83,25 @@ def test_arguments_that_arrive_as_text_show_whether_they_are_whole(family: str) 
     assert not any(made(streamed(family, whole[:end], UNKNOWN)) for end in range(len(whole)))
 
 
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", None])
+@pytest.mark.parametrize("native", ["length", "MAX_TOKENS", "max_output_tokens", "content_filter", "SAFETY", "refusal"])
+def test_gateway_tells_the_cut_by_the_reason_of_the_model(reason: str | None, native: str) -> None:
+    reader = ChatReplyReader(ORIGIN, "chat:acme")
+    call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": ""}}
+    reader.feed({"choices": [{"delta": {"tool_calls": [call]}}]}, [])
+    reader.feed({"choices": [{"delta": {}, "finish_reason": reason, "native_finish_reason": native}]}, [])
+    assert not made(reader)
+
+
+@pytest.mark.parametrize("native", ["STOP", "completed", "tool_calls", "end_turn", "stop_sequence", "eos"])
+def test_reasons_of_a_whole_reply_change_nothing(native: str) -> None:
+    reader = ChatReplyReader(ORIGIN, "chat:acme")
+    call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": ""}}
+    reader.feed({"choices": [{"delta": {"tool_calls": [call]}}]}, [])
+    reader.feed({"choices": [{"delta": {}, "finish_reason": "tool_calls", "native_finish_reason": native}]}, [])
+    assert made(reader)
+
+
 @pytest.mark.parametrize("family", FAMILIES[:2])
 @pytest.mark.parametrize("given", [{}, {"file_path": "a"}])
 def test_arguments_that_arrive_as_an_object_may_have_been_cut_by_who_read_them(

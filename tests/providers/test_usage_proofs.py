@@ -151,7 +151,19 @@ def test_error_event_adds_only_counts_that_nobody_told() -> None:
     assert [charge.usage for charge in gemini.charges()] == [Usage(90, output=7)]
 
 
-@pytest.mark.parametrize("failed", [{"code": "tool_use_failed"}, {"message": "No.", "failed_generation": "<fn>"}])
+QUOTED = {"raw": '{"error":{"message":"No.","code":"tool_use_failed","failed_generation":"<fn>"}}'}
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        {"code": "tool_use_failed"},
+        {"message": "No.", "failed_generation": "<fn>"},
+        {"message": "Failed to call a function. Please adjust your prompt.", "type": "invalid_request_error"},
+        {"message": "Provider returned error", "code": 400, "metadata": QUOTED},
+        {"message": "tool_use_failed"},
+    ],
+)
 def test_failed_generation_in_a_stream_has_its_own_kind(failed: dict[str, object]) -> None:
     for event in ({"error": {**failed, "status_code": 400}}, {"error": failed}):
         error = from_event(ORIGIN, event)

@@ -11,6 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 
 _MISFIRES = 2  # times that a call is made again for a generation that was none
+_MISFIRED = "tool_use_failed|failed_generation|failed to call a function"  # Groq's, in words where gateways quote it
 _SHOWN = 600  # characters of a provider's own words in a message
 
 _PAYMENT = (
@@ -185,7 +186,8 @@ def _judge(
     words = _words(data) or _shorten(text) or "no explanation was given"
     codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
     headers = {**_headers_inside(data), **headers}
-    misfired = "tool_use_failed" in codes or "failed_generation" in as_object(_first(data).get("error"))
+    told = "failed_generation" in as_object(_first(data).get("error"))
+    misfired = told or re.search(_MISFIRED, " ".join((*codes, words)).lower()) is not None
     kind = misfire if misfired else _kind(origin, status, codes, words)
     place = as_str(as_object(_first(data).get("error")).get("param"))
     if kind == "invalid_request" and place not in words and re.search(r"\d", place):

@@ -27,6 +27,7 @@ _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn"
     "refusal": "refusal",
     "malformed_function_call": "error",
 }
+_SOUND = ("end", "tool_use", "stop_sequence")
 _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed", "done")  # of a reply that is whole
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
@@ -406,6 +407,9 @@ class ChatReplyReader(ReplyReader):
     def _finish(self, reason: str, choice: Mapping[str, object]) -> None:
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
             raise from_event(self._origin, {"error": choice.get("error") or "the provider ended the reply early"})
+        native = as_str(choice.get("native_finish_reason"))  # OpenRouter's: of a reply that was cut as well
+        if native and stop_of(reason.lower(), _STOPS) in _SOUND and stop_of(native.lower(), _STOPS) not in _SOUND:
+            reason = native
         if kind := _BROKEN.get(reason):
             raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply ended early: {reason}"}})
         self._stop = reason
