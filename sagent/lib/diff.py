@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sagent.lib.text import same_ends
 
 _CONTEXT = 3
-_MOST_COMPARED = 500_000_000  # pairs of equal lines, for each line: about a second of comparing
+_MAX_COMPARED_PAIRS = 500_000_000  # pairs of equal lines, for each line: about a second of comparing
 
 Opcodes: TypeAlias = list[tuple[str, int, int, int, int]]
 Hunk: TypeAlias = tuple[int, int, int, int, list[tuple[str, str]]]
@@ -52,7 +52,7 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
     counts = Counter(new)
     most = len(new) // 100 + 1 if len(new) >= 200 else 200  # difflib passes over lines that are there more often
     pairs = sum(count for line in old if (count := counts[line]) <= most)
-    if pairs * min(len(old), len(new)) > _MOST_COMPARED:  # one block goes, another comes
+    if pairs * min(len(old), len(new)) > _MAX_COMPARED_PAIRS:  # one block goes, another comes
         return [[("replace", 0, len(old), 0, len(new))]]
     from difflib import SequenceMatcher
 

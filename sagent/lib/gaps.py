@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 STAR, ANY, DIRECTORIES = "[^/]*", ".*", "(?:.*/)?"
 """Within a name; across names; any number of whole directories, at the beginning or after a slash."""
-_SHORTEST = {STAR: "[^/]*?", ANY: ".*?", DIRECTORIES: "(?:.*?/)??"}
+_LAZY_PATTERNS = {STAR: "[^/]*?", ANY: ".*?", DIRECTORIES: "(?:.*?/)??"}
 
 
 def join_tokens(tokens: Sequence[str]) -> str:
@@ -20,5 +20,5 @@ def _join(tokens: Sequence[str], gaps: Collection[str], inner: Callable[[Sequenc
     starts = [place for place, token in enumerate(tokens) if token in gaps]
     blocks = [inner(tokens[: starts[0]] if starts else tokens)]
     for start, end in zip(starts, [*starts[1:], len(tokens)], strict=False):
-        blocks.append(_SHORTEST[tokens[start]] + inner(tokens[start + 1 : end]))
+        blocks.append(_LAZY_PATTERNS[tokens[start]] + inner(tokens[start + 1 : end]))
     return "".join(f"(?>{block})" for block in blocks[:-1] if block) + blocks[-1]

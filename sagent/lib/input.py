@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-LONGEST = 1 << 28  # bytes of a line; images come in base64, several in one
+MAX_LINE_BYTES = 1 << 28  # of a line; images come in base64, several in one
 _CHUNK = 1 << 18
 
 
@@ -32,11 +32,11 @@ def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable
         while piece := read_some(fd):
             *whole, rest = piece.split(b"\n")
             for line in whole:
-                long = size + len(line) > LONGEST
+                long = size + len(line) > MAX_LINE_BYTES
                 loop.call_soon_threadsafe(deliver, None if long else b"".join((*pieces, line)))
                 pieces, size = [], 0
             size += len(rest)
-            if size > LONGEST:
+            if size > MAX_LINE_BYTES:
                 pieces.clear()
             elif rest:
                 pieces.append(rest)

@@ -8,10 +8,10 @@ from io import BytesIO
 
 from sagent.lib import isolated
 
-_MOST = 1000  # pages; no provider takes more
-_LARGEST = 50_000_000  # bytes of object streams that are unpacked here
+_MAX_PAGES = 1000  # pages; no provider takes more
+_MAX_UNPACKED_BYTES = 50_000_000  # of object streams that are unpacked here
 _PAGE_BYTES = 4_000  # of a page, where nothing else is known
-_PATIENCE = 10  # seconds on the clock
+_TIMEOUT_SECONDS = 10  # on the clock
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _ESCAPED = re.compile(rb"#([0-9a-fA-F]{2})")
 _COUNT = re.compile(rb"(/Count\s*)(?<=\s)([0-9]+)")
@@ -26,13 +26,13 @@ def count_pages(data: bytes) -> int:
     own, some 0.1 s."""
     if b"obj" not in data:  # nothing in it could be a page
         return _seen(data) or -(-len(data) // _PAGE_BYTES)
-    found = isolated.answer_of(__name__, data, _PATIENCE)
-    return max(_seen(data), int(found) or -(-len(data) // _PAGE_BYTES)) if found.isdigit() else _MOST
+    found = isolated.answer_of(__name__, data, _TIMEOUT_SECONDS)
+    return max(_seen(data), int(found) or -(-len(data) // _PAGE_BYTES)) if found.isdigit() else _MAX_PAGES
 
 
 def _seen(data: bytes) -> int:
     """The page objects that can be seen."""
-    seen, left, at = len(_PAGE.findall(_plain(data))), _LARGEST, 0
+    seen, left, at = len(_PAGE.findall(_plain(data))), _MAX_UNPACKED_BYTES, 0
     while left > 0 and (at := data.find(b"/ObjStm", at) + 1) > 0:
         start = data.find(b"stream", at, at + _DICTIONARY)
         end = data.find(b"endstream", start) if start >= 0 else -1
@@ -68,7 +68,7 @@ def answer() -> None:
         try:
             counted = len(pypdfium2.PdfDocument(_COUNT.sub(_uncounted, plain.getvalue())))
         except pypdfium2.PdfiumError:  # so it is with a tree of more than a million
-            counted = _MOST
+            counted = _MAX_PAGES
         pages = max(pages, counted)
     sys.stdout.write(str(pages))
 

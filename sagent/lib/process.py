@@ -25,9 +25,9 @@ that close what they did not open. Hardly a program does both. process.sh knows 
 """
 
 _REAPER = Path(__file__).with_name("process.sh")
-_MOST_NOTES = 1 << 21  # bytes: a command may write as much as it likes
+_MAX_NOTES_BYTES = 1 << 21  # a command may write as much as it likes
 _POLL = 0.01  # seconds, where the system has no handle for a process's end
-_PATIENCE = 15.0  # seconds for a reaper, which gives up by itself after about ten
+_REAPER_TIMEOUT_SECONDS = 15.0  # for a reaper, which gives up by itself after about ten
 
 
 class ProcessGroup:
@@ -141,7 +141,7 @@ class ProcessGroup:
         self.close_soon()
         for process in reversed(self._attendants):
             try:
-                process.wait(_PATIENCE)
+                process.wait(_REAPER_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -260,7 +260,7 @@ class Process:
     def notes(self) -> bytes:
         """Return what the process wrote to the file on its standard input; empty if that is too large."""
         size = os.fstat(self._notes).st_size
-        return os.pread(self._notes, size, 0) if size <= _MOST_NOTES else b""
+        return os.pread(self._notes, size, 0) if size <= _MAX_NOTES_BYTES else b""
 
     def terminate(self) -> None:
         """SIGTERM for its process group, unless it has ended."""
@@ -420,7 +420,7 @@ async def _await_exit(pid: int) -> bool:
 async def _settle(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a helper process and reap it; one that does not end is killed."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_REAPER_TIMEOUT_SECONDS):
             await _ended(process)
     except TimeoutError:
         process.kill()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-MOST = 1 << 20  # bytes of a file that is read unasked
+MAX_BYTES = 1 << 20  # of a file that is read unasked
 _PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
 # Files of the kernel that are regular by their mode: to read them takes messages away from others, waits, has no end or
 # shows memory; to write some of them acts.
@@ -40,7 +40,7 @@ def identity(path: str | bytes) -> tuple[int, int] | None:
 
 
 def read_regular(
-    path: str | os.PathLike[str], within: Path | None = None, *, most: int = MOST, cut: bool = False
+    path: str | os.PathLike[str], within: Path | None = None, *, most: int = MAX_BYTES, cut: bool = False
 ) -> bytes:
     """The bytes of a regular file; `cut` takes the first `most` of them where it has more.
 

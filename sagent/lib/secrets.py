@@ -22,7 +22,7 @@ class _Shape(NamedTuple):
     kind: str
     hints: tuple[str, ...]
     pattern: str
-    is_long: bool = False  # one word, of _LONG characters or more
+    is_long: bool = False  # one word, of _MIN_WORD_CHARS or more
 
 
 def _shape(kind: str, hints: str, pattern: str) -> _Shape:
@@ -78,9 +78,9 @@ def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
     return shapes, tuple((hint, place) for place, shape in enumerate(shapes) for hint in shape.hints)
 
 
-_LONG = 18
+_MIN_WORD_CHARS = 18
 _PASSES = 5  # at most; nearly always the second finds nothing
-_SHORTEST = 8  # characters: no secret is known by less
+_MIN_SECRET_CHARS = 8  # no secret is known by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _PASSWORDS = ("pass", "pwd")  # what their names begin with
 _KEY_OF = re.compile(
@@ -113,7 +113,7 @@ _KEY_NAME = re.compile(
 
 def is_key(name: str, value: str = "") -> bool:
     """Return whether an environment variable seems to hold a key, by its name or by its value."""
-    return _KEY_NAME.search(name) is not None or (len(value) >= _SHORTEST and redact(value)[1] > 0)
+    return _KEY_NAME.search(name) is not None or (len(value) >= _MIN_SECRET_CHARS and redact(value)[1] > 0)
 
 
 def without_keys(variables: Mapping[str, str], keep: Collection[str], withheld: Collection[str]) -> dict[str, str]:
@@ -145,7 +145,7 @@ def redact_kinds(text: str) -> tuple[str, list[str]]:
 
 
 def _redact(text: str) -> tuple[str, list[str]]:
-    if len(text) < _SHORTEST:
+    if len(text) < _MIN_SECRET_CHARS:
         return text, []
     spans = _find(text)
     if _ESCAPE.search(text):
@@ -242,7 +242,7 @@ def _assigned(low: str, text: str, name: re.Match[str]) -> re.Match[str] | None:
 def _without_shapes(text: str, spans: list[_Span]) -> str:
     """The text with blanks for what is known by its shape, which is added to `spans`."""
     shapes, hints = _shapes()
-    long = " ".join(word for word in text.split() if len(word) >= _LONG)
+    long = " ".join(word for word in text.split() if len(word) >= _MIN_WORD_CHARS)
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
     for place in places:
         kind, _, shape, is_long = shapes[place]

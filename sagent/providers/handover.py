@@ -28,20 +28,20 @@ CONTINUE = "Continue."
 EMPTY = "(empty message)"
 PAUSED = "(paused)"
 
-LONGEST_EXCERPT = 2_000  # characters
-_LONGEST_QUESTION = 300
+MAX_EXCERPT_CHARS = 2_000
+_MAX_QUESTION_CHARS = 300
 _ASKED = ("query", "queries", "url", "pattern", "code", "command")
 
 
 def excerpt(words: str) -> str:
     """Shorten a server tool's result to what a person and other providers are shown."""
-    return words if len(words) <= LONGEST_EXCERPT else f"{words[:LONGEST_EXCERPT]}…"
+    return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[:MAX_EXCERPT_CHARS]}…"
 
 
 def asked_for(tool: str, given: Mapping[str, object]) -> str:
     """Describe in one line the input of a server tool."""
     words = " ".join(" ".join(words_in(given, _ASKED)).split())
-    return f"[{tool}: {words[:_LONGEST_QUESTION]}]" if words else f"[{tool}]"
+    return f"[{tool}: {words[:_MAX_QUESTION_CHARS]}]" if words else f"[{tool}]"
 
 
 def words_in(value: object, members: Sequence[str]) -> Iterable[str]:

@@ -13,7 +13,7 @@ from sagent.lib.json import as_array, as_int, as_object
 from sagent.lib.money import EXACT, as_usd
 from sagent.model import ModelInfo, ModelLimits
 
-MOST_AGE = 86_400.0  # seconds after which a listing is asked for again
+MAX_AGE_SECONDS = 86_400.0  # after which a listing is asked for again
 
 _WINDOWS = (
     "loaded_context_length",  # LM Studio: as loaded, which may be less than the most
@@ -101,7 +101,7 @@ class Listings:
     def is_fresh(self, place: str) -> bool:
         """Return whether the place was asked recently."""
         age = time.time() - as_int(self._read().get(place, {}).get("at"))
-        return 0 <= age < MOST_AGE
+        return 0 <= age < MAX_AGE_SECONDS
 
     def keep(self, place: str, models: Sequence[ModelInfo]) -> None:
         """Take over a listing, in the place of the one before."""

@@ -50,7 +50,7 @@ OpenModel: TypeAlias = Callable[[str], AbstractAsyncContextManager[Model]]
 
 _TURNS = ("messages", "input", "contents")  # the member that holds them, in one family or another
 _SYSTEM = ("system", "instructions", "systemInstruction")
-PATIENCE = 60.0  # seconds after which a hanging model fails its test
+TIMEOUT_SECONDS = 60.0  # after which a hanging model fails its test
 _READ = ToolSpec(
     "Read",
     "Read a file. Größe in µm — ok?",
@@ -121,7 +121,7 @@ def ask(*messages: Message, conversation: str = "suite", max_output: int | None 
 
 async def collect(model: Model, request: Request) -> tuple[list[Delta], Reply]:
     """Everything a call says. Fails unless that is deltas and then exactly one reply."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         said = [item async for item in model.stream(request)]
     assert said, "the stream ended without a reply"
     *deltas, reply = said
@@ -133,7 +133,7 @@ async def collect(model: Model, request: Request) -> tuple[list[Delta], Reply]:
 async def failure(model: Model, request: Request) -> tuple[str, ModelError]:
     """The text that came before a call failed, and the error. Anything but a ModelError passes through."""
     text = ""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         try:
             async for item in model.stream(request):
                 assert not isinstance(item, Reply), f"a reply came where an error belongs: {item.message}"
@@ -290,7 +290,7 @@ class ModelSuite:
     async def test_closing_the_stream_early_stops_the_call(self, make_model: MakeModel) -> None:
         """The call's connection is let go, and the model serves the next one."""
         async with make_model([Stall(Turn("abcdefgh", pieces=1), after_events=6), Turn("next")]) as model:
-            async with asyncio.timeout(PATIENCE), aclosing(_generator(model)) as stream:
+            async with asyncio.timeout(TIMEOUT_SECONDS), aclosing(_generator(model)) as stream:
                 while not isinstance(await anext(stream), TextPart):
                     pass
             await self.check_let_go()
@@ -306,7 +306,7 @@ class ModelSuite:
                         begun.set()
 
             reader = asyncio.create_task(read())
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await begun.wait()
                 reader.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -424,7 +424,7 @@ class ServedModelSuite(ModelSuite):
 
     async def check_let_go(self) -> None:
         """The server sees its client hang up."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not self.server.abandoned:  # noqa: ASYNC110 -- a list that the server keeps
                 await asyncio.sleep(0.001)
 

@@ -29,7 +29,7 @@ from sagent.messages import Document, Image, Text, ToolResult
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee, traits_of
 
-PATIENCE = 20.0  # seconds after which a hanging tool fails its test
+TIMEOUT_SECONDS = 20.0  # after which a hanging tool fails its test
 SETTLING = 10.0  # seconds that threads and children of a cancelled call get to finish their step
 _SAMPLES: Sequence[tuple[str, Json]] = (("object", JsonObject()), ("array", ()), ("boolean", True))
 
@@ -176,7 +176,7 @@ class ToolSuite:
         for _ in range(rounds):
             await asyncio.sleep(0.001)
         call.cancel()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             (result,) = await asyncio.gather(call, return_exceptions=True)
         assert isinstance(result, ToolOutput | asyncio.CancelledError | ToolError), result
         left = _traces(context.workspace.cwd, foreseen)
@@ -195,7 +195,7 @@ def _frozen(arguments: Mapping[str, object]) -> JsonObject:
 
 
 async def _call(tool: Tool, arguments: Mapping[str, object], context: RunContext) -> ToolOutput:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await _answered(tool, _frozen(arguments), context)
 
 

@@ -234,7 +234,7 @@ EMPTY_PARTS = (
 
 @pytest.mark.parametrize(("reader", "event"), EMPTY_PARTS)
 def test_parts_that_hold_nothing_have_a_bound(monkeypatch, reader: ReplyReader, event: dict) -> None:
-    monkeypatch.setattr(reply, "MOST_PARTS", 20)
+    monkeypatch.setattr(reply, "MAX_PARTS", 20)
 
     def flood() -> None:
         for number in range(30):

@@ -12,7 +12,7 @@ import pytest
 
 from sagent.lib.json import as_object
 from sagent.model import ModelInfo, ModelLimits
-from sagent.providers.listings import MOST_AGE, Listings, limits_in, prices_in
+from sagent.providers.listings import MAX_AGE_SECONDS, Listings, limits_in, prices_in
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_listing_grows_old_but_stays_better_than_nothing(tmp_path: Path) -> No
     file = tmp_path / "listings.json"
     Listings(file).keep("acme", [ModelInfo("m", ModelLimits(8192, None))])
     data = as_object(json.loads(file.read_bytes()))
-    places = {"acme": {**as_object(as_object(data["places"])["acme"]), "at": time.time() - MOST_AGE - 1}}
+    places = {"acme": {**as_object(as_object(data["places"])["acme"]), "at": time.time() - MAX_AGE_SECONDS - 1}}
     file.write_text(json.dumps({**data, "places": places}))
     old = Listings(file)
     assert not old.is_fresh("acme") and old.limits("acme", "m") == ModelLimits(8192, None)

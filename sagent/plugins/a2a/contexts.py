@@ -28,10 +28,10 @@ from sagent.plugins.a2a.task import RunningTask, decision
 from sagent.plugins.hosting.live import LiveSession, Opened, Opening, Wanted, failure_of
 from sagent.session.store import sessions
 
-MOST_OPEN = 50  # sessions; one that nothing is done in is closed for another
+MAX_OPEN = 50  # sessions; one that nothing is done in is closed for another
 DIRECTORY = "a2a"
 _STOPPING = "The server is stopping."
-_LONGEST = 200  # characters of an id that a client chooses
+_MAX_ID_CHARS = 200  # of an id that a client chooses
 Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
 """Has a prompt answered in a session that is open."""
 
@@ -237,8 +237,8 @@ class Contexts:
 
     async def _opened(self, name: str) -> Context:
         """A context that is open: a new one for "", and for an id that the client has chosen. Raises A2AError."""
-        if len(name) > _LONGEST or not name.isprintable():
-            raise InvalidParamsError(f"The contextId is longer than {_LONGEST} characters, or not printable.")
+        if len(name) > _MAX_ID_CHARS or not name.isprintable():
+            raise InvalidParamsError(f"The contextId is longer than {_MAX_ID_CHARS} characters, or not printable.")
         try:
             if not name:
                 return await self._begin("")
@@ -267,9 +267,9 @@ class Contexts:
         and UnsupportedOperationError."""
         self._coming += 1
         try:
-            while not context.is_open and len(open_ := self._open_ones()) + self._coming > MOST_OPEN:
+            while not context.is_open and len(open_ := self._open_ones()) + self._coming > MAX_OPEN:
                 if (idle := next((each for each in open_ if not each.running), None)) is None:
-                    most = f"{MOST_OPEN} tasks are running, which is the limit"
+                    most = f"{MAX_OPEN} tasks are running, which is the limit"
                     raise UnsupportedOperationError(f"{most}: send it again later.")
                 async with idle.opening:
                     if not idle.running:  # as before: something may have begun meanwhile

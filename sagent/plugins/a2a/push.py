@@ -20,13 +20,13 @@ from sagent.plugins.gateway.address import parse_address
 from sagent.plugins.gateway.gateway import Gateway, WebRequest
 from sagent.sandbox.hosts import Entry
 
-MOST = 10  # receivers of one task
-MOST_KEPT = 1_000  # of one caller; those that know how their task ended make room
-_MOST_BYTES = 8_192  # of a config
+MAX_RECEIVERS = 10  # receivers of one task
+MAX_KEPT = 1_000  # of one caller; those that know how their task ended make room
+_MAX_CONFIG_BYTES = 8_192  # of a config
 _LINES = 50  # notifications that are on their way at a time
 _TRIES = 3
 _PAUSE = 1.0  # seconds before another try, and twice as many before the next
-_GRACE = 3.0  # seconds in which the last notifications are sent when the server stops
+_FLUSH_TIMEOUT_SECONDS = 3.0  # in which the last notifications are sent when the server stops
 
 
 class Show(Protocol):
@@ -116,8 +116,8 @@ class Receivers:
         kept.task_id, kept.id = task, config.id or task
         receivers = self._known.get(task, {})
         if kept.id not in receivers:
-            if len(receivers) >= MOST:
-                raise UnsupportedOperationError(f"A task can have at most {MOST} receivers: delete one.")
+            if len(receivers) >= MAX_RECEIVERS:
+                raise UnsupportedOperationError(f"A task can have at most {MAX_RECEIVERS} receivers: delete one.")
             self._make_room()
         self._files.put(session, KeptReceiver(kept))
         self._done.pop((task, kept.id), None)
@@ -128,10 +128,10 @@ class Receivers:
 
     def _make_room(self) -> None:
         """Forget one that knows how its task ended, where there are too many."""
-        if sum(map(len, self._known.values())) < MOST_KEPT:
+        if sum(map(len, self._known.values())) < MAX_KEPT:
             return
         if (oldest := next(iter(self._done), None)) is None:
-            raise UnsupportedOperationError(f"There are {MOST_KEPT:,} receivers, which is the limit: delete one.")
+            raise UnsupportedOperationError(f"There are {MAX_KEPT:,} receivers, which is the limit: delete one.")
         self.delete(*oldest)
 
     def _add(self, session: str, config: TaskPushNotificationConfig) -> None:
@@ -163,8 +163,8 @@ class Receivers:
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
         """Judge the address that a client names. Raises InvalidParamsError for one that is refused."""
-        if config.ByteSize() > _MOST_BYTES:
-            raise InvalidParamsError(f"A push notification config has at most {_MOST_BYTES:,} bytes.")
+        if config.ByteSize() > _MAX_CONFIG_BYTES:
+            raise InvalidParamsError(f"A push notification config has at most {_MAX_CONFIG_BYTES:,} bytes.")
         given = (config.token, config.authentication.scheme, config.authentication.credentials)
         if not all(text.isascii() and text.isprintable() for text in given):
             raise InvalidParamsError("The token and the credentials of a push notification are printable ASCII.")
@@ -212,7 +212,7 @@ class Receivers:
         works = [work for work in begun if work is not None]
         if not works:
             return
-        _, late = await asyncio.wait(works, timeout=_GRACE)
+        _, late = await asyncio.wait(works, timeout=_FLUSH_TIMEOUT_SECONDS)
         for work in late:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)

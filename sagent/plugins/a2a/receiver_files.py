@@ -18,7 +18,7 @@ from sagent.lib.regular import read_regular
 from sagent.session.log import make_directory
 
 _ENDING = ".push.json"
-_MOST = 32 << 20  # bytes of a file
+_MAX_FILE_BYTES = 32 << 20  # of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ReceiverFiles:
 
     def _rows(self, session: str) -> Sequence[object]:
         try:
-            return as_array(json_load(read_regular(self._file(session), most=_MOST)))
+            return as_array(json_load(read_regular(self._file(session), most=_MAX_FILE_BYTES)))
         except (OSError, ValueError):
             return []
 

@@ -40,10 +40,10 @@ from sagent.usage import Charge, Usage
 
 ROLE = "a2a"
 """Whom the work of agents elsewhere is billed to."""
-_PATIENCE = 10.0  # seconds for a card
+_CARD_TIMEOUT_SECONDS = 10.0  # for a card
 _SILENCE = 600.0  # seconds without a word, after which a connection counts as lost
 _PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before a task is asked for again
-_MOST_DESCRIPTION = 1_500
+_MAX_DESCRIPTION_CHARS = 1_500
 _FAILURES = (A2AError, A2AClientError, httpx.HTTPError, ValueError)
 _PAUSED = PAUSED | {TaskState.TASK_STATE_AUTH_REQUIRED}
 
@@ -58,10 +58,10 @@ async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerat
             name, _, url = text.partition("=")
             token = os.environ.get(f"A2A_{name.upper().replace('-', '_')}_TOKEN")
             headers = {"authorization": f"Bearer {token}"} if token else {}
-            timeout = httpx.Timeout(_PATIENCE, read=_SILENCE)
+            timeout = httpx.Timeout(_CARD_TIMEOUT_SECONDS, read=_SILENCE)
             http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=timeout, verify=tls))
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_CARD_TIMEOUT_SECONDS):
                     return RemoteAgent(name, *await _client(url, http))
             except (*_FAILURES, TimeoutError) as error:
                 notices.append(f"The agent {name} at {url} cannot be used: {_reason(error)}")
@@ -97,7 +97,7 @@ class RemoteAgent:
     def __init__(self, name: str, card: AgentCard, client: Client) -> None:
         self.name, self._own, self._client = f"a2a__{name}", name, client
         skills = "; ".join(f"{skill.name}: {skill.description}" for skill in card.skills)
-        about = one_line(printable(f"{card.name}: {card.description} Skills: {skills}"), _MOST_DESCRIPTION)
+        about = one_line(printable(f"{card.name}: {card.description} Skills: {skills}"), _MAX_DESCRIPTION_CHARS)
         self.description = (
             f"Have an agent elsewhere do something. It knows only what the prompt says. Returns its answer and a "
             f"conversation, with which it can be continued. What it says of itself: {about}"
@@ -182,12 +182,12 @@ class RemoteAgent:
 
     async def _cancel(self, name: "asyncio.Future[str]", reading: "asyncio.Task[Message | None]") -> None:
         """Have it stop, as the call does; one that has only been sent has no name yet, and gets it in a moment."""
-        await asyncio.wait([name, reading], timeout=_PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([name, reading], timeout=_CARD_TIMEOUT_SECONDS / 2, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
         await asyncio.wait([reading])
         if name.done():
             with suppress(*_FAILURES, TimeoutError):
-                async with asyncio.timeout(_PATIENCE / 2):
+                async with asyncio.timeout(_CARD_TIMEOUT_SECONDS / 2):
                     await self._client.cancel_task(CancelTaskRequest(id=name.result()))
 
     def _output(self, answer: Task | Message) -> ToolOutput:

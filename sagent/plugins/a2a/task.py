@@ -34,7 +34,7 @@ ENDED = frozenset({
 })  # fmt: skip
 PAUSED = ENDED | {TaskState.TASK_STATE_INPUT_REQUIRED}
 """States after which a stream ends: nothing happens until the client says something."""
-_MOST = 1_000  # updates that wait for a follower
+_MAX_WAITING_UPDATES = 1_000  # updates that wait for a follower
 _ALLOWS = frozenset({"allow", "allowed", "approve", "approved", "y", "yes", "ok"})
 _HOW = 'Answer in this task: "allow", or why not.'
 
@@ -75,7 +75,7 @@ class RunningTask:
     async def follow(self) -> AsyncGenerator[Update]:
         """Yield the task, and updates until it ends or asks something. A follower that is too slow for all of them
         is sent the task as it is then."""
-        queue: asyncio.Queue[Update] = asyncio.Queue(_MOST)
+        queue: asyncio.Queue[Update] = asyncio.Queue(_MAX_WAITING_UPDATES)
         self._followers.add(queue)
         try:
             yield self.snapshot()

@@ -10,11 +10,11 @@ from sagent.errors import ToolError
 from sagent.lib.json import as_int, as_str
 from sagent.lib.text import main_argument, one_line, printable
 from sagent.messages import ToolCall
-from sagent.plugins.hosting.proposal import MOST_COMPARED, Proposal
+from sagent.plugins.hosting.proposal import MAX_COMPARED_CHARS, Proposal
 from sagent.tool import Workspace
 from sagent.tools.textfile import read_whole
 
-MOST_SHOWN = 30_000  # characters of a result
+MAX_RESULT_CHARS = 30_000  # of a result
 _TITLE = 300
 _OVERLAP = 400  # characters by which two ends of one output are put together
 _KINDS: Mapping[str, str] = {
@@ -70,16 +70,16 @@ def line_of(call: ToolCall, diff: str) -> int | None:
 def made(change: Proposal) -> Proposal:
     """Return the proposal with the text that the file has now: an editor may have formatted it."""
     with suppress(OSError, ValueError):
-        if (now := read_whole(Path(change.path), MOST_COMPARED)) is not None and now != change.old:
+        if (now := read_whole(Path(change.path), MAX_COMPARED_CHARS)) is not None and now != change.old:
             return Proposal(change.path, change.old, now)
     return change
 
 
 def shortened(text: str) -> str:
     """At most so much of a result as a person reads: its beginning and its end."""
-    if len(text) <= MOST_SHOWN:
+    if len(text) <= MAX_RESULT_CHARS:
         return text
-    half = MOST_SHOWN // 2
+    half = MAX_RESULT_CHARS // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters are left out here ...]\n{text[-half:]}"
 
 

@@ -20,8 +20,8 @@ from sagent.tools.replacement import read_replacements
 from sagent.tools.textfile import encode
 from sagent.tools.write import Write
 
-MOST = 10_000_000  # characters of a file that are sent to an editor
-PATIENCE = 10.0  # seconds for an editor to say what is not saved yet
+MAX_FILE_CHARS = 10_000_000  # of a file that are sent to an editor
+EDITOR_TIMEOUT_SECONDS = 10.0  # for an editor to say what is not saved yet
 
 
 def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -> Sequence[Tool]:
@@ -52,7 +52,7 @@ class ReviewedTool:
         real = judged(path, run)
         with workspace.changing(real):
             change = await self._planned(path, real, arguments, workspace)
-            if change.encoding != UTF8 or len(change.after) > MOST or not _is_inside(real, workspace):
+            if change.encoding != UTF8 or len(change.after) > MAX_FILE_CHARS or not _is_inside(real, workspace):
                 return make(change, workspace)
             before = _bytes(real)
             try:
@@ -77,7 +77,7 @@ class ReviewedTool:
         if not (self._client.reads_files and data):
             return None
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(EDITOR_TIMEOUT_SECONDS):
                 text = await self._client.read_file(self._session(), real)
         except (RpcError, TimeoutError):
             return None

@@ -37,7 +37,7 @@ PAGE = 100  # sessions of one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
 _NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session
 _INFO = {"name": "sagent", "title": "sagent", "version": __version__}
-_PATIENCE = 0.8  # seconds for what is open when the client is gone, and half of that for its cancellation
+_CLOSE_TIMEOUT_SECONDS = 0.8  # for what is open when the client is gone, and half of that for its cancellation
 _CLOSING = 0.8  # seconds for the end of its sessions: commands and servers end with this process
 
 
@@ -101,7 +101,7 @@ class Server:
         """The client is gone: give what is open a moment, cancel it, and close every session; two seconds at most."""
         for session in self._sessions.values():
             session.cancel()
-        await self.connection.settle(_PATIENCE)
+        await self.connection.settle(_CLOSE_TIMEOUT_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 if self._turns:

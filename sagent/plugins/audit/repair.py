@@ -36,9 +36,9 @@ from sagent.session.view import ID, first_id, session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
 BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
-LONGEST = 32 << 20  # bytes of a line that is looked at at all: zeros can be in the place of a million of them
-MOST_NAMED = 100  # kinds of lost lines that one mark names
-MOST_FILLED = 10_000  # lost messages in whose place something is put, so that those after them keep their numbers
+MAX_LINE_BYTES = 32 << 20  # of a line that is looked at at all: zeros can be in the place of a million of them
+MAX_NAMED_KINDS = 100  # kinds of lost lines that one mark names
+MAX_FILLED = 10_000  # lost messages in whose place something is put, so that those after them keep their numbers
 
 _DRAFT = "draft"  # after the beginning of the directory's name: the logs are still being written there
 _LOST = "[From sagent: the log was damaged here and repaired; what was said at this point is lost.]"
@@ -204,7 +204,7 @@ class _Reader:
         for item in self._items():
             if isinstance(item, bytes):
                 size += len(item)
-                damaged += [item] if len(damaged) < MOST_NAMED else []
+                damaged += [item] if len(damaged) < MAX_NAMED_KINDS else []
                 continue
             if item.id in seen:
                 self.junk += len(item.line)
@@ -249,7 +249,7 @@ class _Reader:
 
     def _restore(self, line: bytes) -> Entry | None:
         """The entry of a line of which one bit was flipped, as its id proves."""
-        if len(line) > LONGEST:
+        if len(line) > MAX_LINE_BYTES:
             return None
         if line in self._tried:
             return self._tried[line]
@@ -312,7 +312,7 @@ def _before(entry: Entry) -> str:
 def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> tuple[str, ...]:
     """The kinds of lost lines, as far as they can be read and nothing is missing between them."""
     kinds: list[str] = []
-    for line in damaged[:MOST_NAMED]:
+    for line in damaged[:MAX_NAMED_KINDS]:
         shape = _SHAPE.fullmatch(line)
         if shape is None or shape[3].decode() != previous:
             kinds.append("?")
@@ -458,7 +458,7 @@ def _fit(out: Path, copy: _Copy, fillers: dict[int, Sequence[Content]]) -> bool:
         if number in fillers:
             continue
         lost = messages - _count_messages(out, entry) + usual
-        if lost > MOST_FILLED:  # of what follows them the summary stays, and not which messages stayed with it
+        if lost > MAX_FILLED:  # of what follows them the summary stays, and not which messages stayed with it
             fillers[number] = (_said_lost(),)
         elif lost >= 0:
             fillers[number] = (_said_lost(),) * lost

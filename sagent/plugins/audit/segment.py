@@ -29,7 +29,7 @@ from sagent.session.touches import Touched
 from sagent.session.view import ID
 
 SIZE = 4 << 20  # bytes of a segment, up to the end of a line
-MOST_PROBLEMS = 20  # that are reported of one segment
+MAX_PROBLEMS = 20  # that are reported of one segment
 
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
 UNKNOWN = "?"  # stands for the id of a damaged entry
@@ -199,5 +199,5 @@ def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _report(found: LogSegment, problem: str) -> None:
-    if len(found.problems) < MOST_PROBLEMS:
+    if len(found.problems) < MAX_PROBLEMS:
         found.problems.append((found.lines, problem))

@@ -20,10 +20,10 @@ from sagent.providers.wire.exchange import Timeouts, read_answer
 from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
 
-PATIENCE = 26 * 3_600.0  # seconds after which an answer is not waited for any more; all of them promise 24 hours
-_MOST = 1 << 30  # bytes read of a batch's answers
+ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # after which an answer is not waited for any more; all of them promise 24 hours
+_MAX_ANSWERS_BYTES = 1 << 30  # read of a batch's answers
 _SETTLED = 600.0  # seconds given to one request of ours
-_MOST_POLL = 60.0
+_MAX_POLL_SECONDS = 60.0
 _LAST = 15.0  # seconds given to the sending of a batch when all ends
 _DATE = re.compile(rb"Date: \d{4}-\d\d-\d\d")  # of the day, in system prompts: an answer may come on the next
 _PASSING = ("prompt_cache_key", "metadata", "user", "safety_identifier")  # members that differ from session to session
@@ -65,7 +65,7 @@ class Batches:
 
     providers = ("anthropic", "openai", "google")
     """Those whose batch APIs are known."""
-    timeouts = Timeouts(stall=2 * PATIENCE, reasoning_stall=2 * PATIENCE)
+    timeouts = Timeouts(stall=2 * ANSWER_TIMEOUT_SECONDS, reasoning_stall=2 * ANSWER_TIMEOUT_SECONDS)
     """An answer takes as long as its batch does."""
 
     def __init__(
@@ -246,7 +246,9 @@ class Batches:
 
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
             headers, sent = (own, None) if body is None else ({**own, "content-type": content_type}, (body,))
-            answer, found = await read_answer(self._through, url, headers, sent, within=_SETTLED, most=_MOST)
+            answer, found = await read_answer(
+                self._through, url, headers, sent, within=_SETTLED, most=_MAX_ANSWERS_BYTES
+            )
             if not 200 <= answer.status < 300:
                 raise _RefusedError(answer.status, answer.headers, found)
             return found
@@ -285,11 +287,11 @@ class _Batch:
             if outcomes is not None:
                 self._owner.report(f"batch {sent.id} has ended")
                 return outcomes
-            if time.time() > sent.at + PATIENCE:
-                words = f"batch {sent.id} has not ended in {PATIENCE / 3_600:.0f} hours {trouble}".strip()
+            if time.time() > sent.at + ANSWER_TIMEOUT_SECONDS:
+                words = f"batch {sent.id} has not ended in {ANSWER_TIMEOUT_SECONDS / 3_600:.0f} hours {trouble}".strip()
                 return Outcomes(failure(504, "timeout_error", words, final=True))
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, _MOST_POLL)
+            pause = min(1.5 * pause, _MAX_POLL_SECONDS)
 
 
 class _RefusedError(Exception):

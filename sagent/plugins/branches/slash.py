@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sagent.rewind.restore import FileChanges
 
 _LOOKED_AT = 4_000  # characters of a request in which secrets are looked for, where fewer are shown
-_MOST_ROWS = 20  # files that are shown one by one
+_MAX_ROWS = 20  # files that are shown one by one
 _DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # what was done, by what undoes it
 
 
@@ -171,7 +171,7 @@ def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
     found = whole or [path for path in paths if path.endswith(f"/{file.removeprefix('./')}")]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(_short(path, cwd) for path in (found or paths)[:_MOST_ROWS])
+    names = ", ".join(_short(path, cwd) for path in (found or paths)[:_MAX_ROWS])
     raise UsageError(f"{file} {'means several' if found else 'is not one of the'} changed files: {names}")
 
 
@@ -217,7 +217,7 @@ def _count(changes: "FileChanges") -> str:
 
 def _changed(changes: "FileChanges", cwd: Path) -> list[Line]:
     rows: list[Line] = []
-    for change in changes.changed[:_MOST_ROWS]:
+    for change in changes.changed[:_MAX_ROWS]:
         lines = (("class:diff.added", f" +{change.added}"), ("class:diff.removed", f" -{change.removed}"))
         rows.append((("class:dim", f"  {change.how:8}"), ("", _short(change.path, cwd)), *lines))
     return rows + _rest(len(changes.changed))
@@ -230,7 +230,7 @@ def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
     omitted = [("not covered", one) for one in changes.omitted if one not in changes.left]
     for mark, each in (*left, *omitted):
         rows.append((("class:warning", f"  {mark} "), ("", _short(each.path, cwd)), ("class:dim", f": {each.why}")))
-    rows[_MOST_ROWS:] = _rest(len(rows))
+    rows[_MAX_ROWS:] = _rest(len(rows))
     if changes.commands:
         rows.append(
             (
@@ -244,7 +244,7 @@ def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
 
 
 def _rest(count: int) -> list[Line]:
-    return [(("class:dim", f"  … {count - _MOST_ROWS} more"),)] if count > _MOST_ROWS else []
+    return [(("class:dim", f"  … {count - _MAX_ROWS} more"),)] if count > _MAX_ROWS else []
 
 
 def _short(path: str, cwd: Path) -> str:

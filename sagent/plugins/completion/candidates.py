@@ -17,7 +17,7 @@ from sagent.plugin import Command, Setting, resolve
 Place: TypeAlias = Literal["files", "directories", "none"]
 Word: TypeAlias = tuple[str, str]  # with what it is
 
-MOST = 50  # sessions
+MAX_SESSIONS = 50
 _PLACES: Mapping[str, Place] = {"DIR": "directories", **dict.fromkeys(("FILE", "PATH", "KEY"), "files")}
 
 
@@ -190,5 +190,5 @@ def _sessions(settings: Settings) -> Iterator[Sequence[Word]]:
     for cwd in (settings.cwd, None):
         yield [
             (each.id, " ".join(printable(each.title).split())[:60])
-            for each in islice(glances(settings.state_dir, cwd), MOST)
+            for each in islice(glances(settings.state_dir, cwd), MAX_SESSIONS)
         ]

@@ -18,10 +18,10 @@ from sagent.version import __version__
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-PATIENCE = 2.0  # seconds for an answer that no person gives
-MOST_SELECTED = 8_000  # characters
-_MOST_ERRORS = 20
-_LARGEST = 1 << 24  # bytes of one message
+ANSWER_TIMEOUT_SECONDS = 2.0  # for an answer that no person gives
+MAX_SELECTION_CHARS = 8_000
+_MAX_ERRORS = 20
+_MAX_MESSAGE_BYTES = 1 << 24  # of one message
 _REVISION = "2025-03-26"  # of MCP, as the extensions speak it
 _SETTLING = 1.5  # seconds for an editor to look at a file that was changed
 _PAUSE = 0.25
@@ -64,7 +64,7 @@ class EditorLink:
         """Raises RpcError and TimeoutError."""
         info = {"name": "sagent", "version": __version__}
         hello = {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": info}
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
             await self._connection.request("initialize", hello)
         self._connection.notify("notifications/initialized", {})
         self._connection.notify("ide_connected", {"pid": os.getpid()})
@@ -91,13 +91,13 @@ class EditorLink:
             return ""
         self._read = found
         where = f"lines {found.first}-{found.last}" if found.last > found.first else f"line {found.first}"
-        cut = "\n(more is selected than this)" if len(found.text) > MOST_SELECTED else ""
+        cut = "\n(more is selected than this)" if len(found.text) > MAX_SELECTION_CHARS else ""
         who = f"The person has selected {where} of {found.path} in {printable(self.editor)}"
-        return f"{who}:\n{found.text[:MOST_SELECTED]}{cut}"
+        return f"{who}:\n{found.text[:MAX_SELECTION_CHARS]}{cut}"
 
     async def problems(self, path: Path) -> set[Problem] | None:
         """The errors that the editor sees in a file; None where it does not say."""
-        said = await self._call("getDiagnostics", {"uri": path.as_uri()}, PATIENCE)
+        said = await self._call("getDiagnostics", {"uri": path.as_uri()}, ANSWER_TIMEOUT_SECONDS)
         if said is None:
             return None
         with suppress(ValueError, RecursionError):
@@ -115,7 +115,7 @@ class EditorLink:
             if found is None:
                 return ()
             if new := [each for each in sorted(found, key=lambda one: one[1]) if (each[0], each[2]) not in known]:
-                return new[:_MOST_ERRORS]
+                return new[:_MAX_ERRORS]
         return ()
 
     async def review(self, path: Path, text: str) -> Decision | None:
@@ -127,7 +127,7 @@ class EditorLink:
         try:
             said = await self._call("openDiff", arguments, None)
         finally:
-            closing = asyncio.ensure_future(self._call("close_tab", {"tab_name": name}, PATIENCE))
+            closing = asyncio.ensure_future(self._call("close_tab", {"tab_name": name}, ANSWER_TIMEOUT_SECONDS))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         match said:
             case ("FILE_SAVED", *rest):
@@ -160,7 +160,8 @@ async def open_link(lock: LockFile) -> AsyncGenerator[EditorLink | None]:
     try:
         socket = await connect(
             f"ws://127.0.0.1:{lock.port}", additional_headers=header, subprotocols=[Subprotocol("mcp")], proxy=None,
-            open_timeout=PATIENCE, close_timeout=PATIENCE, max_size=_LARGEST, compression=None,
+            open_timeout=ANSWER_TIMEOUT_SECONDS, close_timeout=ANSWER_TIMEOUT_SECONDS, compression=None,
+            max_size=_MAX_MESSAGE_BYTES,
         )  # fmt: skip
     except (OSError, WebSocketException, TimeoutError):
         yield None

@@ -10,7 +10,7 @@ from pathlib import Path
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_parse
 
-_MOST = 64_000  # bytes of a lock file
+_MAX_FILE_BYTES = 64_000  # of a lock file
 _LISTENS = "0A"  # a socket's state, as Linux has it
 
 
@@ -55,7 +55,7 @@ def _read(file: Path, cwd: Path) -> LockFile | None:
         written_by_others = status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not stat.S_ISREG(status.st_mode) or written_by_others:
             return None
-        said = as_object(json_parse(stream.read(_MOST).decode()))
+        said = as_object(json_parse(stream.read(_MAX_FILE_BYTES).decode()))
     folders = [Path(text).resolve() for each in as_array(said.get("workspaceFolders")) if (text := as_str(each))]
     containing = [folder for folder in folders if cwd.is_relative_to(folder)]
     token = as_str(said.get("authToken"))

@@ -15,8 +15,8 @@ from sagent.plugins.exports.times import seconds_between
 from sagent.session.contents import StoredMedia
 from sagent.transcript.redaction import Redaction
 
-MOST_MEDIA = 1_500_000  # bytes of images on a page
-MOST_OPEN = 40  # lines of a change that is shown unasked
+MAX_MEDIA_BYTES = 1_500_000  # of images on a page
+MAX_OPEN_LINES = 40  # of a change that is shown unasked
 _DEEPEST = 20  # children within children
 _LINE = 160  # characters of a call that stand in its line
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -148,7 +148,7 @@ class Cards:
             if changed := sum(row.startswith(sign) for row in diff):
                 marks.append(f'<span class="{name}">{sign.replace("-", "−")}{changed}</span>')
         marks += [f'<span class="quiet">{duration(call.seconds)}</span>'] if call.seconds >= 0.1 else []
-        opened = " open" if 0 < len(diff) <= MOST_OPEN else ""
+        opened = " open" if 0 < len(diff) <= MAX_OPEN_LINES else ""
         yield f'<details class="call"{opened}><summary><span class="verb">{prose.text(verb)}</span> {line} '
         yield f"{' '.join(marks)}</summary>"
         hidden = {*(_IN_DIFF if diff else ()), *((gist,) if whole == _first(whole) else ())}
@@ -173,7 +173,7 @@ class Cards:
         """An image, while there is room for it."""
         kind, name = media
         data = self._fetch(name) if kind in _IMAGES else None
-        if data is None or self._media + len(data) > MOST_MEDIA:
+        if data is None or self._media + len(data) > MAX_MEDIA_BYTES:
             return f'<p class="quiet">[{self._prose.text(kind)}, blob {self._prose.text(name)}]</p>'
         self._media += len(data)
         self.images += 1

@@ -24,9 +24,9 @@ from sagent.transcript.formats import Exported, Exporting
 from sagent.transcript.redaction import Redaction
 
 WIDTH, HEIGHT = 100, 30
-MOST_IDLE = 2.0  # seconds between two pieces, however long it took
+MAX_IDLE_SECONDS = 2.0  # between two pieces, however long it took
 TYPED, PRINTED = 0.03, 0.04  # seconds for a character of a person's prompt, and for a row
-MOST_TYPING = 2.0  # seconds for a prompt
+MAX_TYPING_SECONDS = 2.0  # for a prompt
 _ATTRIBUTES = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
 _CODES = {
@@ -41,7 +41,7 @@ def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
     """The lines of the recording: its header, then pieces of output, each with its time in seconds. Pauses are cut."""
     found = redaction.count
     title = timeline.heading(redaction)
-    header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MOST_IDLE}
+    header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MAX_IDLE_SECONDS}
     if (began := _seconds(timeline.first)) is not None:
         header["timestamp"] = int(began)
     yield _line({**header, "title": one_line(title), "env": {"TERM": "xterm-256color"}})
@@ -69,13 +69,13 @@ class _Recording:
         """Time passes until something happens in the log."""
         if at is not None:
             passed = 0.0 if self._at is None else max(0.0, at - self._at)
-            self._now = min(self._now + passed, self._shown + MOST_IDLE)
+            self._now = min(self._now + passed, self._shown + MAX_IDLE_SECONDS)
             self._at = at if self._at is None else max(self._at, at)
 
     def typed(self, rows: Sequence[Line]) -> Iterator[bytes]:
         """Rows that a person wrote, by the character."""
         count = sum(len(text) for row in rows for _, text in row) or 1
-        pause = min(TYPED, MOST_TYPING / count)
+        pause = min(TYPED, MAX_TYPING_SECONDS / count)
         for row in rows:
             for style, text in row:
                 yield from (self.piece(self._styled(style, character), pause) for character in text)
@@ -83,7 +83,9 @@ class _Recording:
 
     def rows(self, rows: Sequence[Line]) -> Iterator[bytes]:
         for row in rows:
-            yield self.piece("".join(self._styled(*span) for span in row) + "\r\n", min(PRINTED, MOST_IDLE / len(rows)))
+            yield self.piece(
+                "".join(self._styled(*span) for span in row) + "\r\n", min(PRINTED, MAX_IDLE_SECONDS / len(rows))
+            )
 
     def piece(self, text: str, pause: float) -> bytes:
         self._now += pause

@@ -38,7 +38,7 @@ from sagent.session.touches import Touched
 if TYPE_CHECKING:
     from sagent.usage import Charge
 
-MOST_FILES = 20  # that are named where files were rewound
+MAX_NAMED_FILES = 20  # that are named where files were rewound
 _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
     contents.SwitchedEntry: ("model", "effort", "advisor", "reason"),
     contents.Compacted: ("reason", "before", "after"),
@@ -146,8 +146,8 @@ class LogReader:
                 return [Charged(agent, charge)]
             case Touched(tool=tool, ended=ended, files=files):
                 paths = [quote_path(touch.path) for touch in files]
-                more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
-                named = ", ".join(paths[:MOST_FILES]) + more
+                more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
+                named = ", ".join(paths[:MAX_NAMED_FILES]) + more
                 return [Remark(agent, "files rewound", (("", named),), at)] if tool == REWIND and ended else []
             case contents.Repaired(has_lost_cost=True) as repaired:
                 remark = Remark(agent, entry.kind, _details(entry.kind, repaired) or (), at)

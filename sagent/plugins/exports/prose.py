@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from pygments.token import _TokenType
 
-MOST_MARKDOWN = 30_000  # characters of a text that is read as Markdown: some Markdown takes time by the square
-_MOST_CELLS = 20_000  # of a table, those included that rows are short of: each takes 20 microseconds
-MOST_CODE = 30_000  # characters of a text whose parts are coloured
-MOST_CODE_IN_ALL = 400_000
+MAX_MARKDOWN_CHARS = 30_000  # of a text that is read as Markdown: some Markdown takes time by the square
+_MAX_CELLS = 20_000  # of a table, those included that rows are short of: each takes 20 microseconds
+MAX_CODE_CHARS = 30_000  # of a text whose parts are coloured
+MAX_TOTAL_CODE_CHARS = 400_000
 _SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
 _CUT = 4_000  # characters read past a cut, so that a secret at it is whole
 _LANGUAGES = frozenset((
@@ -32,7 +32,7 @@ _ALIASES = {"kt": "kotlin", "pyi": "python", "htm": "html", "h": "c", "mjs": "js
 _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Function": "f", "Class": "f", "Tag": "k",
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
 _ATTACHED = re.compile(r'\n<(stdin|file|directory)(?: path="([^"\n]{0,4000})")?>\n')  # as a request has it
-MOST_OPEN = 12  # lines that are not folded
+MAX_OPEN_LINES = 12  # that are not folded
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
@@ -50,7 +50,7 @@ class Prose:
         self.left_out = 0
         self._redaction = redaction
         self._cap = cap
-        self._room = MOST_CODE_IN_ALL
+        self._room = MAX_TOTAL_CODE_CHARS
         self._markdown = _parser(lambda code, info, _: f"<pre>{self._marked(code, info.strip())}</pre>")
 
     def text(self, text: str) -> str:
@@ -75,7 +75,7 @@ class Prose:
         """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt. `top` is the level of
         its highest heading."""
         clean = self.clean(text)
-        if len(clean) > MOST_MARKDOWN or _cells(clean) > _MOST_CELLS:
+        if len(clean) > MAX_MARKDOWN_CHARS or _cells(clean) > _MAX_CELLS:
             return f'<div class="plain">{escape(clean)}</div>'
         markdown = self._markdown
         markdown.options["breaks"] = breaks
@@ -102,7 +102,7 @@ class Prose:
     def _attached(self, start: re.Match[str], text: str) -> str:
         text = text.rstrip("\n")
         lines = text.count("\n") + 1
-        opened = " open" if lines <= MOST_OPEN else ""
+        opened = " open" if lines <= MAX_OPEN_LINES else ""
         name, size = self.text(start[2] or start[1]), count(lines, "line")
         return (
             f'<details class="call"{opened}><summary><span class="verb">Attached</span> <code>{name}</code> '
@@ -125,7 +125,7 @@ class Prose:
         """As many lines as the code has, its parts coloured where the language is known."""
         name = language.lower().partition(" ")[0]
         name = _ALIASES.get(name, name)
-        if name not in _LANGUAGES or len(code) > min(MOST_CODE, self._room) or _SLOW.search(code):
+        if name not in _LANGUAGES or len(code) > min(MAX_CODE_CHARS, self._room) or _SLOW.search(code):
             return escape(code).split("\n")
         from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType] -- its options
 

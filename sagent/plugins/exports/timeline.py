@@ -35,10 +35,10 @@ from sagent.session.savings import add_savings
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Saving, Totals
 
-MOST_TEXT = 200_000  # characters of one text that are kept
-MOST_TITLE = 80
+MAX_TEXT_CHARS = 200_000  # of one text that are kept
+MAX_TITLE_CHARS = 80
 _LOOKED_AT = 4_000  # characters at the end of what is kept, in which no word is to be cut
-MOST_PARAMETERS = 100  # different ones that are kept
+MAX_PARAMETERS = 100  # different ones that are kept
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Timeline:
 
     def heading(self, redaction: Redaction) -> str:
         """Its title in one line, from which secrets were taken before it was cut."""
-        return redaction.line(self.title, MOST_TITLE)
+        return redaction.line(self.title, MAX_TITLE_CHARS)
 
     @property
     def first(self) -> str:
@@ -221,7 +221,7 @@ class _Builder:
             case Requested(_, role, model, parameters):
                 named = {"role": role, "model": model, "parameters": parameters}
                 sent = {name: value for name, value in named.items() if value}
-                if sent not in timeline.parameters and len(timeline.parameters) < MOST_PARAMETERS:
+                if sent not in timeline.parameters and len(timeline.parameters) < MAX_PARAMETERS:
                     timeline.parameters.append(sent)
             case Consulted():
                 timeline.shown.append(replace(step, advice=replace(step.advice, text=_bounded(step.advice.text))))
@@ -293,9 +293,9 @@ def _call(asked: StoredCall) -> Call:
 
 
 def _bounded(text: str) -> str:
-    if len(text) <= MOST_TEXT:
+    if len(text) <= MAX_TEXT_CHARS:
         return text
-    end = max(text.rfind(blank, MOST_TEXT - _LOOKED_AT, MOST_TEXT) for blank in " \n") + 1 or MOST_TEXT
+    end = max(text.rfind(blank, MAX_TEXT_CHARS - _LOOKED_AT, MAX_TEXT_CHARS) for blank in " \n") + 1 or MAX_TEXT_CHARS
     return f"{text[:end]}\n[... {len(text) - end} characters more, in the log ...]"
 
 
@@ -313,6 +313,6 @@ def _diff(arguments: Mapping[str, object]) -> str:
         pairs = [("", arguments["content"])]
     shown: list[str] = []
     for old, new in pairs:
-        if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) < MOST_TEXT:
+        if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) < MAX_TEXT_CHARS:
             shown.append(unified(old.splitlines(), new.splitlines()))
     return "\n".join(filter(None, shown))

@@ -14,7 +14,7 @@ from sagent.transcript.event_json import encode_event
 from sagent.transcript.redaction import Redaction
 
 _BEGINNING = b'{"type":"'  # of every line, which may have been cut off there
-_MOST = 1 << 16  # characters of pieces that wait to be written
+_MAX_WAITING_CHARS = 1 << 16  # characters of pieces that wait to be written
 _KEPT = 2_000  # of them that go on waiting: a secret may have begun there
 
 _Body: TypeAlias = Mapping[str, object]
@@ -55,7 +55,7 @@ class TraceFile:
             which = event.call_id if isinstance(event, ToolProgress) else ""
             self._waiting.setdefault((event.agent, as_str(body["type"]), which), []).append(body)
             self._size += len(event.text)
-            if self._size > _MOST:
+            if self._size > _MAX_WAITING_CHARS:
                 self._write(list(self._waiting), _KEPT)
         else:
             whole = as_object(Redaction().value(body))

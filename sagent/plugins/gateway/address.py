@@ -17,7 +17,7 @@ Scheme: TypeAlias = Literal["http", "https"]
 _DEFAULT: Mapping[Scheme, int] = {"http": 80, "https": 443}
 _URL = re.compile(r"(?i:(https?)):/{2}([^/?#]+)([^#]*)(?:#.*)?", re.DOTALL)
 _KEPT = "%/:?@!$&'()*+,;=~-._|[]"  # what may stand in a path and a query as it is
-_SHORTEST = 8  # characters of a secret
+_MIN_SECRET_CHARS = 8  # of a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def check_secrets(*texts: str) -> None:
         known = (
             name
             for name, value in os.environ.items()
-            if len(value) >= _SHORTEST and any(value in each for each in spellings) and is_key(name, value)
+            if len(value) >= _MIN_SECRET_CHARS and any(value in each for each in spellings) and is_key(name, value)
         )
         if (name := next(known, None)) is not None:
             raise ToolError(f"Not sent: it holds the value of the environment variable {name}. Leave it out.")

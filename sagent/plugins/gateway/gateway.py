@@ -29,7 +29,7 @@ Entries: TypeAlias = Callable[[], Sequence[Entry]]
 Dial: TypeAlias = Callable[[Address, int, ssl.SSLContext | None, str], Awaitable[Streams]]
 """A connection to an address and a port, inside TLS with the certificate of a name where a context is given."""
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 USER_AGENT = f"sagent/{__version__}"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK = 65_536
@@ -102,7 +102,7 @@ class Gateway:
 
     async def _follow(self, request: WebRequest, entries: Entries) -> WebResponse:
         addresses = await self.check(request.address.endpoint, entries)
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             response = await self._exchange(request, addresses)
             if response.status not in _REDIRECTS or "location" not in response.headers:
                 return response
@@ -115,7 +115,7 @@ class Gateway:
             if response.status not in (307, 308):
                 headers = {name: value for name, value in request.headers.items() if name != "content-type"}
                 request = WebRequest(there, headers=headers)
-        raise ToolError(f"{request.address} redirects again and again: {MOST_REDIRECTS} redirects were followed.")
+        raise ToolError(f"{request.address} redirects again and again: {MAX_REDIRECTS} redirects were followed.")
 
     async def check(self, endpoint: Endpoint, entries: Entries) -> Sequence[Address]:
         """The addresses at which an endpoint may be connected to: all that it has, each of them judged.

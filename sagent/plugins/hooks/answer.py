@@ -12,7 +12,7 @@ from sagent.plugin import HookEvent
 
 BLOCKS = 2
 """The exit code by which a hook refuses; its standard error says why."""
-MOST_CONTEXT = 10_000  # characters that one hook may add
+MAX_CONTEXT_CHARS = 10_000  # that one hook may add
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 _WORDS: Mapping[object, Decision] = {
     "": "",
@@ -104,6 +104,6 @@ def combine(answers: Sequence[HookAnswer]) -> HookAnswer:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MOST_CONTEXT:
+    if len(text) <= MAX_CONTEXT_CHARS:
         return text
-    return f"{text[:MOST_CONTEXT]}\n({len(text) - MOST_CONTEXT:,} more characters of a hook were left out)"
+    return f"{text[:MAX_CONTEXT_CHARS]}\n({len(text) - MAX_CONTEXT_CHARS:,} more characters of a hook were left out)"

@@ -12,7 +12,7 @@ from sagent.plugins.hooks.session import SENDER, SessionHooks, call_fields
 from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
-MOST_RETURNS = 5
+MAX_RETURNS = 5
 """Times in a row that a hook may send an agent back to work when it would end its turn."""
 
 
@@ -82,7 +82,7 @@ class HookPolicy(Policy):
             said = await self._hooks.ask("Stop", turn.agent, (), fields)
         state = self._hooks.state(turn.agent)
         may_return = said.decision == "deny" and said.stop is None
-        if may_return and times < MOST_RETURNS and state is not None and not state.closing:
+        if may_return and times < MAX_RETURNS and state is not None and not state.closing:
             self._returns[turn.agent] = times + 1
             added.append(f"Do not end yet: {said.reason}")
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sagent.providers.wire.transport import DirectTransport
     from sagent.sandbox.profile import Profile
 
-MOST_OUTPUT = 1 << 20  # bytes that a hook may answer
-_MOST_ERRORS = 1 << 16
+MAX_OUTPUT_BYTES = 1 << 20  # that a hook may answer
+_MAX_ERROR_BYTES = 1 << 16
 _LAST = 0.2  # seconds for what was printed to arrive, once the command itself has ended
 
 
@@ -75,8 +75,8 @@ class HookRunner:
         finally:
             for undone in (*attended(), *confined.finish()):
                 self._warn(f"Hook {hook}: {undone}")
-        if len(out) > MOST_OUTPUT:
-            return HookAnswer(fault=f"printed more than {MOST_OUTPUT >> 20} MiB")
+        if len(out) > MAX_OUTPUT_BYTES:
+            return HookAnswer(fault=f"printed more than {MAX_OUTPUT_BYTES >> 20} MiB")
         return read_exit(event, code, readable(out), err)
 
     async def _confined(self, argv: Sequence[str], hook: Hook) -> Confined:
@@ -90,7 +90,7 @@ class HookRunner:
         """Run a command to its end; its exit code and what it printed. What it leaves in the background may go on, but
         no longer than the session."""
         printed = bytearray()
-        program = await PipedProcess.start(self._group, argv, environment, self.directory, kept=_MOST_ERRORS)
+        program = await PipedProcess.start(self._group, argv, environment, self.directory, kept=_MAX_ERROR_BYTES)
         reading = asyncio.create_task(_collect(program.reader, printed))
         try:
             program.writer.write(data)
@@ -113,7 +113,7 @@ class HookRunner:
         from sagent.providers.wire.transport import DirectTransport
 
         self._transport = self._transport or DirectTransport()
-        headers, most = {"content-type": "application/json", **hook.headers}, MOST_OUTPUT + 1
+        headers, most = {"content-type": "application/json", **hook.headers}, MAX_OUTPUT_BYTES + 1
         try:
             answer, body = await read_answer(
                 self._transport, hook.url, headers, [data], within=LONGEST_TIMEOUT, most=most
@@ -123,7 +123,7 @@ class HookRunner:
         if not 200 <= answer.status < 300:
             return HookAnswer(fault=f"answered with status {answer.status}")
         if len(body) == most:
-            return HookAnswer(fault=f"answered more than {MOST_OUTPUT >> 20} MiB")
+            return HookAnswer(fault=f"answered more than {MAX_OUTPUT_BYTES >> 20} MiB")
         said = readable(body).strip()
         return read_json(hook.event, said) if said else HookAnswer()
 
@@ -131,4 +131,4 @@ class HookRunner:
 async def _collect(reader: asyncio.StreamReader, found: bytearray) -> None:
     """Read to the end; what is more than is taken, and one byte, is dropped: who cannot write cannot end."""
     while piece := await reader.read(1 << 16):
-        found += piece[: max(0, MOST_OUTPUT + 1 - len(found))]
+        found += piece[: max(0, MAX_OUTPUT_BYTES + 1 - len(found))]

@@ -16,10 +16,10 @@ from sagent.plugins.hooks.hook import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, Hook, na
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
-_MOST = 64
+_MAX_HOOKS = 64
 _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
 """Tools of other programs, which lists of ours and theirs may name."""
-_LONGEST = 2_000  # characters of a command: the person is shown all of it
+_MAX_COMMAND_CHARS = 2_000  # of a command: the person is shown all of it
 
 
 def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
@@ -81,8 +81,8 @@ def hooks_of(
         for number, group in enumerate(_list(file, keys, groups)):
             at = (*keys, str(number))
             found += _group(file, at, event, file.table(at, group), base, environ)
-    if len(found) > _MOST:
-        raise file.error(("hooks",), f"there are {len(found)} hooks, more than the limit of {_MOST}")
+    if len(found) > _MAX_HOOKS:
+        raise file.error(("hooks",), f"there are {len(found)} hooks, more than the limit of {_MAX_HOOKS}")
     source = "person" if environ is not None else "project"
     return tuple(replace(hook, source=source, place=str(file.path)) for hook in found)
 
@@ -131,8 +131,8 @@ def _hook(
         raise RefusedError("give a command or a url, and not both")
     if kind is not None and (kind == "http") != bool(address):
         raise RefusedError(f"a hook of type {kind!r} must have a {'url' if kind == 'http' else 'command'}")
-    if len(command) > _LONGEST:
-        raise RefusedError(f"the command has more than {_LONGEST:,} characters: put it into a script")
+    if len(command) > _MAX_COMMAND_CHARS:
+        raise RefusedError(f"the command has more than {_MAX_COMMAND_CHARS:,} characters: put it into a script")
     timeout = float(decimal(handler.get("timeout", DEFAULT_TIMEOUT), "timeout: give seconds as a number above 0"))
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise RefusedError(f"timeout: give seconds above 0, at most {LONGEST_TIMEOUT:g}")

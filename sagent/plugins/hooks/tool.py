@@ -11,7 +11,7 @@ from sagent.plugins.hooks.session import SessionHooks, call_fields
 from sagent.tool import RunContext, Tool, ToolOutput
 from sagent.tools.wrapped import WrappedTool
 
-MOST_SHOWN = 100_000  # characters of a result that hooks get
+MAX_RESULT_CHARS = 100_000  # of a result that hooks get
 
 
 class HookedTool(WrappedTool):
@@ -25,7 +25,7 @@ class HookedTool(WrappedTool):
         began = time.monotonic()
         output = ToolOutput.of(await self.tool(arguments, run))
         text = "".join(part.text for part in output.content if isinstance(part, Text))
-        response = {"content": text[:MOST_SHOWN], "is_error": output.is_error}
+        response = {"content": text[:MAX_RESULT_CHARS], "is_error": output.is_error}
         took = round((time.monotonic() - began) * 1000)
         fields = {**call_fields(self.name, arguments, run.call_id), "tool_response": response, "duration_ms": took}
         said = await self._hooks.ask("PostToolUse", run.agent, names_of(self.name), fields)

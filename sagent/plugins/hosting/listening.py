@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.cli.flags import Parser
 
 LOOPBACK = "127.0.0.1"
-_SHORTEST = 16  # characters of a token that somebody chooses
+_MIN_TOKEN_CHARS = 16  # of a token that somebody chooses
 Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
 """The lines that say where a server is, from its URL, the tokens by user, and the file that has them too."""
 
@@ -79,8 +79,10 @@ def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:
 
 def _read_token(variable: str) -> str:
     token = os.environ.get(variable) or secrets.token_urlsafe(32)
-    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable():
-        raise UsageError(f"{variable} is too short, or not printable ASCII: give at least {_SHORTEST} characters.")
+    if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
+        raise UsageError(
+            f"{variable} is too short, or not printable ASCII: give at least {_MIN_TOKEN_CHARS} characters."
+        )
     return token
 
 

@@ -9,7 +9,7 @@ from sagent.tools.change import unified_diff
 from sagent.tools.replacement import proposed
 from sagent.tools.textfile import read_whole
 
-MOST_COMPARED = 400_000  # characters of a file that is shown before and after
+MAX_COMPARED_CHARS = 400_000  # of a file that is shown before and after
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
     try:
         path = workspace.resolve(name)
         try:
-            before = read_whole(path, MOST_COMPARED)
+            before = read_whole(path, MAX_COMPARED_CHARS)
             if before is None:
                 return None  # no text, or too much of it
         except FileNotFoundError:
@@ -42,4 +42,4 @@ def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
         new = proposed(call, before or "")[1]
     except (ToolError, OSError, ValueError, RuntimeError):
         return None
-    return Proposal(str(path), before, new) if len(new) <= MOST_COMPARED else None
+    return Proposal(str(path), before, new) if len(new) <= MAX_COMPARED_CHARS else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_HEAD_BYTES = 1 << 16
-PATIENCE = 3  # seconds for clients whose requests are open when the server ends
+CLOSE_TIMEOUT_SECONDS = 3  # for clients whose requests are open when the server ends
 
 
 class Closing(Protocol):
@@ -35,7 +35,7 @@ async def serve(
     session closed."""
     config = uvicorn.Config(
         app, http=_Protocol, ws="none", lifespan="auto", log_level="error", access_log=False, server_header=False,
-        timeout_graceful_shutdown=PATIENCE,
+        timeout_graceful_shutdown=CLOSE_TIMEOUT_SECONDS,
     )  # fmt: skip
     server = _Server(config, stop or asyncio.Event())
     serving = asyncio.create_task(server.serve([bound]))

@@ -27,7 +27,7 @@ from sagent.plugins.imports.plan import Plan, read_hooks, read_json
 from sagent.plugins.imports.servers import take_servers
 from sagent.sandbox.scratch import temporary
 
-MOST_FILES, MOST_BYTES = 2_000, 20_000_000
+MAX_FILES, MAX_BYTES = 2_000, 20_000_000
 MANIFESTS = (".claude-plugin/plugin.json", ".codex-plugin/plugin.json", "plugin.json")
 RECORD = "installed.json"
 SERVERS = "mcp.toml"
@@ -206,12 +206,12 @@ def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
         for name in sorted(names):
             path = Path(at) / name
             try:
-                data = read_regular(path, folder, most=MOST_BYTES)
+                data = read_regular(path, folder, most=MAX_BYTES)
             except OSError as error:
                 raise UsageError(f"{path} could not be read: {error.strerror}.") from error
             size, count = size + len(data), count + 1
-            if size > MOST_BYTES or count > MOST_FILES:
-                raise UsageError(f"{folder} has more than {MOST_FILES:,} files or {MOST_BYTES // 1_000_000} MB.")
+            if size > MAX_BYTES or count > MAX_FILES:
+                raise UsageError(f"{folder} has more than {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB.")
             yield path.relative_to(folder), data
 
 

@@ -20,8 +20,8 @@ from sagent.lib.toml import toml_members
 from sagent.plugin import HookEvent, PathBase, Table, resolve
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
-MOST_FILES = 200
-MOST_BYTES = 64 << 20  # of a file: some programs keep what was said in theirs
+MAX_LISTED_FILES = 200
+MAX_FILE_BYTES = 64 << 20  # of a file: some programs keep what was said in theirs
 _UNREAD: Mapping[str, str] = {
     "instructions": "of each directory only the first of AGENTS.md and the others is used, and only if it is not empty",
     "agent": "it needs a name and a description, and to be the first of its name",
@@ -115,7 +115,7 @@ class Plan:
     def text(self, file: Path) -> str | None:
         """Return the text of a file; None if there is none, or it cannot be read, which is one more item."""
         try:
-            data = read_regular(file, self.border(file), most=MOST_BYTES)
+            data = read_regular(file, self.border(file), most=MAX_FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -159,9 +159,9 @@ class Plan:
         except OSError as error:
             self.leave_out("files", pattern, directory, f"it could not be read: {error.strerror}")
             return []
-        for file in found[MOST_FILES:]:
-            self.leave_out("file", file.name, file, f"there are more than {MOST_FILES} beside it")
-        return found[:MOST_FILES]
+        for file in found[MAX_LISTED_FILES:]:
+            self.leave_out("file", file.name, file, f"there are more than {MAX_LISTED_FILES} beside it")
+        return found[:MAX_LISTED_FILES]
 
     def write(self, kind: str, name: str, source: Path, place: str, text: str) -> None:
         """Have a file made in the person's directory, or in the project's, where none is."""

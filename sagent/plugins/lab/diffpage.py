@@ -12,10 +12,10 @@ from sagent.plugins.lab.actions import HOW
 from sagent.plugins.lab.sessiondiff import COMPARED, Move, Row, SessionDiff, Side, figures, marks, outcome_text
 from sagent.transcript.redaction import Redaction
 
-MOST = 8_000  # characters of a text
+MAX_TEXT_CHARS = 8_000  # of a text
 CONTEXT = 2  # lines around what differs
-_MOST_LINES = 1_500  # of two texts that are compared line by line
-_MOST_WORDS = 400  # of two lines that are compared word by word
+_MAX_LINES = 1_500  # of two texts that are compared line by line
+_MAX_WORDS = 400  # of two lines that are compared word by word
 STYLE = """header, main, footer { max-width: 76rem; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1.25rem; }
 .pair > div { min-width: 0; }
@@ -31,7 +31,7 @@ Part = tuple[str, str]
 
 def write_diff(diff: SessionDiff, redaction: Redaction) -> bytes:
     """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
-    return _Page(diff, Prose(redaction, MOST)).whole().encode()
+    return _Page(diff, Prose(redaction, MAX_TEXT_CHARS)).whole().encode()
 
 
 class _Page:
@@ -149,7 +149,7 @@ def _marked(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
     """Both with the lines that differ marked, and where a line has its counterpart, the words."""
     left: list[str] = []
     right: list[str] = []
-    if len(one) + len(other) > _MOST_LINES:
+    if len(one) + len(other) > _MAX_LINES:
         return _changed("del", "-", map(escape, one)), _changed("ins", "+", map(escape, other))
     for kind, a, b, c, d in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -181,7 +181,7 @@ def _words(one: str, other: str) -> tuple[str, str]:
     """Two lines, what differs in each marked, unless they have little in common."""
     mine, theirs = re.findall(r"\w+|\W", one), re.findall(r"\w+|\W", other)
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
-    if len(mine) + len(theirs) > _MOST_WORDS or matcher.ratio() < 0.5:
+    if len(mine) + len(theirs) > _MAX_WORDS or matcher.ratio() < 0.5:
         return escape(one), escape(other)
     shown = ["", ""]
     for kind, a, b, c, d in matcher.get_opcodes():

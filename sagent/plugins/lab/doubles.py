@@ -27,10 +27,10 @@ from sagent.session.contents import RequestSent, SwitchedEntry
 from sagent.tool import Effect, Harmless, RunContext, ToolOutput, Workspace
 from sagent.usage import Charge, Usage
 
-_PATIENCE = 10_000  # rounds of the event loop
+_MAX_ROUNDS = 10_000  # rounds of the event loop
 _SHOWN = "\nThe end of what it had shown:\n"
 _REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
-_MOST_DIFF = 60  # lines
+_MAX_DIFF_LINES = 60
 _CAPPED = "output limits as they were sent: the budget or the listing that they come from is not in the log"
 _UNSAID = "requests whose reply was cut because it repeated itself: their bytes are not in the log"
 _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
@@ -391,7 +391,7 @@ class RecordedTool(Harmless):
         if result is None or (was_stopped and result.is_error and text.startswith(INTERRUPTED)):
             if shown := text.partition(_SHOWN)[2]:
                 run.progress(shown)
-            for _ in range(_PATIENCE):  # the others of its turn had ended before
+            for _ in range(_MAX_ROUNDS):  # the others of its turn had ended before
                 await asyncio.sleep(0)
                 if not self.player.waits:
                     break
@@ -451,5 +451,5 @@ def _gist(text: str) -> str:
 def _diff(recorded: str, came: str) -> tuple[str, ...]:
     lines = difflib.unified_diff(recorded.splitlines(), came.splitlines(), "recorded", "replayed", lineterm="", n=2)
     found = [line if len(line) <= 300 else f"{line[:299]}…" for line in lines]
-    more = [f"... {len(found) - _MOST_DIFF} lines more"] if len(found) > _MOST_DIFF else []
-    return (*found[:_MOST_DIFF], *more)
+    more = [f"... {len(found) - _MAX_DIFF_LINES} lines more"] if len(found) > _MAX_DIFF_LINES else []
+    return (*found[:_MAX_DIFF_LINES], *more)

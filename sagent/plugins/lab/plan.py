@@ -28,7 +28,7 @@ Point: TypeAlias = Mapping[str, object]
 _Axes: TypeAlias = Mapping[str, Sequence[object]]
 KEYS = ("tasks", "task", "sessions", "session_check", "grid", "exclude", "include", "repeats", "jobs",
         "max_total_usd", "max_budget_usd")  # fmt: skip
-MOST = 10_000  # cells; more is a slip
+MAX_CELLS = 10_000  # cells; more is a slip
 SHORT = 60  # characters of a value that is part of a cell's name
 NO_TEAM = "none"
 _RULES = "advisor_rules"
@@ -193,8 +193,8 @@ class _Reader:
             axes[key] = values
         if _HANDOFFS in axes and _TEAM not in axes:
             raise self._wrong(("grid", _HANDOFFS), f"{_HANDOFFS} is only for teams: give one with team")
-        if (count := prod(map(len, axes.values()))) > MOST:
-            raise self._wrong(("grid",), f"the grid has {count:,} cells, more than the limit of {MOST:,}")
+        if (count := prod(map(len, axes.values()))) > MAX_CELLS:
+            raise self._wrong(("grid",), f"the grid has {count:,} cells, more than the limit of {MAX_CELLS:,}")
         return axes
 
     def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:

@@ -38,12 +38,12 @@ from sagent.usage import Charge
 if TYPE_CHECKING:
     from sagent.providers.wire.collecting import Collecting
 
-PATIENCE = 3  # runs in a row that fail, after which the rest would too
+MAX_CONSECUTIVE_FAILURES = 3  # runs in a row that fail, after which the rest would too
 OWN_DOING = frozenset(
     {"max_turns", "max_tool_call_rounds", "max_tokens", "context_overflow", "refusal", "content_filter", "advisor_stop"}
 )
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
-LONGEST = 30 * 86_400.0  # seconds for the work of a run that waits for batches
+MAX_RUN_SECONDS = 30 * 86_400.0  # for the work of a run that waits for batches
 """Settings that all runs of a comparison share, other than models and budget."""
 
 
@@ -228,7 +228,7 @@ class Experiment:
                     self._batches.expect(-1)
                 await self._free(budget)
             self._failed = self._failed + 1 if trial.outcome == "failed" else 0
-            if self._failed >= PATIENCE and not self.stopped:
+            if self._failed >= MAX_CONSECUTIVE_FAILURES and not self.stopped:
                 self.stopped = f"{self._failed} runs in a row failed, the last one because {trial.reason}"
 
     def _keep(self, trial: Trial) -> None:
@@ -330,7 +330,7 @@ class _Run:
                 opened = open_team(settings, self.way.team, hear, batches=self.batches)
                 worker = await stack.enter_async_context(opened)
                 self.agent = worker.agents[0]
-            seconds = task.timeout if self.batches is None else LONGEST
+            seconds = task.timeout if self.batches is None else MAX_RUN_SECONDS
             timer = asyncio.get_running_loop().call_later(seconds, time_out, worker)
             try:
                 for prompt in (task.prompt, *task.then):

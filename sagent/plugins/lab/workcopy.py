@@ -15,8 +15,8 @@ from sagent.lib.git import git_call
 from sagent.lib.process import run
 from sagent.sandbox.scratch import temporary
 
-MOST_BYTES = 500 << 20
-MOST_FILES = 50_000
+MAX_COPY_BYTES = 500 << 20
+MAX_COPY_FILES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def _check_size(origin: Path) -> None:
             files += 1
             path = Path(directory, name)
             size += 0 if path.is_symlink() else path.stat().st_size
-        if size > MOST_BYTES or files > MOST_FILES:
+        if size > MAX_COPY_BYTES or files > MAX_COPY_FILES:
             raise UsageError(
-                f"{origin} is too large to be copied for --live-tools: more than {MOST_BYTES >> 20} MB or {MOST_FILES} "
-                "files. Commit its state before a run: then a clone is made instead."
+                f"{origin} is too large to be copied for --live-tools: more than {MAX_COPY_BYTES >> 20} MB or "
+                f"{MAX_COPY_FILES} files. Commit its state before a run: then a clone is made instead."
             )
 
 

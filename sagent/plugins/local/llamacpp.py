@@ -32,7 +32,7 @@ _DEATHS = 3  # in a row, without an answer between them, after which no call is 
 _PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
 _READING = 900.0  # seconds for the 2,048 tokens that a server reads between two reports, on a slow machine
 _LISTENING = 60.0  # seconds after which a llama-server listens at its port, long before the model is loaded
-_SOON = 0.5  # seconds in which a server that dropped a connection by dying is seen to be dead
+_DEATH_TIMEOUT_SECONDS = 0.5  # in which a server that dropped a connection by dying is seen to be dead
 
 
 class LlamaCpp(ChatProvider):
@@ -161,7 +161,7 @@ class LlamaCpp(ChatProvider):
         """The error to raise: the child's death, if that is the cause."""
         if error.kind not in ("network", "cut", "protocol"):
             return error
-        if server is not None and await server.ended(_SOON):
+        if server is not None and await server.ended(_DEATH_TIMEOUT_SECONDS):
             return await self._died(server, origin, error.kind)
         if server is None and error.kind == "network" and self.access.base_url == self.row.base_url:
             start = f"llama-server -m MODEL.gguf --port {urlsplit(self.url).port}"

@@ -18,7 +18,7 @@ from sagent.lib.process import ProcessGroup, system_path
 from sagent.model import ModelInfo, ModelLimits
 
 PROGRAM = "llama-server"
-GRACE = 5.0  # seconds a server is given to end by itself
+EXIT_TIMEOUT_SECONDS = 5.0  # for a server to end by itself
 _BATCH = 512  # tokens of a prompt that are read before the server says how far it is: as many as it reads at once
 # One slot, taken whatever it holds: the server then puts each conversation into memory first, and leaves in it what
 # the next one begins with. Chosen by likeness, a slot is cut: a sub-agent begins like its parent.
@@ -172,10 +172,10 @@ class LlamaServer:
         return "\n".join(("Its last output:", *lines)) if lines else "It printed nothing."
 
     async def stop(self) -> None:
-        """End it: SIGTERM, SIGKILL after GRACE seconds. When cancelled it is killed at once."""
+        """End it: SIGTERM, SIGKILL after EXIT_TIMEOUT_SECONDS. When cancelled it is killed at once."""
         try:
             self._process.terminate()
-            await self.ended(GRACE)
+            await self.ended(EXIT_TIMEOUT_SECONDS)
         finally:
             self.strike()
 

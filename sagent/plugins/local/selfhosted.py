@@ -30,7 +30,7 @@ from sagent.usage import Charge
 NAME = "selfhosted"
 _OVERHEAD = 4_000  # tokens that a template adds: its own preamble, and ours about tools
 _FRAME = 64  # tokens around a turn
-_PATIENCE = 5.0  # seconds to wait for a model's thread when the provider is closed
+_CLOSE_TIMEOUT_SECONDS = 5.0  # to wait for a model's thread when the provider is closed
 _SAMPLING = (
     *("do_sample", "temperature", "top_p", "top_k", "min_p", "typical_p"),
     *("repetition_penalty", "no_repeat_ngram_size", "seed"),
@@ -285,7 +285,7 @@ class SelfHosted:
     async def aclose(self) -> None:
         """Stop every model and free its memory. A download in progress continues until the process ends."""
         runners, self._runners = list(self._runners.values()), {}
-        await asyncio.gather(*(asyncio.to_thread(runner.close, _PATIENCE) for runner in runners))
+        await asyncio.gather(*(asyncio.to_thread(runner.close, _CLOSE_TIMEOUT_SECONDS) for runner in runners))
 
     def runner(self, model_id: str, weights: Weights) -> Runner:
         """The runner of these weights, shared by all models that use them with the same options."""

@@ -12,7 +12,7 @@ from sagent.plugins.local.torch import Cache, Generation, Network, StaticCache, 
 from sagent.plugins.local.weights import Loaded, limits_in
 
 CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
-_LEAST = 2_048  # slots to begin with
+_MIN_SLOTS = 2_048  # slots to begin with
 _AHEAD = 1_024  # slots for an answer; where they are not enough, there will be twice as many
 _TRIAL = 3  # tokens with which a captured step is tried out
 _TOLERANCE = 0.02  # of the largest number: half a dozen steps of bfloat16
@@ -42,7 +42,7 @@ class Slots:
         self._record = record
         self._cache = _fitting(loaded)
         self._window = limits_in(loaded.network.config.to_dict()).window
-        self._size = _LEAST
+        self._size = _MIN_SLOTS
         self._length = 0
         self._ids: list[int] = []
         self._replay: Step | None = None
@@ -253,7 +253,7 @@ def _fitting(loaded: Loaded) -> StaticCache:
         raise UnfitError("its generation configuration asks for another way to decode, or for strings that end it")
     if "'rope_type': 'dynamic'" in str(network.config.to_dict()):
         raise UnfitError("its positions depend on how much was read")
-    cache = loaded.library.StaticCache(config=network.config, max_cache_len=_LEAST)
+    cache = loaded.library.StaticCache(config=network.config, max_cache_len=_MIN_SLOTS)
     if kinds := {type(layer).__name__ for layer in cache.layers} - {"StaticLayer"}:
         raise UnfitError(f"it has layers that forget or sum up ({', '.join(sorted(kinds))})")
     return cache

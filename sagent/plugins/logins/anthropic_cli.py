@@ -26,8 +26,8 @@ from sagent.providers.wire.refusals import Refusals, Trial
 NAME = "anthropic-cli"
 
 _OVERHEAD = 8_000  # tokens: what the program says of itself, of its surroundings and of the date
-_MOST_KEPT = 4  # programs that wait for their conversation's next request; each takes up to 300 MB
-_LONGEST_KEPT = 300.0  # seconds that one waits
+_MAX_IDLE_PROGRAMS = 4  # programs that wait for their conversation's next request; each takes up to 300 MB
+_MAX_IDLE_SECONDS = 300.0  # that one waits
 _TOOLS = ToolForm(keys=r"(?s).*")  # the program hands calls on as they are: no name is another one
 
 
@@ -279,9 +279,9 @@ class AnthropicCLI:
             return
         if (before := self.take(conversation)) is not None:
             await self.drop(before)
-        timer = asyncio.get_running_loop().call_later(_LONGEST_KEPT, self._expire, conversation)
+        timer = asyncio.get_running_loop().call_later(_MAX_IDLE_SECONDS, self._expire, conversation)
         self._kept[conversation] = (talk, timer)
-        if len(self._kept) > _MOST_KEPT:
+        if len(self._kept) > _MAX_IDLE_PROGRAMS:
             self._expire(next(iter(self._kept)))
 
     async def drop(self, talk: Talk) -> None:

@@ -20,8 +20,8 @@ SERVER = "sagent"
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 
-_GRACE = 0.5  # seconds it is given to go by itself: it may be in the middle of renewing its login
-_LONGEST_LINE = 256 * 1024 * 1024  # bytes: a line may hold every image of a turn
+_EXIT_TIMEOUT_SECONDS = 0.5  # to end by itself: it may be in the middle of renewing its login
+_MAX_LINE_BYTES = 256 * 1024 * 1024  # a line may hold every image of a turn
 _COMPLAINT = 4_096  # bytes kept of what the program writes to standard error
 
 # Ours to set, not to inherit: keys and addresses that would win over the program's login, and the marks of a program
@@ -107,7 +107,7 @@ class ClaudeProcess:
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
         """Start it here, in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
-        program = await PipedProcess.start(group, argv, environ, longest=_LONGEST_LINE, kept=_COMPLAINT)
+        program = await PipedProcess.start(group, argv, environ, longest=_MAX_LINE_BYTES, kept=_COMPLAINT)
         return cls(group, program)
 
     async def send(self, line: bytes) -> bool:
@@ -151,7 +151,7 @@ class ClaudeProcess:
         process = self._program.process
         process.terminate()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.ended(), _GRACE)
+            await asyncio.wait_for(process.ended(), _EXIT_TIMEOUT_SECONDS)
         process.strike()
         await process.ended()
         self._program.close()

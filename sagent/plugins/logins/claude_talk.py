@@ -30,8 +30,8 @@ from sagent.usage import Charge
 
 Line: TypeAlias = Mapping[str, object]
 
-_LONGEST_RESULT = 400_000  # characters: the program writes longer ones to a file and shows the beginning (500,000)
-_LONGEST_DESCRIPTION = 2_000  # characters: it cuts longer ones (2,048)
+_MAX_RESULT_CHARS = 400_000  # the program writes longer ones to a file and shows the beginning (500,000)
+_MAX_DESCRIPTION_CHARS = 2_000  # it cuts longer ones (2,048)
 _LIKE_ITSELF = (b'{"type":"assistant","parent_tool_use_id":null,"session_id":"","message":', b"}")
 _PREFIX = f"mcp__{SERVER}__"  # of our tools' names, in programs that cannot be made to leave it out
 _BROKEN_OFF = ("Stream ended", "Connection", "connect", "timed out", "ECONNRESET")  # what it says of connections
@@ -356,13 +356,13 @@ class Talk:
 
 
 def _is_long(tool: ToolSpec) -> bool:
-    return len(tool.description) > _LONGEST_DESCRIPTION
+    return len(tool.description) > _MAX_DESCRIPTION_CHARS
 
 
 def _is_portable(answer: Answered) -> bool:
     """Return whether the program passes a result on unchanged: no documents, and only one text in an error."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
-    if sum(map(len, texts)) > _LONGEST_RESULT:
+    if sum(map(len, texts)) > _MAX_RESULT_CHARS:
         return False
     if answer.is_error:
         return len(texts) == len(answer.content) == 1

@@ -13,7 +13,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
-from sagent.plugins.logins.renewal import PATIENCE, one_at_a_time
+from sagent.plugins.logins.renewal import RENEWAL_TIMEOUT_SECONDS, one_at_a_time
 from sagent.providers.wire.exchange import read_answer
 from sagent.providers.wire.faults import Disrupted, Origin
 from sagent.providers.wire.transport import Transport
@@ -26,7 +26,7 @@ _CLAIMS = "https://api.openai.com/auth"
 
 _EARLY = 300.0  # seconds before its end that a token is renewed
 _OLDEST = 8 * 86_400.0  # seconds after which a token that does not name its end is renewed, as the program does
-_LONGEST_ANSWER = 1_048_576  # bytes
+_MAX_ANSWER_BYTES = 1_048_576
 
 LOGIN = "Run `codex login`, then try again."
 
@@ -129,7 +129,7 @@ class LoginFile:
         headers, sent = {"content-type": "application/json", "accept": "application/json"}, (wire_bytes(asked),)
         try:
             answer, body = await read_answer(
-                transport, self._token_url, headers, sent, within=PATIENCE, most=_LONGEST_ANSWER
+                transport, self._token_url, headers, sent, within=RENEWAL_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES
             )
         except Disrupted as error:
             raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error

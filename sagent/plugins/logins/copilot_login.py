@@ -18,7 +18,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object, wire_bytes
-from sagent.lib.regular import MOST, read_regular
+from sagent.lib.regular import MAX_BYTES, read_regular
 from sagent.plugins.logins.github_device import GITHUB, begin, finish, host_url
 from sagent.plugins.logins.renewal import one_at_a_time
 from sagent.providers.access import check_url, loopback
@@ -41,7 +41,7 @@ HEADERS: Mapping[str, str] = {
 
 _GITHUB_API = "2025-04-01"  # the version that the exchange is asked for
 _USUAL_API = "https://api.githubcopilot.com"
-_MOST = MOST // 2  # bytes of a list of models that is kept: the file must stay one that is read
+_MAX_LIST_BYTES = MAX_BYTES // 2  # of a list of models that is kept: the file must stay one that is read
 _EARLY = 60.0  # seconds before its end that a token is renewed, where it does not say when
 _UNCHANGED = {"refresh_in": 3_600}  # seconds after which it is asked again whether there is an exchange
 _KEPT = ("id", "name", "supported_endpoints", "capabilities", "billing", "policy", "model_picker_enabled")
@@ -125,8 +125,8 @@ async def listed(login: CopilotLogin, transport: Transport, origin: Origin) -> t
     data = as_object(await fetch(transport, f"{login.api}/models", headers, origin, Timeouts()))
     rows = [as_object(row) for row in as_array(data.get("data"))]
     kept = tuple([json_freeze_object({name: row[name] for name in _KEPT if name in row}) for row in rows])
-    if len(wire_bytes(kept)) > _MOST:
-        raise origin.error("protocol", f"its list of models is longer than {_MOST:,} bytes")
+    if len(wire_bytes(kept)) > _MAX_LIST_BYTES:
+        raise origin.error("protocol", f"its list of models is longer than {_MAX_LIST_BYTES:,} bytes")
     return kept
 
 

@@ -23,10 +23,10 @@ GITHUB = "https://github.com"
 _CLIENT = "Iv1.b507a08c87ecfe98"
 _SCOPE = "read:user"
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_USUAL_WAIT = 5  # seconds between two questions, where it names none
-_LEAST_WAIT = 1  # whatever it names
+_DEFAULT_POLL_SECONDS = 5  # between two questions, where it names none
+_MIN_POLL_SECONDS = 1  # whatever it names
 _USUAL_LIFE = 900  # seconds that a code holds
-_PATIENCE = 30.0  # seconds for an answer
+_TIMEOUT_SECONDS = 30.0  # for an answer
 _HEADERS = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
 _AGAIN = "Log in again"
 
@@ -62,7 +62,7 @@ async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
     if not (page and code and shown):
         raise origin.error("server", f"{host} gives no code to log in with: {_reason(answer)}")
     life = as_int(answer.get("expires_in")) or _USUAL_LIFE
-    wait = max(_LEAST_WAIT, as_int(answer.get("interval"), _USUAL_WAIT))
+    wait = max(_MIN_POLL_SECONDS, as_int(answer.get("interval"), _DEFAULT_POLL_SECONDS))
     return DeviceCode(shown, page, code, wait, time.monotonic() + life)
 
 
@@ -92,7 +92,7 @@ async def finish(
             case "authorization_pending" | "":
                 continue
             case "slow_down":
-                wait = max(as_int(answer.get("interval")), wait + _USUAL_WAIT)
+                wait = max(as_int(answer.get("interval")), wait + _DEFAULT_POLL_SECONDS)
             case "access_denied":
                 raise origin.error("auth", f"the login was refused at {host}. {_AGAIN} to allow it.")
             case "expired_token":
@@ -106,7 +106,7 @@ async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Map
     """The object that comes back, whatever its status: refusals come under 200. Raises Disrupted."""
     try:
         body = (urlencode(asked).encode(),)
-        _, found = await read_answer(transport, url, _HEADERS, body, within=_PATIENCE, most=ERROR_BODY)
+        _, found = await read_answer(transport, url, _HEADERS, body, within=_TIMEOUT_SECONDS, most=ERROR_BODY)
         return as_object(read_json(found))
     except Disrupted as error:
         if error.kind == "stalled":

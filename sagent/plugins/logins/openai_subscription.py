@@ -26,7 +26,7 @@ BASE_URL = "https://chatgpt.com/backend-api/codex"
 
 _VERSION = "0.169.0"  # of codex, whose list of models is asked for: it leaves out those too new for a version
 _WINDOW = 272_000  # tokens: what plans have of a window, whatever the model's (codex' own list, 0.169.0)
-_MOST_OUTPUT = 128_000  # tokens, of every model that the plan offers
+_MAX_OUTPUT_TOKENS = 128_000  # tokens, of every model that the plan offers
 _INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request that has none
 
 
@@ -37,7 +37,7 @@ class OpenAISubscriptionModel(PlanModel["ResponsesProvider", "OpenAISubscription
         super().__init__(provider, model_id)
         self.plan = provider
         known = limits_of("openai", model_id)
-        most = known.max_output or _MOST_OUTPUT
+        most = known.max_output or _MAX_OUTPUT_TOKENS
         self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:

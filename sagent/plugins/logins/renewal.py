@@ -13,7 +13,7 @@ from sagent.model import Delta, Reply, Request
 from sagent.providers.families.model import E_co, WireModel
 from sagent.providers.wire.faults import Origin
 
-PATIENCE = 30.0  # seconds for a renewal, and for another process that is at it
+RENEWAL_TIMEOUT_SECONDS = 30.0  # for a renewal, and for another process that is at it
 
 
 class Login(Protocol):
@@ -102,9 +102,9 @@ async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
     ModelError."""
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(locked(path.with_name(f"{path.name}.lock"), PATIENCE))
+            await stack.enter_async_context(locked(path.with_name(f"{path.name}.lock"), RENEWAL_TIMEOUT_SECONDS))
         except TimeoutError as error:
-            message = f"another process has been renewing the login for {PATIENCE:g} s"
+            message = f"another process has been renewing the login for {RENEWAL_TIMEOUT_SECONDS:g} s"
             raise origin.error("stalled", message) from error
         except OSError as error:
             message = f"the login has expired and cannot be renewed ({error}): make {path.parent} writable."

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.types import CallToolResult, InputRequiredResult
 
-PATIENCE = 600.0  # seconds in which a question is answered; after that the answer is no
+QUESTION_TIMEOUT_SECONDS = 600.0  # in which a question is answered; after that the answer is no
 _INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
 _APPROVAL = "approval"
 _RUNS = 200  # that a server remembers
@@ -106,10 +106,10 @@ class Run:
         self.state = "asking"
         self.news.put_nowait(question)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(QUESTION_TIMEOUT_SECONDS):
                 return await question.answer
         except TimeoutError:
-            return f"the person did not answer within {PATIENCE:g} s"
+            return f"the person did not answer within {QUESTION_TIMEOUT_SECONDS:g} s"
         finally:
             self.state = "working"
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx2
 
 from sagent.lib.inflate import Inflater, encodings
-from sagent.plugins.mcp.pipes import LONGEST_LINE
+from sagent.plugins.mcp.pipes import MAX_LINE_BYTES
 from sagent.plugins.mcp.server import McpServer
 
 
@@ -28,7 +28,7 @@ def http_client(
 
 
 def _bound(response: httpx2.Response, on_more: Callable[[], object]) -> None:
-    """Let no more than LONGEST_LINE bytes be read of an answer. Events are bounded one by one, by who reads them."""
+    """Let no more than MAX_LINE_BYTES be read of an answer. Events are bounded one by one, by who reads them."""
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return
     encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -44,7 +44,7 @@ class _Bounded(httpx2.AsyncByteStream):
         self._inflater = Inflater(encoding) if encoding in encodings() else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = LONGEST_LINE
+        left = MAX_LINE_BYTES
         try:
             async for chunk in self._stream:
                 for plain in self._inflater.feed(chunk) if self._inflater else (chunk,):

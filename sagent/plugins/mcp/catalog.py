@@ -17,9 +17,9 @@ from sagent.tool import Media
 if TYPE_CHECKING:
     from mcp.types import Prompt as McpPrompt
 
-MOST_PAGES = 100  # of one list
-MOST_LISTED = 1_000  # of one server
-MOST_TEXT = 400_000  # characters of what is put into a message
+MAX_PAGES = 100  # of one list
+MAX_LISTED = 1_000  # of one server
+MAX_TEXT_CHARS = 400_000  # of what is put into a message
 
 
 class _Page(Protocol):
@@ -74,7 +74,7 @@ class Prompt:
 async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
     """The pages of a list, of which a server that never ends has a bounded number."""
     pages = [await read(None)]
-    while (cursor := pages[-1].next_cursor) is not None and len(pages) < MOST_PAGES:
+    while (cursor := pages[-1].next_cursor) is not None and len(pages) < MAX_PAGES:
         pages.append(await read(cursor))
     return pages
 
@@ -85,7 +85,7 @@ async def list_prompts(link: Link) -> Sequence[Prompt]:
     if client.server_capabilities.prompts is None:
         return ()
     pages = await every_page(lambda cursor: client.list_prompts(cursor=cursor, cache_mode="refresh"))
-    return [_prompt(link.name, one) for page in pages for one in page.prompts][:MOST_LISTED]
+    return [_prompt(link.name, one) for page in pages for one in page.prompts][:MAX_LISTED]
 
 
 def _prompt(server: str, given: "McpPrompt") -> Prompt:
@@ -106,7 +106,7 @@ async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:
     texts = [part.text if role == "user" else f"{role}: {part.text}" for role, part in parts if isinstance(part, Text)]
     if len(texts) < len(parts):
         texts.append(f"({len(parts) - len(texts)} images or documents of this prompt were left out.)")
-    return printable("\n\n".join(texts))[:MOST_TEXT]
+    return printable("\n\n".join(texts))[:MAX_TEXT_CHARS]
 
 
 async def list_resources(link: Link) -> Sequence[str]:
@@ -116,7 +116,7 @@ async def list_resources(link: Link) -> Sequence[str]:
         return ()
     pages = await every_page(lambda cursor: client.list_resources(cursor=cursor, cache_mode="refresh"))
     found = [str(one.uri) for page in pages for one in page.resources]
-    return [uri for uri in found if uri.isprintable() and not {*uri} & {*' "@'}][:MOST_LISTED]
+    return [uri for uri in found if uri.isprintable() and not {*uri} & {*' "@'}][:MAX_LISTED]
 
 
 async def read_resource(link: Link, uri: str) -> Sequence[Media]:
@@ -125,4 +125,4 @@ async def read_resource(link: Link, uri: str) -> Sequence[Media]:
         got = await (await link.client()).read_resource(uri)
     except Exception as error:
         raise UsageError(f"@{link.name}:{uri} could not be read: {failure(error)}") from error
-    return await offload(lambda _: [resource_part(held, MOST_TEXT) for held in got.contents])
+    return await offload(lambda _: [resource_part(held, MAX_TEXT_CHARS) for held in got.contents])

@@ -198,11 +198,13 @@ def _login(settings: "Settings", name: str) -> int:
     from mcp.client.auth import OAuthFlowError
 
     from sagent.plugins.mcp.link import failure
-    from sagent.plugins.mcp.login import PATIENCE, log_in
+    from sagent.plugins.mcp.login import LOGIN_TIMEOUT_SECONDS, log_in
     from sagent.plugins.mcp.servers import LOGINS
 
     def show(url: str) -> None:
-        write(sys.stderr, [f"To log in to {name}, open this address within {PATIENCE / 60:g} minutes:", url])
+        write(
+            sys.stderr, [f"To log in to {name}, open this address within {LOGIN_TIMEOUT_SECONDS / 60:g} minutes:", url]
+        )
         sys.stderr.flush()
         if sys.stderr.isatty():
             import webbrowser

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
-MOST_MESSAGE = 2_000  # characters of what a server says with a question
-MOST_ASKED = 30  # questions of a server from one call to the next
+MAX_MESSAGE_CHARS = 2_000  # of what a server says with a question
+MAX_QUESTIONS = 30  # questions of a server from one call to the next
 _TRIES = 3  # for an answer that is accepted
 _ANSWER, _SUGGESTED, _DECLINE = "Answer", "Use the suggested values", "Decline"
 _OPEN, _OPENED = "Open it in the browser", "I have opened it myself"
@@ -56,7 +56,7 @@ class Elicitor:
         from mcp.types import ElicitRequestURLParams, ElicitResult
 
         self._asked[server] = asked = self._asked.get(server, 0) + 1
-        if self._answer is None or asked > MOST_ASKED:
+        if self._answer is None or asked > MAX_QUESTIONS:
             return ElicitResult(action="decline")
         async with self._floor:
             if isinstance(params, ElicitRequestURLParams):
@@ -81,7 +81,7 @@ class Elicitor:
     async def _form(self, server: str, answer: Answerer, params: "ElicitRequestFormParams") -> "ElicitResult":
         from mcp.types import ElicitResult
 
-        message = printable(params.message)[:MOST_MESSAGE]
+        message = printable(params.message)[:MAX_MESSAGE_CHARS]
         fields = read_fields(params.requested_schema)
         if fields is None:
             return ElicitResult(action="decline")
@@ -113,7 +113,7 @@ class Elicitor:
         if host is None:
             return ElicitResult(action="decline")
         text = (
-            f"{printable(params.message)[:MOST_MESSAGE]}\n\n"
+            f"{printable(params.message)[:MAX_MESSAGE_CHARS]}\n\n"
             f"It wants you to open a page of `{spelled(host)}` in a browser:\n\n    {printable(params.url)}"
         )
         said = await _Asking(server, answer)(text, (_OPEN, _OPENED, _DECLINE))
@@ -171,6 +171,6 @@ def _host_of(url: str) -> str | None:
         return None
     odd = "@" in parts.netloc or "\\" in url or not url.isprintable() or " " in url
     named = re.fullmatch(r"[\w.:-]+", parts.hostname or "")
-    if parts.scheme not in ("https", "http") or not parts.hostname or not named or odd or len(url) > MOST_MESSAGE:
+    if parts.scheme not in ("https", "http") or not parts.hostname or not named or odd or len(url) > MAX_MESSAGE_CHARS:
         return None
     return f"{parts.hostname}:{port}" if port else parts.hostname

@@ -11,8 +11,8 @@ from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str
 from sagent.lib.schema import coerce, violations
 from sagent.lib.text import one_line, printable
 
-MOST_FIELDS = 30
-MOST_CHOICES = 200
+MAX_FIELDS = 30
+MAX_CHOICES = 200
 LEAVE_OUT = "(leave it out)"
 
 
@@ -81,7 +81,7 @@ class Field:
 def read_fields(schema: Mapping[str, object]) -> tuple[Field, ...] | None:
     """The fields of a form in their order; None for what is no flat form, or too long for a person."""
     properties = as_object(schema.get("properties"))
-    if len(properties) > MOST_FIELDS:
+    if len(properties) > MAX_FIELDS:
         return None
     required = {name for name in as_array(schema.get("required")) if isinstance(name, str)}
     try:
@@ -95,7 +95,7 @@ def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # n
     choices = _choices(as_object(said.get("items")) if multiple else said)
     if said.get("type") == "boolean":
         choices = {"Yes": True, "No": False}
-    elif said.get("type") == "object" or (multiple and not choices) or len(choices) > MOST_CHOICES:
+    elif said.get("type") == "object" or (multiple and not choices) or len(choices) > MAX_CHOICES:
         raise ValueError(name)
     kept = ("type", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "format")
     schema = {key: said[key] for key in kept if key in said}  # no pattern: a stranger's could take for ever to match

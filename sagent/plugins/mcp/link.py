@@ -11,7 +11,7 @@ from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.answers import tolerate_output
 from sagent.plugins.mcp.elicitation import Elicitor
 from sagent.plugins.mcp.host import Host, client_info
-from sagent.plugins.mcp.pipes import LONGEST_LINE, Program
+from sagent.plugins.mcp.pipes import MAX_LINE_BYTES, Program
 from sagent.plugins.mcp.server import McpServer
 from sagent.plugins.mcp.sift import sifted
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
-PATIENCE = 20.0  # seconds that a server may take to be ready for a call, where it has no more to start
+START_TIMEOUT_SECONDS = 20.0  # that a server may take to be ready for a call, where it has no more to start
 _ENDING = 3.0  # seconds for a connection to end
-_LONGEST_PAUSE = 30.0  # seconds between two starts
-_MOST_WAITED = 4.0  # of them, by a call; with more to go it fails at once
+_MAX_RESTART_DELAY_SECONDS = 30.0  # between two starts
+_MAX_CALL_WAIT_SECONDS = 4.0  # that a call waits for a restart; with more to go it fails at once
 _RELISTEN = 60.0  # seconds at most until changes are listened for again
 
 
@@ -85,16 +85,16 @@ class Link:
             self._lives.add(self._task)
             self._task.add_done_callback(self._lives.discard)
         assert self._ready is not None
-        async with asyncio.timeout(max(PATIENCE, self.server.start_timeout)):
+        async with asyncio.timeout(max(START_TIMEOUT_SECONDS, self.server.start_timeout)):
             return await asyncio.shield(self._ready)
 
     async def _pause(self) -> None:
         """Wait before one more start of a server that fails again and again. Raises NotYet where that would be long."""
         if self._failures < 2:
             return
-        pause = min(2.0 ** (self._failures - 2), _LONGEST_PAUSE)
+        pause = min(2.0 ** (self._failures - 2), _MAX_RESTART_DELAY_SECONDS)
         left = self._failed_at + pause - asyncio.get_running_loop().time()
-        if left > _MOST_WAITED:
+        if left > _MAX_CALL_WAIT_SECONDS:
             raise NotYet(f"it failed {self._failures} times in a row and will be started again in {left:.0f} s")
         await asyncio.sleep(max(left, 0.0))
 
@@ -180,7 +180,7 @@ class Link:
             async with (
                 http_client(server, auth, self._on_answer, self._on_more) as http,
                 self._over(
-                    streamable_http_client(server.url, http_client=http, max_sse_event_size=LONGEST_LINE)
+                    streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
                 ) as client,
             ):
                 yield client
@@ -289,7 +289,7 @@ class Link:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_ENDING)
         if self._too_long:
-            return f"it answered with more than {LONGEST_LINE >> 20} MiB"
+            return f"it answered with more than {MAX_LINE_BYTES >> 20} MiB"
         return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
 
     def login_wanted(self) -> str:

@@ -28,7 +28,7 @@ from sagent.plugins.mcp.bodies import http_client
 from sagent.plugins.mcp.host import client_info
 from sagent.plugins.mcp.server import McpServer
 
-PATIENCE = 300.0  # seconds for a person to log in
+LOGIN_TIMEOUT_SECONDS = 300.0  # for a person to log in
 _RENEWING = 30.0  # seconds that another process may take to renew a token
 _EARLY = 30.0  # seconds before its end in which a token is renewed
 
@@ -282,7 +282,7 @@ class _Arrival:
 
     async def wait(self) -> AuthorizationCodeResult:
         """Wait for the browser's answer. Raises OAuthFlowError if the login was refused, and TimeoutError."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
             return await self._arrived
 
     async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,11 +15,11 @@ from sagent.tool import Media, ToolOutput
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, TextResourceContents
 
-MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
+MAX_RESULT_SIZE = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 _MAX_STARTS = 20  # places in a text where JSON may begin that are tried
 _MAX_SMALL = 20_000  # characters
 _JSON = json.JSONDecoder()
-MOST_MEDIA = 20  # images and documents of a result: providers take a hundred in all
+MAX_MEDIA = 20  # images and documents of a result: providers take a hundred in all
 
 
 def output_of(result: "CallToolResult", server: str) -> ToolOutput:
@@ -155,7 +155,7 @@ def resource_part(held: "TextResourceContents | BlobResourceContents", most: int
 def _few(content: Sequence[Media], server: str) -> list[Media]:
     """The parts without those images and documents that are too many."""
     media = [number for number, part in enumerate(content) if not isinstance(part, Text)]
-    out = {*media[MOST_MEDIA:]}
+    out = {*media[MAX_MEDIA:]}
     kept = [part for number, part in enumerate(content) if number not in out]
     more = Text(f"({len(out)} more images and documents of the MCP server {server} were left out)")
     return [*kept, more] if out else kept
@@ -164,9 +164,9 @@ def _few(content: Sequence[Media], server: str) -> list[Media]:
 def _bounded(part: Media, server: str) -> Media:
     """A part that memory and log can take; what is left out of it is said in its place."""
     size = len(part.text if isinstance(part, Text) else part.data)
-    if size <= MOST_RESULT:
+    if size <= MAX_RESULT_SIZE:
         return part
     if isinstance(part, Text):
-        more = f"{size - MOST_RESULT:,} more characters of the MCP server {server} were left out"
-        return Text(f"{part.text[:MOST_RESULT]}\n({more})")
+        more = f"{size - MAX_RESULT_SIZE:,} more characters of the MCP server {server} were left out"
+        return Text(f"{part.text[:MAX_RESULT_SIZE]}\n({more})")
     return Text(f"({type(part).__name__.lower()} of {size:,} bytes from the MCP server {server}: too large, left out)")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCMessage
 
-LONGEST_LINE = 1 << 26  # bytes of one message
+MAX_LINE_BYTES = 1 << 26  # of one message
 _END_SECONDS = 1.0  # that a program gets to end by itself, once its standard input has ended
 _LAST_WORDS = 2_000  # bytes of its standard error that are kept
 _PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
@@ -44,7 +44,7 @@ class Program:
     @property
     def fault(self) -> str:
         if self._overlong:
-            return f"it wrote a line of more than {LONGEST_LINE >> 20} MiB"
+            return f"it wrote a line of more than {MAX_LINE_BYTES >> 20} MiB"
         if self._program is None or self._program.process.alive:
             return ""
         said = "".join(f": {one_line(line, 200)}" for line in self._program.lines[-1:])
@@ -60,7 +60,7 @@ class Program:
 
         async with AsyncExitStack() as stack:
             program = self._program = await PipedProcess.start(
-                self._processes, argv, environment, cwd, longest=LONGEST_LINE, kept=_LAST_WORDS
+                self._processes, argv, environment, cwd, longest=MAX_LINE_BYTES, kept=_LAST_WORDS
             )
             stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

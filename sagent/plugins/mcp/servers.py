@@ -40,9 +40,9 @@ T = TypeVar("T")
 LOGINS = "mcp"
 """The directory of logins, and of what was approved, in the state directory."""
 
-MOST_TOOLS = 128  # of one server
-MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
-MOST_DESCRIBED = 20_000  # of them, of tools that it adds, in one message that describes them
+MAX_TOOLS = 128  # of one server
+MAX_SCHEMA_CHARS = 200_000  # of descriptions and schemas of one server: every request carries them
+MAX_DESCRIBED_CHARS = 20_000  # of them, of tools that it adds, in one message that describes them
 _RELISTING = 1.0  # seconds at least between two looks at what has changed
 
 
@@ -187,7 +187,7 @@ class Servers:
         new = [McpTool(link, info, self._pins) for info in added]
         kept = [tool for tool in _bounded(link.name, [*own, *new], []) if tool not in own]
         if not self._intake.found:
-            kept = _fitting(kept, MOST_DESCRIBED)
+            kept = _fitting(kept, MAX_DESCRIBED_CHARS)
         _number(kept, [], {*self.by_name()})
         self.tools += tuple(kept)
         for tool in kept:
@@ -299,10 +299,10 @@ def _quiet(*loggers: str) -> Generator[None]:
 
 def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Sequence[McpTool]:
     """The tools that requests can carry."""
-    kept = _fitting(tools, MOST_SCHEMAS)
+    kept = _fitting(tools, MAX_SCHEMA_CHARS)
     if out := [plain(tool.own) for tool in tools if tool not in kept]:
         notices.append(
-            f"The MCP server {server} offers {len(tools)} tools; at most {MOST_TOOLS}, with {MOST_SCHEMAS:,}"
+            f"The MCP server {server} offers {len(tools)} tools; at most {MAX_TOOLS}, with {MAX_SCHEMA_CHARS:,}"
             f" characters of descriptions and schemas, are taken; left out: {one_line(', '.join(out), 300)}"
         )
     return kept
@@ -313,7 +313,7 @@ def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
     kept: list[McpTool] = []
     for tool in tools:
         size = len(tool.description) + len(json_dump(tool.parameters))
-        if len(kept) < MOST_TOOLS and size <= most:
+        if len(kept) < MAX_TOOLS and size <= most:
             kept.append(tool)
             most -= size
     return kept

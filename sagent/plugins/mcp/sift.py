@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("tools", "prompts", "resources")
 _NEEDED = {"", "name", "inputSchema", "uri", "arguments"}  # what these say cannot be guessed
-MOST_DEEP = 100  # objects and arrays within each other, in a schema
+MAX_DEPTH = 100  # objects and arrays within each other, in a schema
 _NEWEST = "2026-07-28"
 
 
@@ -76,7 +76,7 @@ class _Sifted:
         fields, wrong = dict(as_object(item)), dict[str, str]()
         if kind == "tools" and (schema := as_object(fields.get("inputSchema"))) is fields.get("inputSchema"):
             fields["inputSchema"] = {"type": "object", **schema}
-            if _depth(schema) > MOST_DEEP:
+            if _depth(schema) > MAX_DEPTH:
                 wrong = {"inputSchema": "nested too deeply"}
         for _ in range(0 if wrong else 3):  # the revision, and then the SDK, say what is wrong
             wrong = _wrong(kind, fields, self._version)

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from sagent.lib.json import Thawed
 
-MOST_DESCRIPTION = 2_000  # characters
-MOST_SHOWN = 8_000  # characters of a definition that a person is to approve
+MAX_DESCRIPTION_CHARS = 2_000
+MAX_SHOWN_CHARS = 8_000  # of a definition that a person is to approve
 
 
 class Definition:
     """A server's definition of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
 
     def __init__(self, info: "McpToolInfo") -> None:
-        self.description = printable(info.description or info.title or info.name)[:MOST_DESCRIPTION]
+        self.description = printable(info.description or info.title or info.name)[:MAX_DESCRIPTION_CHARS]
         self.parameters = _schema(info.input_schema)
         said = info.model_dump(mode="json", by_alias=True, exclude={"meta", "icons"}, exclude_none=True)
         self.fingerprint = sha256_hex(wire_bytes(_finite(said)))
@@ -40,8 +40,8 @@ class Definition:
     def shown(self) -> str:
         """All that a person is to approve."""
         text = one_line(f"{self.description} Its arguments: {printable(json_dump(self.parameters))}", 1 << 20)
-        cut = len(text) - MOST_SHOWN
-        return f"{text[:MOST_SHOWN]} ({cut:,} more characters)" if cut > 0 else text
+        cut = len(text) - MAX_SHOWN_CHARS
+        return f"{text[:MAX_SHOWN_CHARS]} ({cut:,} more characters)" if cut > 0 else text
 
 
 class McpTool:

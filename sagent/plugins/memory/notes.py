@@ -19,9 +19,9 @@ from sagent.policy.places import is_note_name
 from sagent.session.log import make_directory
 from sagent.session.names import sessions_of
 
-MOST = 40  # files that a prompt names
+MAX_LISTED_FILES = 40  # files that a prompt names
 WIDTH = 200  # characters that it says of each, its name included
-MOST_BYTES = 200_000  # of a file that is shown or edited
+MAX_FILE_BYTES = 200_000  # of a file that is shown or edited
 _HEAD = 4_000  # bytes in which the first line is looked for
 _LOOKED_AT = 1_000  # names in a folder
 
@@ -92,14 +92,14 @@ def describe(settings: Settings) -> str:
     """Describe the memory for a prompt."""
     from sagent.lib.secrets import redact
 
-    notes = list_notes(settings, MOST)
+    notes = list_notes(settings, MAX_LISTED_FILES)
     parts = [_ABOUT]
     for owner, folder in folders(settings).items():
         whose = "Of this project" if owner == "project" else "Of the person, for all projects"
         lines = [one_line(f"- {one.path.name}: {one.about}", WIDTH) for one in notes if one.owner == owner]
         parts.append("\n".join((f"{whose}: {folder}", *(lines or ["(no notes yet)"]))))
-    if len(notes) == MOST:
-        parts.append(f"(At most {MOST} notes are named here, those changed last; List shows the others.)")
+    if len(notes) == MAX_LISTED_FILES:
+        parts.append(f"(At most {MAX_LISTED_FILES} notes are named here, those changed last; List shows the others.)")
     return redact("\n\n".join(parts))[0]
 
 
@@ -110,7 +110,9 @@ def find_note(settings: Settings, name: str) -> Note:
     found = [one for one in notes if names & {one.name, one.path.name}]
     if not found:
         there = [one.name for one in notes]
-        known = nearest(name, there) or f"; there {'are ' + ', '.join(there[:MOST]) if there else 'is none'}."
+        known = (
+            nearest(name, there) or f"; there {'are ' + ', '.join(there[:MAX_LISTED_FILES]) if there else 'is none'}."
+        )
         raise UsageError(f"The memory has no note {name!r}{known}")
     if len(found) > 1:
         raise UsageError(f"{name!r} could be {' or '.join(one.name for one in found)}: give the folder too.")
@@ -120,7 +122,7 @@ def find_note(settings: Settings, name: str) -> Note:
 def read_note(note: Note) -> str:
     """The text of a file of the memory. Raises UsageError."""
     try:
-        return readable(read_regular(note.path, note.path.parent, most=MOST_BYTES))
+        return readable(read_regular(note.path, note.path.parent, most=MAX_FILE_BYTES))
     except OSError as error:
         raise UsageError(f"{note.path} could not be read: {error.strerror or error}") from error
 

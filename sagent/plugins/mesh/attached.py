@@ -54,7 +54,7 @@ from sagent.usage import Cost
 _LOOK = 1.0  # seconds between two looks at who holds the session
 _SILENT = 3  # looks after which somebody who does not hold it has stopped, or nobody has room for it
 _PAUSE = 0.5  # seconds between two times that the log is read
-_PATIENCE = 5.0  # seconds for an answer to somebody in another thread
+_ANSWER_TIMEOUT_SECONDS = 5.0  # for an answer to somebody in another thread
 _RESTS = "No node is running this session now. Send a message first, or include this in one."
 
 
@@ -187,7 +187,7 @@ class RemoteAgent:
         if not self._catalog and self.running:
             with suppress(MeshError, TimeoutError):
                 asking = asyncio.run_coroutine_threadsafe(self.peer.ask(op="catalog"), self._loop)
-                self._catalog = as_str(asking.result(_PATIENCE).get("catalog"))
+                self._catalog = as_str(asking.result(_ANSWER_TIMEOUT_SECONDS).get("catalog"))
         return self._catalog
 
     def messages_of(self, agent: str) -> Sequence[Message]:

@@ -19,7 +19,7 @@ from sagent.plugins.mesh.records import adapter, encode
 END_LINE = b'{"kind":"end"}\n'
 """After it a result is to be had."""
 _LEASE = "Sagent-Lease"
-_MOST = 1 << 20  # bytes of events in a message; a single one that is larger than the bus carries is left out
+_MAX_MESSAGE_BYTES = 1 << 20  # of events in a message; a single one that is larger than the bus carries is left out
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -68,7 +68,7 @@ class Broadcast:
         lines, self._lines = [*self._lines, *last], []
         while lines:
             count, size = 1, len(lines[0])
-            while count < len(lines) and (size := size + len(lines[count])) <= _MOST:
+            while count < len(lines) and (size := size + len(lines[count])) <= _MAX_MESSAGE_BYTES:
                 count += 1
             with suppress(MeshError):
                 await self._bus.publish(self._subject, b"".join(lines[:count]), self._headers, timeout=1.0)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
-from sagent.plugins.mesh.connection import PATIENCE, Message
+from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Message
 from sagent.plugins.mesh.errors import Fenced, Unavailable
 from sagent.plugins.mesh.streams import Reader, Streams
 
@@ -39,7 +39,7 @@ class Bucket:
         entry = await self._last(key)
         return None if entry is None or entry.value is None else entry
 
-    async def create(self, key: str, value: bytes, *, timeout: float = PATIENCE) -> int:
+    async def create(self, key: str, value: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
         """Set a key that is not there, and return its revision. Raises Fenced where it is there, Unavailable."""
         try:
             return await self._write(key, value, 0, timeout=timeout)
@@ -49,7 +49,7 @@ class Bucket:
                 raise
             return await self._write(key, value, gone.revision, timeout=timeout)
 
-    async def update(self, key: str, value: bytes, revision: int, *, timeout: float = PATIENCE) -> int:
+    async def update(self, key: str, value: bytes, revision: int, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
         """Set a key that has this revision, and return its new one. Raises Fenced where it has another, Unavailable."""
         return await self._write(key, value, revision, timeout=timeout)
 
@@ -57,7 +57,7 @@ class Bucket:
         """Set a key whatever it was, and return its revision. Raises Unavailable."""
         return await self._write(key, value, None)
 
-    async def delete(self, key: str, revision: int | None = None, *, timeout: float = PATIENCE) -> None:
+    async def delete(self, key: str, revision: int | None = None, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
         """Remove a key. Raises Fenced where it has another revision, Unavailable."""
         await self._write(key, b"", revision, {"KV-Operation": "DEL"}, timeout=timeout)
 
@@ -68,7 +68,7 @@ class Bucket:
         expected: int | None,
         headers: Mapping[str, str] | None = None,
         *,
-        timeout: float = PATIENCE,
+        timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> int:
         mark = os.urandom(12).hex()  # by which a write is known whose answer was lost
         return await self._bus.append(
@@ -123,7 +123,7 @@ class Store:
     async def put(self, name: str, data: bytes) -> None:
         """Store a value under a name, in place of another."""
         found = await self._there()
-        await self._bus.call(lambda: found.put(name, data), 6 * PATIENCE)
+        await self._bus.call(lambda: found.put(name, data), 6 * CALL_TIMEOUT_SECONDS)
 
     async def get(self, name: str) -> bytes | None:
         """A value; None where there is none. Raises Unavailable, also where it is damaged."""
@@ -141,18 +141,18 @@ class Store:
 
         found = await self._there()
         with suppress(NotFoundError):
-            await self._bus.call(lambda: found.delete(name), PATIENCE)
+            await self._bus.call(lambda: found.delete(name), CALL_TIMEOUT_SECONDS)
 
     async def _info(self, name: str) -> "ObjectInfo | None":
         from nats.js.errors import NotFoundError
 
         found = await self._there()
         try:
-            return await self._bus.call(lambda: found.get_info(name), PATIENCE)
+            return await self._bus.call(lambda: found.get_info(name), CALL_TIMEOUT_SECONDS)
         except NotFoundError:
             return None
 
     async def _there(self) -> "ObjectStore":
         if self._found is None:
-            self._found = await self._bus.call(lambda: self._bus.context.object_store(self._name), PATIENCE)
+            self._found = await self._bus.call(lambda: self._bus.context.object_store(self._name), CALL_TIMEOUT_SECONDS)
         return self._found

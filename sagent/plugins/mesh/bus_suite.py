@@ -22,7 +22,7 @@ from sagent.plugins.mesh.cards import Card, Change, Query
 from sagent.plugins.mesh.discovery import find
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Full, MeshError, NobodyThere, TooLarge, Unavailable
 
-PATIENCE = 60.0  # seconds in which anything must happen
+TIMEOUT_SECONDS = 60.0  # in which anything must happen
 INBOX = 1_000  # messages that an inbox must hold; and no more than ten times as many
 _numbers = count()
 
@@ -119,7 +119,7 @@ class BusSuite:
         with pytest.raises(TooLarge, match="bytes"):
             await bus.send(Envelope(to, "x" * (MAX_BODY + 1)))
         async with answering(other, to, lambda delivery: delivery.reply(delivery.envelope.body)):
-            assert await request(bus, Envelope(to, body), timeout=PATIENCE) == body
+            assert await request(bus, Envelope(to, body), timeout=TIMEOUT_SECONDS) == body
 
     async def test_a_full_inbox_makes_senders_wait(self, bus: Bus, other: Bus, to: Address) -> None:
         async def fill() -> None:
@@ -133,7 +133,7 @@ class BusSuite:
 
         with pytest.raises(Full):
             await fill()
-        waiting = asyncio.ensure_future(bus.send(Envelope(to, "waited"), timeout=PATIENCE))
+        waiting = asyncio.ensure_future(bus.send(Envelope(to, "waited"), timeout=TIMEOUT_SECONDS))
         async with other.receiving(to.name) as deliveries:
             for number in range(3):
                 assert (await _handled(deliveries)).body == number
@@ -145,7 +145,7 @@ class BusSuite:
         with pytest.raises(NobodyThere, match=to.name):
             await lost.taken()
         assert time.time() >= until
-        found = await bus.send(Envelope(to, "found", kept_until=time.time() + PATIENCE))
+        found = await bus.send(Envelope(to, "found", kept_until=time.time() + TIMEOUT_SECONDS))
         async with other.receiving(to.name) as deliveries:
             assert (await _handled(deliveries)).body == "found"
         await found.taken()
@@ -185,7 +185,7 @@ class BusSuite:
             async with chance.choice((bus, other)).receiving(to.name) as deliveries:
                 for _ in range(chance.randrange(1, 4)):
                     if len(handled) < len(sent):
-                        async with asyncio.timeout(PATIENCE):
+                        async with asyncio.timeout(TIMEOUT_SECONDS):
                             delivery = await anext(deliveries)
                         if chance.random() < 0.3:
                             return  # as one that is stopped in the middle
@@ -208,7 +208,7 @@ class BusSuite:
     async def test_a_request_has_its_reply(self, bus: Bus, other: Bus, to: Address) -> None:
         async with answering(other, to, lambda delivery: delivery.reply({"was": delivery.envelope.body})):
             for number in range(20):
-                assert await request(bus, Envelope(to, number), timeout=PATIENCE) == {"was": number}
+                assert await request(bus, Envelope(to, number), timeout=TIMEOUT_SECONDS) == {"was": number}
 
     async def test_a_reply_acknowledges(self, bus: Bus, other: Bus, to: Address) -> None:
         seen: list[int] = []
@@ -219,18 +219,18 @@ class BusSuite:
 
         for _ in range(2):
             async with answering(other, to, answer):
-                await request(bus, Envelope(to, None), timeout=PATIENCE)
+                await request(bus, Envelope(to, None), timeout=TIMEOUT_SECONDS)
         assert seen == [1, 1]
 
     async def test_requests_at_the_same_time_have_each_their_own(self, bus: Bus, other: Bus, to: Address) -> None:
         async with answering(other, to, lambda delivery: delivery.reply(delivery.envelope.body)):
-            asked = [request(bus, Envelope(to, number), timeout=PATIENCE) for number in range(30)]
+            asked = [request(bus, Envelope(to, number), timeout=TIMEOUT_SECONDS) for number in range(30)]
             assert await asyncio.gather(*asked) == list(range(30))
 
     async def test_a_failure_is_a_sentence_and_a_kind(self, bus: Bus, other: Bus, to: Address) -> None:
         async with answering(other, to, lambda delivery: delivery.fail("There is no such paper.", "not_found")):
             with pytest.raises(Failed, match="There is no such paper") as raised:
-                await request(bus, Envelope(to, None), timeout=PATIENCE)
+                await request(bus, Envelope(to, None), timeout=TIMEOUT_SECONDS)
         assert raised.value.failure == "not_found"
 
     async def test_frames_arrive_in_order_and_once(self, bus: Bus, other: Bus, to: Address) -> None:
@@ -239,7 +239,7 @@ class BusSuite:
                 await delivery.emit(number)
             await delivery.reply("end")
 
-        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=PATIENCE) as frames:
+        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=TIMEOUT_SECONDS) as frames:
             found = [frame async for frame in frames]
         assert [frame.body for frame in found] == [*range(200), "end"]
         assert [frame.kind for frame in found] == ["frame"] * 200 + ["reply"]
@@ -253,14 +253,14 @@ class BusSuite:
             await delivery.reply("end")
 
         count = INBOX + 100
-        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=10 * PATIENCE) as frames:
+        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=10 * TIMEOUT_SECONDS) as frames:
             first = await anext(frames)
             await asyncio.sleep(0.5)
             found = [first.body, *[frame.body async for frame in frames]]
         assert found == [*range(count), "end"]
 
     async def test_who_takes_over_an_answer_begins_it_anew(self, bus: Bus, other: Bus, to: Address) -> None:
-        async with bus.asking(Envelope(to, None), timeout=PATIENCE) as frames:
+        async with bus.asking(Envelope(to, None), timeout=TIMEOUT_SECONDS) as frames:
             async with other.receiving(to.name) as deliveries:
                 lost = await anext(deliveries)
                 await lost.emit("begun by the first")
@@ -275,7 +275,7 @@ class BusSuite:
         with pytest.raises(NobodyThere, match=to.name):
             await request(bus, Envelope(to, "late"), timeout=0.3)
         async with answering(other, to, lambda delivery: delivery.reply(delivery.envelope.body)):
-            assert await request(bus, Envelope(to, "in time"), timeout=PATIENCE) == "in time"
+            assert await request(bus, Envelope(to, "in time"), timeout=TIMEOUT_SECONDS) == "in time"
 
     async def test_an_answer_that_does_not_come_in_time_is_cancelled(self, bus: Bus, other: Bus, to: Address) -> None:
         cancelled = asyncio.Event()
@@ -288,7 +288,7 @@ class BusSuite:
         async with answering(other, to, never):
             with pytest.raises(DeadlineExceeded, match=to.name):
                 await request(bus, Envelope(to, None), timeout=0.3)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await cancelled.wait()
 
     async def test_who_leaves_cancels(self, bus: Bus, other: Bus, to: Address) -> None:
@@ -303,12 +303,12 @@ class BusSuite:
             await delivery.fail("It was stopped.")
 
         async with answering(other, to, endless):
-            async with bus.asking(Envelope(to, None), timeout=PATIENCE) as frames:
+            async with bus.asking(Envelope(to, None), timeout=TIMEOUT_SECONDS) as frames:
                 assert await _frame(frames) == ("frame", "begun")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await cancelled.wait()
         async with answering(other, to, lambda delivery: delivery.reply("the next")):
-            assert await request(bus, Envelope(to, None), timeout=PATIENCE) == "the next"
+            assert await request(bus, Envelope(to, None), timeout=TIMEOUT_SECONDS) == "the next"
 
     # Lost connections
 
@@ -326,7 +326,7 @@ class BusSuite:
             await delivery.reply("three")
 
         await bus.send(waiting := Envelope(Address(f"{to.name}.waiting"), "kept"))
-        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=PATIENCE) as frames:
+        async with answering(other, to, stream), bus.asking(Envelope(to, None), timeout=TIMEOUT_SECONDS) as frames:
             await half.wait()
             await disrupt()
             go_on.set()
@@ -343,7 +343,7 @@ class BusSuite:
             to.name, "Reviews code. é", takes=takes, labels=("gpu",), load=0.5, models=("a/b",), tools=("Read",)
         )
         await bus.put_card(card)
-        async with asyncio.timeout(PATIENCE), other.watching_cards() as changes:
+        async with asyncio.timeout(TIMEOUT_SECONDS), other.watching_cards() as changes:
             known = [change async for change in _until_none(changes)]
             assert Change(to.name, card) in known
             assert card in await other.cards()
@@ -417,12 +417,12 @@ async def request_is_answered(bus: Bus, other: Bus, to: Address) -> None:
     await bus.send(Envelope(to, "marker"))
     beyond = Address(f"{to.name}.beyond")
     async with answering(other, beyond, lambda delivery: delivery.reply(None)):
-        await request(bus, Envelope(beyond, None), timeout=PATIENCE)
+        await request(bus, Envelope(beyond, None), timeout=TIMEOUT_SECONDS)
 
 
 async def _next(deliveries: AsyncIterator[Delivery]) -> Delivery:
     """The next delivery, acknowledged."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         delivery = await anext(deliveries)
         await delivery.ack()
     return delivery
@@ -433,7 +433,7 @@ async def _handled(deliveries: AsyncIterator[Delivery]) -> Envelope:
 
 
 async def _frame(frames: AsyncIterator[Frame]) -> tuple[str, Json]:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         frame = await anext(frames)
     return frame.kind, frame.body
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 10.0  # seconds a call waits for the bus by default
+CALL_TIMEOUT_SECONDS = 10.0  # a call waits for the bus by default
 INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
 _STARTING = 0.9  # seconds in which a server may begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
@@ -108,7 +108,7 @@ class Connection:
 
     def __init__(self, client: "Client", user: str) -> None:
         self._client = client
-        self.context: JetStreamContext = client.jetstream(timeout=PATIENCE / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
+        self.context: JetStreamContext = client.jetstream(timeout=CALL_TIMEOUT_SECONDS / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
         self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
@@ -177,12 +177,17 @@ class Connection:
     # What is not kept
 
     async def publish(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout: float = PATIENCE
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> None:
         """Send to whoever listens now. Raises Unavailable, TooLarge."""
         await self.call(lambda: self._client.publish(subject, data, headers=dict(headers or {})), timeout)
 
-    async def request(self, subject: str, data: bytes, *, timeout: float = PATIENCE) -> bytes:
+    async def request(self, subject: str, data: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> bytes:
         """The answer of one who listens. Raises NobodyThere where nobody does, Unavailable without an answer."""
         from nats.errors import NoRespondersError
 
@@ -196,8 +201,8 @@ class Connection:
     async def listening(self, subject: str) -> AsyncGenerator[AsyncIterator[Request]]:
         """Requests and messages on a subject, from now on."""
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
-        found = await self.call(lambda: subscribe(subject), PATIENCE)
-        await self.call(self._flush, PATIENCE)  # what the server refuses of it is known by then
+        found = await self.call(lambda: subscribe(subject), CALL_TIMEOUT_SECONDS)
+        await self.call(self._flush, CALL_TIMEOUT_SECONDS)  # what the server refuses of it is known by then
 
         async def requests() -> AsyncIterator[Request]:
             async for message in found.messages:
@@ -227,7 +232,7 @@ class Connection:
         expected: int | None = None,
         headers: Mapping[str, str] | None = None,
         ttl: float | None = None,
-        timeout: float = PATIENCE,
+        timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> int:
         """Store a message, and return its sequence when the bus has acknowledged it. Tried again until `timeout`.
 
@@ -268,7 +273,9 @@ class Connection:
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(lambda: self.context.get_last_msg(stream, subject, direct=direct), PATIENCE)
+            found = await self.call(
+                lambda: self.context.get_last_msg(stream, subject, direct=direct), CALL_TIMEOUT_SECONDS
+            )
         except NotFoundError:
             return None
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
@@ -279,7 +286,7 @@ class Connection:
         from nats.js.errors import NotFoundError
 
         try:
-            found = await self.call(lambda: self.context.consumer_info(stream, name), PATIENCE)
+            found = await self.call(lambda: self.context.consumer_info(stream, name), CALL_TIMEOUT_SECONDS)
         except NotFoundError:
             return 0
         return found.delivered.stream_seq if found.delivered else 0
@@ -291,7 +298,9 @@ class Connection:
         from nats.js.errors import APIError
 
         try:
-            return await self.call(lambda: self.context.pull_subscribe(subject, durable, stream, config), PATIENCE)
+            return await self.call(
+                lambda: self.context.pull_subscribe(subject, durable, stream, config), CALL_TIMEOUT_SECONDS
+            )
         except APIError as error:
             raise refusal(error) from error
 
@@ -300,7 +309,7 @@ class Connection:
         from nats.js.errors import APIError
 
         try:
-            await self.call(pull.consumer_info, PATIENCE)
+            await self.call(pull.consumer_info, CALL_TIMEOUT_SECONDS)
         except (APIError, Unavailable):
             return False
         return True

@@ -30,7 +30,7 @@ from sagent.policy.rules import EDITS
 from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import Settled
 
-_MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
+_MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
 _AGAIN = 10.0  # seconds after which a question is put again, to whoever has come since
 
 
@@ -103,7 +103,7 @@ class Asking:
         from sagent.tools.textfile import read_whole
 
         try:
-            text = read_whole(self.cwd / Path(path).expanduser(), _MOST_SHOWN)
+            text = read_whole(self.cwd / Path(path).expanduser(), _MAX_COMPARED_CHARS)
         except (OSError, ValueError, RuntimeError):
             return {}
         return {} if text is None else {path: text}

@@ -54,8 +54,8 @@ MOVED = "moved"  # why a turn ends that another node goes on with
 _LOOK = 1.0  # seconds between two looks at whether a message waits
 _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures are others
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a disk's trouble, which another node does not have
-_SOON = 0.2  # seconds until the bus is tried again
-_ACK_WAIT = 4.0  # seconds until a message that a node had is given to the next one
+_RETRY_DELAY_SECONDS = 0.2  # until the bus is tried again
+_ACK_TIMEOUT_SECONDS = 4.0  # until a message that a node had is given to the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Hold:
             try:
                 mirror.files = await files.keep() or mirror.files
             except Unavailable:
-                await asyncio.sleep(_SOON)
+                await asyncio.sleep(_RETRY_DELAY_SECONDS)
             except UsageError as error:
                 self._broadcast.hear(
                     Notice("root", "warning", f"The files in their present state cannot be sent: {error}")
@@ -299,7 +299,7 @@ class Hold:
 
     def _taking(self) -> AbstractAsyncContextManager[Intake]:
         name = f"session-{self._session}"
-        return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_WAIT, most=1_000, idle=0)
+        return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_TIMEOUT_SECONDS, most=1_000, idle=0)
 
     async def _feed(self, agent: Agent, mirror: Mirror) -> None:
         """Give the agent what comes: each message once, whoever had it before and whatever became of them."""

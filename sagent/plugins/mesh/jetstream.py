@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sagent.errors import UsageError
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.buckets import Bucket, Store
-from sagent.plugins.mesh.connection import PATIENCE, new_client, options_of, refusal, user_of
+from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, new_client, options_of, refusal, user_of
 from sagent.plugins.mesh.errors import Refused, Unavailable
 from sagent.plugins.mesh.layout import every_stream
 from sagent.plugins.mesh.streams import Streams
@@ -51,11 +51,13 @@ class JetStream(Streams):
         from nats.js.errors import APIError, NotFoundError
 
         try:
-            await self.call(lambda: self.context.stream_info(str(config.name)), PATIENCE)
+            await self.call(lambda: self.context.stream_info(str(config.name)), CALL_TIMEOUT_SECONDS)
         except NotFoundError:
             try:
                 add = self.context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
-                await self.call(lambda: add(config), 6 * PATIENCE)  # servers of a new cluster find each other first
+                await self.call(
+                    lambda: add(config), 6 * CALL_TIMEOUT_SECONDS
+                )  # servers of a new cluster find each other first
             except APIError as error:
                 raise refusal(error) from error
             except Refused:
@@ -66,7 +68,9 @@ class JetStream(Streams):
 
 
 @asynccontextmanager
-async def connected(url: str, *, name: str = "sagent", timeout: float = PATIENCE) -> AsyncGenerator[JetStream]:
+async def connected(
+    url: str, *, name: str = "sagent", timeout: float = CALL_TIMEOUT_SECONDS
+) -> AsyncGenerator[JetStream]:
     """Connect to a bus, and disconnect with the block. Raises UsageError, Refused, and Unavailable after `timeout`."""
     try:
         from nats.errors import Error

@@ -26,8 +26,8 @@ TAKEN, FILES, BLOBS, HOLDER = "Sagent-Taken", "Sagent-Files", "Sagent-Blobs", "S
 BEGUN, MARKS = "Sagent-Begun", "Sagent-Marks"
 """Headers: which messages of the session's inbox are among the entries, the name of the files as they are then, blobs
 that are new, who holds the session from here on, calls that are about to run, and that this holder says so of each."""
-MOST = 1 << 20  # bytes of lines in a message; a longer line goes to the object store
-_WAIT, _LONGEST_WAIT = 0.1, 1.0  # seconds between two tries to reach the bus
+MAX_MESSAGE_BYTES = 1 << 20  # of lines in a message; a longer line goes to the object store
+_RETRY_DELAY_SECONDS, _MAX_RETRY_DELAY_SECONDS = 0.1, 1.0  # seconds between two tries to reach the bus
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Mirror:
 
     def _next(self) -> list[_Line]:
         group, size = [self._lines.popleft()], 0
-        while self._lines and (size := size + len(self._lines[0].text)) <= MOST:
+        while self._lines and (size := size + len(self._lines[0].text)) <= MAX_MESSAGE_BYTES:
             group.append(self._lines.popleft())
         return group
 
@@ -164,7 +164,7 @@ class Mirror:
 
     async def _short(self, line: bytes) -> bytes:
         """A line, or the name of the blob that it is."""
-        if len(line) <= MOST:
+        if len(line) <= MAX_MESSAGE_BYTES:
             return line
         name = sha256(line).hexdigest()
         await self._put(name, line)
@@ -187,14 +187,14 @@ class Mirror:
 
     async def _persist(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return the result of a call, repeated until it reaches the bus; None once others have the session."""
-        wait = _WAIT
+        wait = _RETRY_DELAY_SECONDS
         while not self.fenced.is_set():
             with suppress(Unavailable):
                 return await call()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self.fenced.wait()
-            wait = min(wait * 2, _LONGEST_WAIT)
+            wait = min(wait * 2, _MAX_RETRY_DELAY_SECONDS)
         return None
 
 

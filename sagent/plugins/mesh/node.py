@@ -17,8 +17,8 @@ from sagent.plugins.mesh.lease import Lease
 from sagent.plugins.mesh.streams import Taken
 from sagent.plugins.mesh.tasks import end, kept_up
 
-ACK_WAIT = 4.0  # seconds after which the work of a node that is gone is another's
-_ROUND = 3.0  # seconds of one request for work; shorter than ACK_WAIT, so that a process that was stopped gets none
+ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a node that is gone is another's
+_ROUND = 3.0  # seconds of one request for work; less than ACK_TIMEOUT_SECONDS: a stopped process gets none
 _SHORT = 0.3  # seconds of one where other labels wait for the same slot
 _SIGN = 1.0  # seconds between two signs of life
 _GONE = 3.0  # seconds without an answer of the bus, after which a node that is drained ends all the same
@@ -108,7 +108,7 @@ class Node:
 
     async def _take(self, label: str, group: asyncio.TaskGroup) -> None:
         subject, name = names.work_subject(label), f"work-{label}"
-        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_WAIT, most=_MANY) as intake:
+        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_TIMEOUT_SECONDS, most=_MANY) as intake:
             while not self._draining.is_set():
                 await self._slots.acquire()
                 round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND

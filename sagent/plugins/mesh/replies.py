@@ -8,7 +8,7 @@ from sagent.plugins.mesh.records import SessionRecord, encode
 
 _ROOT = "root"
 _KEPT = 50  # messages whose answers a record has
-_LARGEST = 64 << 10  # bytes of an answer that is kept after the next one
+_MAX_KEPT_BYTES = 64 << 10  # of an answer that is kept after the next one
 _TOO_LARGE = "Its answer is in the session's log, and too large to be kept for longer: sagent attach SESSION."
 
 
@@ -73,6 +73,6 @@ class Replies:
 
 def _short(result: Result, session: str) -> Result:
     found = replace(result, session_id=session)
-    if len(encode(found)) <= _LARGEST:
+    if len(encode(found)) <= _MAX_KEPT_BYTES:
         return found
     return Result("", (), "error", Failure("too_large", _TOO_LARGE.replace("SESSION", session)), session_id=session)

@@ -27,12 +27,12 @@ from sagent.session.log import make_directory
 
 MAX_PAYLOAD = 8 << 20
 PORT = 4222
-PATIENCE = 60.0  # seconds in which a server reads what it has stored and listens
+START_TIMEOUT_SECONDS = 60.0  # in which a server reads what it has stored and listens
 _LOOK = 0.05  # seconds between two looks at whether it does
 _LOG, _PORTS = "server.log", "ports"
 _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
-_SHORTEST = 32  # characters of the key of a cluster
+_MIN_KEY_CHARS = 32  # of the key of a cluster
 _NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
 _STOPS = "the bus stores nothing, and sessions stop, until space is freed there; nothing needs to be restarted"
 _GOES_ON = "the bus continues"
@@ -244,8 +244,10 @@ def _own_name(options: ServerOptions) -> str:
 
 def _secret(path: Path) -> str:
     """Return the key by which the servers of a cluster know each other. Raises UsageError."""
-    if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _SHORTEST or not secret.isalnum():
-        raise UsageError(f"{path} is not the key of a cluster: it must have at least {_SHORTEST} letters and digits.")
+    if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _MIN_KEY_CHARS or not secret.isalnum():
+        raise UsageError(
+            f"{path} is not the key of a cluster: it must have at least {_MIN_KEY_CHARS} letters and digits."
+        )
     return secret
 
 
@@ -292,14 +294,14 @@ async def _answering(process: Process, options: ServerOptions, port: int) -> Non
 async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None]:
     """Again and again as long as a server may begin to listen. Raises UsageError, Unavailable."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while True:
                 yield
                 if not process.alive:
                     raise UsageError(f"The bus did not start: {_reason(folder / _LOG)}")
                 await asyncio.sleep(_LOOK)
     except TimeoutError:
-        raise Unavailable(f"The bus does not listen after {PATIENCE:g} s; see {folder / _LOG}.") from None
+        raise Unavailable(f"The bus does not listen after {START_TIMEOUT_SECONDS:g} s; see {folder / _LOG}.") from None
 
 
 def _reason(log: Path) -> str:

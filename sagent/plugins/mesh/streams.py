@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.connection import PATIENCE, Connection, Message
+from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Connection, Message
 from sagent.plugins.mesh.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Taken:
 
     async def ack(self) -> bool:
         """Acknowledge the message. False if the bus did not confirm that: it will be delivered again."""
-        return await self._confirmed(lambda: self._of.ack_sync(PATIENCE / 2))
+        return await self._confirmed(lambda: self._of.ack_sync(CALL_TIMEOUT_SECONDS / 2))
 
     async def working(self) -> None:
         """Restart the time after which the message is delivered again. Does nothing if the bus cannot be reached."""
@@ -96,7 +96,7 @@ class Reader(_Consumer):
     async def _left(self) -> int:
         await self._opened()
         assert self._pull is not None
-        return (await self._bus.call(self._pull.consumer_info, PATIENCE)).num_pending or 0
+        return (await self._bus.call(self._pull.consumer_info, CALL_TIMEOUT_SECONDS)).num_pending or 0
 
     async def _next(self) -> "list[Msg]":
         """Some messages; the consumer is made anew where it is gone, or where one of its messages is missing."""

@@ -21,11 +21,11 @@ from sagent.tools.notebook import words_of
 
 STARTING = 60.0  # seconds that a kernel may take to start
 PACE = 0.3  # seconds from one progress to the next
-GRACE = 5.0  # seconds to end after an interruption
-MOST_TEXT = 200_000  # characters of a call: of more the beginning and the end
-MOST_IMAGES, MOST_BYTES = 10, 8_000_000  # of a call; characters of base64
+INTERRUPT_TIMEOUT_SECONDS = 5.0  # to end after an interruption
+MAX_TEXT_CHARS = 200_000  # of a call: of more the beginning and the end
+MAX_IMAGES, MAX_IMAGE_CHARS = 10, 8_000_000  # of a call; characters of base64
 _IMAGES = ("image/png", "image/jpeg", "image/webp")
-_LONGEST_SOCKET = 80  # characters of a path: the system takes about 100
+_MAX_SOCKET_CHARS = 80  # of a path: the system takes about 100
 
 
 class Client(Protocol):
@@ -65,20 +65,20 @@ class Written:
         self._lost = 0
 
     def add(self, text: str) -> None:
-        room = MOST_TEXT - len(self._head)
+        room = MAX_TEXT_CHARS - len(self._head)
         self._head += text[:room]
         self._tail += text[room:]
-        if len(self._tail) > 2 * MOST_TEXT:
-            self._lost += len(self._tail) - MOST_TEXT
-            self._tail = self._tail[-MOST_TEXT:]
+        if len(self._tail) > 2 * MAX_TEXT_CHARS:
+            self._lost += len(self._tail) - MAX_TEXT_CHARS
+            self._tail = self._tail[-MAX_TEXT_CHARS:]
 
     def recent(self) -> str:
         return (self._tail or self._head)[-2_000:]
 
     def part(self) -> Mapping[str, str]:
-        lost = self._lost + max(0, len(self._tail) - MOST_TEXT)
+        lost = self._lost + max(0, len(self._tail) - MAX_TEXT_CHARS)
         between = f"\n(... {lost:,} characters are left out ...)\n" if lost else ""
-        return {"text": self._head + between + self._tail[-MOST_TEXT:]}
+        return {"text": self._head + between + self._tail[-MAX_TEXT_CHARS:]}
 
 
 class Outputs:
@@ -110,7 +110,7 @@ class Outputs:
         for kind in _IMAGES:
             if image := as_str(data.get(kind)):
                 self._images += 1
-                if self._images <= MOST_IMAGES and len(image) <= MOST_BYTES:
+                if self._images <= MAX_IMAGES and len(image) <= MAX_IMAGE_CHARS:
                     self._parts.append({"type": kind, "data": "".join(image.split())})
                     return ""
                 return self._write("(an image that is left out: there are too many, or it is too large)\n")
@@ -170,7 +170,7 @@ class Driver:
         manager = self._manager = cast("Manager", made)
         scratch = self._scratch = Scratch()
         folder = str(scratch.path)
-        if len(folder) < _LONGEST_SOCKET:
+        if len(folder) < _MAX_SOCKET_CHARS:
             manager.transport, manager.ip = "ipc", f"{folder}/kernel"
         manager.connection_file = f"{folder}/connection.json"
         manager.kernel_spec.argv = [self._python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -201,7 +201,7 @@ class Driver:
                 if late:
                     await self.close()
                     return "late"
-                late, end = True, clock() + GRACE
+                late, end = True, clock() + INTERRUPT_TIMEOUT_SECONDS
                 await manager.interrupt_kernel()
             if as_object(message.get("parent_header")).get("msg_id") != asked:
                 continue

@@ -16,9 +16,9 @@ from sagent.lib.text import one_line
 from sagent.plugins.programs.piped import PipedProcess
 from sagent.sandbox import Confined
 
-LONGEST_LINE = 1 << 27  # bytes of an answer
+MAX_LINE_BYTES = 1 << 27  # of an answer
 ENDING = 2.0  # seconds to end by itself
-GRACE = 10.0  # seconds that an interrupted call has to end, before its kernel is
+CALL_EXIT_SECONDS = 10.0  # that an interrupted call has to end, before its kernel is
 
 
 def command(python: str) -> Sequence[str]:
@@ -40,7 +40,7 @@ class Kernel:
     ) -> Self:
         """Raises ToolError."""
         try:
-            program = await PipedProcess.start(processes, *confined.launched(environment), cwd, longest=LONGEST_LINE)
+            program = await PipedProcess.start(processes, *confined.launched(environment), cwd, longest=MAX_LINE_BYTES)
         except BaseException as error:
             confined.finish()
             if isinstance(error, OSError | ValueError):
@@ -76,7 +76,7 @@ class Kernel:
         """Have the call in progress end, or else its kernel."""
         try:
             self._send({"interrupt": True})
-            async with asyncio.timeout(GRACE):
+            async with asyncio.timeout(CALL_EXIT_SECONDS):
                 await self._answer(self._count, progress)
         except (TimeoutError, ToolError):
             await self.close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
 
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 120.0, 3600.0  # seconds
-MOST_BYTES = 50_000_000  # of a notebook
+MAX_NOTEBOOK_BYTES = 50_000_000  # of a notebook
 _STATES = {
     "late": "it took longer than {seconds:g} s and was interrupted, or its kernel was ended",
     "interrupted": "it was interrupted",
@@ -179,7 +179,7 @@ def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
     if workspace.hidden is not None and any(workspace.hidden("Read", each.parent)(each.name) for each in (path, real)):
         raise ToolError(f"{path} may not be read.")
     with explained(path, workspace):
-        data = read_regular(real, most=MOST_BYTES)
+        data = read_regular(real, most=MAX_NOTEBOOK_BYTES)
     try:
         return as_array(as_object(json.loads(data)).get("cells"))
     except (ValueError, RecursionError):

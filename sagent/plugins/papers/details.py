@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
     from sagent.plugins.papers.ids import PaperId
 
-MOST = 500  # papers in a call
+MAX_PAPERS = 500  # papers in a call
 _ABSTRACT = 3_000  # characters of one paper's abstract
 _ABSTRACTS = 40_000  # characters of all
 
@@ -33,7 +33,7 @@ class PaperDetails(WebTool):
     )
     parameters = arguments_schema(
         "ids",
-        ids={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST},
+        ids={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_PAPERS},
         operation={"type": "string", "enum": ["details", "bibtex", "references", "citations"]},
         limit={"type": "integer", "minimum": 1, "maximum": 500, "description": "of references, citations; default 50"},
         closed=True,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.plugins.papers.pdftext import PdfText
 
 PARTS = ("text", "figures", "references")
-_MOST = 40_000  # characters shown in one call
+_MAX_SHOWN_CHARS = 40_000  # shown in one call
 
 
 def make(builder: "AgentBuilder") -> "PaperFetch":
@@ -133,8 +133,8 @@ def _pages(read: "PdfText", pages: str) -> str:
     for place, number in enumerate(numbers):
         text = read.pages[number - 1] or "(no text on this page; it may be a scan)"
         size += len(text)
-        if size > _MOST and shown:
+        if size > _MAX_SHOWN_CHARS and shown:
             shown.append(f"(The pages from {numbers[place]} on are left out: give pages.)")
             break
-        shown.append(f"--- page {number} of {len(read.pages)} ---\n{text[:_MOST]}")
+        shown.append(f"--- page {number} of {len(read.pages)} ---\n{text[:_MAX_SHOWN_CHARS]}")
     return "\n".join(shown)

@@ -20,8 +20,8 @@ from sagent.tool import Effect, RunContext
 T = TypeVar("T")
 
 DAYS = 3 * 86_400.0  # seconds for which what is known of a paper is kept
-PATIENCE = 15.0  # seconds for one answer
-_MOST_SINGLE = 20  # papers that are looked up one by one
+ANSWER_TIMEOUT_SECONDS = 15.0  # for one answer
+_MAX_SINGLE_LOOKUPS = 20  # papers that are looked up one by one
 _S2_FIELDS = "title,authors,year,venue,abstract,externalIds,citationCount,openAccessPdf"
 _OPENALEX_FIELDS = (
     "id,ids,doi,title,display_name,publication_year,authorships,primary_location,best_oa_location,open_access,"
@@ -93,7 +93,7 @@ class Library:
         numbers = [each.value for each in rest if each.kind == "arxiv"]
         if numbers and (papers := await self.attempt(self._from_arxiv(numbers), failures)) is not None:
             found |= {PaperId("arxiv", paper.arxiv): paper for paper in papers}
-        for each in [each for each in ids if each not in found][:_MOST_SINGLE]:
+        for each in [each for each in ids if each not in found][:_MAX_SINGLE_LOOKUPS]:
             if (paper := await self.attempt(self._single(each), failures)) is not None:
                 found[each] = paper
         return found, failures
@@ -204,7 +204,7 @@ class Library:
                 interval=row.interval,
                 alone=row.alone,
                 fresh=DAYS,
-                seconds=PATIENCE,
+                seconds=ANSWER_TIMEOUT_SECONDS,
                 named="base_url" in own,
             )
         except ToolError as error:

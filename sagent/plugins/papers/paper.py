@@ -9,7 +9,7 @@ from sagent.lib.dataclass import dataclass
 
 _K = 60  # of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)
 _SPECIAL = re.compile(r"([&%$#_{}])")
-_MOST_AUTHORS = 8
+_MAX_AUTHORS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Paper:
 
     def listed(self, number: int, most_abstract: int) -> str:
         """A few lines for a model."""
-        more = len(self.authors) - _MOST_AUTHORS
-        who = ", ".join(self.authors[:_MOST_AUTHORS]) + (f" and {more} more" if more > 0 else "")
+        more = len(self.authors) - _MAX_AUTHORS
+        who = ", ".join(self.authors[:_MAX_AUTHORS]) + (f" and {more} more" if more > 0 else "")
         ids = {"arXiv": self.arxiv, "doi": self.doi, "S2": self.s2, "OpenAlex": self.openalex, "PMID": self.pmid}
         named = "  ".join(f"{name}:{value}" for name, value in ids.items() if value)
         cited = f"cited {self.citations} times" if self.citations >= 0 else ""

@@ -16,13 +16,13 @@ from sagent.tools.document import take_apart
 if TYPE_CHECKING:
     from sagent.tools.pdf import Pdfium
 
-_MOST_PAGES = 1_000
-_MOST_TEXT = 5_000_000  # characters
+_MAX_PAGES = 1_000
+_MAX_TEXT_CHARS = 5_000_000
 _HEADING = re.compile(r"^\s*(?:\d+\.?\s+|[IVX]+\.\s+)?(?:references|bibliography|literature cited)\s*$", re.IGNORECASE)
 _ENTRY = re.compile(r"^\s*(?:\[(?:\d{1,3}|[A-Za-z+]{1,6}\d{2}[a-z]?)\]|\d{1,3}\.)\s+\S")
 _END = re.compile(r"^\s*(?:[A-Z]\.?\s+)?(?:appendix|appendices|supplementary)\b", re.IGNORECASE)
 _CAPTION = re.compile(r"^\s*((?:Figure|Fig\.|Table)\s+[A-Z]?\d{1,3})\s*[.:|]\s*(\S.*)$")
-_MOST_LISTED = 400
+_MAX_LISTED = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ def answer() -> None:
         return
     pages: list[str] = []
     size = 0
-    for number in range(min(len(document), _MOST_PAGES)):
+    for number in range(min(len(document), _MAX_PAGES)):
         text = document[number].get_textpage().get_text_bounded().replace("\r\n", "\n").strip()
         size += len(text)
-        if size > _MOST_TEXT:
+        if size > _MAX_TEXT_CHARS:
             break
         pages.append(text)
     sys.stdout.write(json.dumps({"pages": pages}))
@@ -70,7 +70,7 @@ def figures(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         if match := _CAPTION.match(line):
             seen.setdefault(" ".join(match[1].split()), " ".join(match[2].split())[:200])
-    yield from (f"{name}: {caption}" for name, caption in list(seen.items())[:_MOST_LISTED])
+    yield from (f"{name}: {caption}" for name, caption in list(seen.items())[:_MAX_LISTED])
 
 
 def references(lines: Sequence[str]) -> Iterator[str]:
@@ -87,7 +87,7 @@ def references(lines: Sequence[str]) -> Iterator[str]:
         if begins and entry:
             yield _joined(entry)
             entry, count = [], count + 1
-            if count >= _MOST_LISTED:
+            if count >= _MAX_LISTED:
                 return
         entry.append(line)
     if entry:

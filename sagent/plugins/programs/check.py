@@ -11,7 +11,7 @@ from typing import IO
 from sagent.lib.dataclass import dataclass
 from sagent.lib.process import ProcessGroup
 
-PATIENCE = 600.0  # seconds
+CHECK_TIMEOUT_SECONDS = 600.0
 SAID = 4_096  # bytes of its output that are looked at
 LINES = 20  # of them that are kept
 
@@ -28,7 +28,7 @@ class CheckResult:
 
 
 async def run_check(
-    command: str, directory: Path, patience: float = PATIENCE, environment: Mapping[str, str] | None = None
+    command: str, directory: Path, patience: float = CHECK_TIMEOUT_SECONDS, environment: Mapping[str, str] | None = None
 ) -> CheckResult:
     """Run a shell command in a directory, with more in its `environment`; what it began ends with it, and with this
     process. One that does not end within `patience` seconds, and a directory that is not there, have no exit code."""

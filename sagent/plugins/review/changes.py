@@ -24,7 +24,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 _NAMING = ("--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to ")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-MOST_NEW = 400_000  # bytes of a file that git does not know yet
+MAX_NEW_FILE_BYTES = 400_000  # of a file that git does not know yet
 _HEADS = (b"diff --git ", b"--- ", b"+++ ", b"rename ", b"copy ", b"Binary files ")
 SECONDS = 120.0  # that git may take
 
@@ -91,7 +91,7 @@ def _untracked(cwd: Path) -> Iterator[str]:
     """The files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
-            text = text_in(read_regular(cwd / name, cwd, most=MOST_NEW))
+            text = text_in(read_regular(cwd / name, cwd, most=MAX_NEW_FILE_BYTES))
         except (OSError, ValueError):
             text = None
         text = "\0" if text is None else text

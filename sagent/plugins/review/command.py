@@ -23,7 +23,7 @@ from sagent.plugins.review.finding import SEVERITIES, Review
 from sagent.plugins.review.fixer import fix, open_findings
 from sagent.plugins.review.github import open_github
 from sagent.plugins.review.gitlab import open_gitlab
-from sagent.plugins.review.posting import MOST_COMMENTS, Forge, findings_of, post
+from sagent.plugins.review.posting import MAX_COMMENTS, Forge, findings_of, post
 from sagent.plugins.review.pull_request import PullRequest, read_event, read_merge_request, with_commits
 from sagent.plugins.review.report import FORMATS, as_markdown, figures, read_review
 from sagent.plugins.review.reviewer import review
@@ -72,8 +72,8 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     merge = "review the merge request of this pipeline, and post with GITLAB_TOKEN"
     group.add_argument("--gitlab", action="store_true", help=merge)
     group.add_argument("--no-post", action="store_true", help="post nothing (use --read in another job to post)")
-    most = f"at most N comments on lines, the most severe first ({MOST_COMMENTS})"
-    group.add_argument("--max-comments", metavar="N", type=int, default=MOST_COMMENTS, help=most)
+    most = f"at most N comments on lines, the most severe first ({MAX_COMMENTS})"
+    group.add_argument("--max-comments", metavar="N", type=int, default=MAX_COMMENTS, help=most)
     parser.add_cwd()
     parser.add_config()
     given, flags = parser.parse_apart(argv, _ours(), "a review only reads, with its own prompt and tools; leave it out")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import httpx2
 
 TRIES = 4
-LONGEST_WAIT = 60.0  # seconds that are waited where the API says how long
-MOST_PAGES = 30  # of 100 each
+MAX_WAIT_SECONDS = 60.0  # that are waited where the API says how long
+MAX_PAGES = 30  # of 100 each
 _SECONDS = 30.0  # for one call
 
 
@@ -60,7 +60,7 @@ class Api:
 
     async def all(self, path: str) -> Sequence[Mapping[str, object]]:
         found: list[Mapping[str, object]] = []
-        for page in range(1, MOST_PAGES + 1):
+        for page in range(1, MAX_PAGES + 1):
             more = as_array(await self._answer("GET", f"{path}?per_page=100&page={page}", None))
             found += map(as_object, more)
             if len(more) < 100:
@@ -86,7 +86,7 @@ class Api:
             if response.status_code < 300:
                 return self._read(response)
             wait = _wait(response, TRIES - left)
-            if not left or wait is None or wait > LONGEST_WAIT or (response.status_code >= 500 and method != "GET"):
+            if not left or wait is None or wait > MAX_WAIT_SECONDS or (response.status_code >= 500 and method != "GET"):
                 words = f"{self._name} answered {method} {path} with {response.status_code}: {_said(response)}"
                 raise ForgeError(words, response.status_code)
             await asyncio.sleep(wait)
@@ -125,7 +125,7 @@ def _wait(response: "httpx2.Response", tried: int) -> float | None:
         response.status_code == 403 and (said or response.headers.get("x-ratelimit-remaining") == "0")
     )
     if limited:
-        return float(said) if said.isdecimal() else LONGEST_WAIT
+        return float(said) if said.isdecimal() else MAX_WAIT_SECONDS
     return float(tried) if response.status_code >= 500 else None
 
 

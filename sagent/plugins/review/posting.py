@@ -12,8 +12,8 @@ from sagent.plugins.review.report import as_markdown, comment
 
 SUMMARY = "<!-- sagent-review -->"
 _MARK = re.compile(r"<!-- sagent-finding ([0-9a-f]{16}) -->\s*\Z")
-MOST_COMMENTS = 20  # of one review: more have timed out, and nobody reads them
-MOST_BODY = 65_000  # characters; GitHub takes 65,536
+MAX_COMMENTS = 20  # of one review: more have timed out, and nobody reads them
+MAX_BODY_CHARS = 65_000  # ; GitHub takes 65,536
 GONE = "*No longer found.*\n\n"
 
 
@@ -46,7 +46,7 @@ class Forge(Protocol):
         ...
 
 
-async def post(forge: Forge, review: Review, most: int = MOST_COMMENTS) -> Posted:
+async def post(forge: Forge, review: Review, most: int = MAX_COMMENTS) -> Posted:
     """Post it. Comments count as ours by the mark at their end and who wrote them. Raises ForgeError."""
     ours = _marked(await forge.line_comments())
     shown = [each for each in review.findings if each.in_diff][: max(most, 0)]
@@ -58,7 +58,7 @@ async def post(forge: Forge, review: Review, most: int = MOST_COMMENTS) -> Poste
     still = {each.mark for each in review.findings}
     for mark, old in ours.items():
         if mark not in still and not old.body.startswith(GONE):
-            await forge.edit_line_comment(old.key, (GONE + old.body)[:MOST_BODY])
+            await forge.edit_line_comment(old.key, (GONE + old.body)[:MAX_BODY_CHARS])
             gone += 1
     new = [
         LineComment(each.file, each.line, each.end_line, _body(forge, each), each.old_file, each.old_line)
@@ -73,7 +73,7 @@ async def post(forge: Forge, review: Review, most: int = MOST_COMMENTS) -> Poste
 
 async def _summarise(forge: Forge, review: Review, left_out: int) -> None:
     note = f"\n{left_out} of them have no comment at their line.\n" if left_out else ""
-    body = f"## Review\n\n{as_markdown(review)}{note}"[: MOST_BODY - len(SUMMARY)] + f"\n{SUMMARY}"
+    body = f"## Review\n\n{as_markdown(review)}{note}"[: MAX_BODY_CHARS - len(SUMMARY)] + f"\n{SUMMARY}"
     for old in await forge.comments():
         if old.body.rstrip().endswith(SUMMARY):
             if old.body != body:
@@ -103,4 +103,4 @@ def findings_of(comments: Sequence[Comment]) -> Sequence[tuple[str, str]]:
 def _body(forge: Forge, finding: Finding) -> str:
     end = f"\n\n<!-- sagent-finding {finding.mark} -->"
     block = forge.suggestion(finding.end_line - finding.line + 1)
-    return comment(finding, block)[: MOST_BODY - len(end)] + end
+    return comment(finding, block)[: MAX_BODY_CHARS - len(end)] + end

@@ -16,8 +16,8 @@ from sagent.version import __version__
 _SARIF_LEVEL: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 _SARIF_RANK: Mapping[Severity, float] = {"critical": 95.0, "high": 80.0, "medium": 50.0, "low": 20.0}
 _QUALITY: Mapping[Severity, str] = {"critical": "blocker", "high": "critical", "medium": "major", "low": "minor"}
-MOST_NAMED = 10  # files that were left out
-MOST_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
+MAX_NAMED_FILES = 10  # files that were left out
+MAX_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
 
 
 def as_text(review: Review) -> str:
@@ -149,7 +149,7 @@ def as_annotations(review: Review) -> str:
     for each in review.findings:
         where = f"file={_property(each.file)},line={each.line},endLine={each.end_line},title={_property(each.title)}"
         lines[words[each.severity]].append(f"::{words[each.severity]} {where}::{_data(each.message)}")
-    return "".join(f"{line}\n" for kind in lines.values() for line in kind[:MOST_ANNOTATIONS])
+    return "".join(f"{line}\n" for kind in lines.values() for line in kind[:MAX_ANNOTATIONS])
 
 
 FORMATS: Mapping[str, Callable[[Review], str]] = {
@@ -174,8 +174,8 @@ def _place(each: Finding) -> str:
 def figures(review: Review) -> str:
     """Describe the figures of a review in a line."""
     cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
-    more = f" and {len(review.left_out) - MOST_NAMED} more" if len(review.left_out) > MOST_NAMED else ""
-    named = f"{', '.join(review.left_out[:MOST_NAMED])}{more}"
+    more = f" and {len(review.left_out) - MAX_NAMED_FILES} more" if len(review.left_out) > MAX_NAMED_FILES else ""
+    named = f"{', '.join(review.left_out[:MAX_NAMED_FILES])}{more}"
     left = f"; not shown to the model, being too large or binary: {named}" if named else ""
     where = f"{review.base[:12]}..{review.head[:12] or 'working tree'}"
     return printable(f"{count(len(review.findings), 'finding')} in {where}; {review.model}, {cost}{left}")

@@ -19,7 +19,7 @@ PROMPT = Path(__file__).with_name("review.md")
 TOOLS = ("Read", "Grep", "Glob", "List")
 GUIDANCE = ("REVIEW.md", "AGENTS.md", "CLAUDE.md")  # of the base: a change has no say in how it is reviewed
 _LEFT_OUT = ("mcp", "a2a", "hooks", "memory")
-MOST_DIFF, MOST_GUIDANCE, MOST_ABOUT = 300_000, 20_000, 5_000  # characters
+MAX_DIFF_CHARS, MAX_GUIDANCE_CHARS, MAX_ABOUT_CHARS = 300_000, 20_000, 5_000  # characters
 
 
 def reading_only(settings: Settings) -> Settings:
@@ -70,7 +70,7 @@ async def review(
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The diff, as far as there is room for whole files, the smallest first; and which are not in it: those that
     did not fit, and those that are not text."""
-    left, fits = MOST_DIFF, set[str]()
+    left, fits = MAX_DIFF_CHARS, set[str]()
     for file in sorted(changes.files.values(), key=lambda file: len(file.text)):
         if len(file.text) <= left:
             left -= len(file.text)
@@ -87,10 +87,10 @@ def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], a
     )
     parts = [f"Review the changes from {changes.base[:12]} to {where}."]
     for name in GUIDANCE:
-        if guidance := without_hidden(file_at(cwd, changes.base, name))[:MOST_GUIDANCE].strip():
+        if guidance := without_hidden(file_at(cwd, changes.base, name))[:MAX_GUIDANCE_CHARS].strip():
             parts.append(f"What this project asks of its code, from {name} before the change:\n{guidance}")
             break
-    if description := without_hidden(about)[:MOST_ABOUT].strip():
+    if description := without_hidden(about)[:MAX_ABOUT_CHARS].strip():
         parts.append(f"The author's description, which may be wrong:\n<description>\n{description}\n</description>")
     if left_out:
         parts.append(f"Not in this prompt, because large or binary; look at them yourself: {', '.join(left_out)}")

@@ -27,7 +27,7 @@ from sagent.session.names import agent_of
 from sagent.session.store import log_files
 from sagent.transcript.event_json import encode_event
 
-MOST = 256 << 10  # bytes that are kept in memory of one session's events
+MAX_MEMORY_BYTES = 256 << 10  # that are kept in memory of one session's events
 _CHUNK = 64  # events read from logs at a time
 _ENDS = 20  # results of runs that are remembered: logs have none
 _DIGITS = 16  # of an entry's id that an event's has
@@ -186,7 +186,7 @@ class Feed:
         self._items.append(Item(id_, name, data))
         self._next += 1
         self._size += len(data)
-        while self._size > MOST and len(self._items) > 1:
+        while self._size > MAX_MEMORY_BYTES and len(self._items) > 1:
             self._size -= len(self._items.popleft().data)
         self._wake()
 

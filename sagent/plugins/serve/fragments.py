@@ -11,13 +11,13 @@ from sagent.session.contents import ConsultationEntry, StoredMedia
 from sagent.session.entries import decode
 from sagent.transcript.redaction import Redaction
 
-MOST = 60_000  # characters of one text
+MAX_TEXT_CHARS = 60_000  # of one text
 
 
 def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
     """The HTML of an event by its JSON; "" for one that has none. `fetch` brings an image by its sha256."""
     agent, redaction = as_str(event.get("agent")), Redaction(keep=True)
-    cards = Cards(Timeline(), redaction, Prose(redaction, MOST), fetch)
+    cards = Cards(Timeline(), redaction, Prose(redaction, MAX_TEXT_CHARS), fetch)
     match event.get("type"):
         case "received":
             message = as_object(event.get("message"))
@@ -42,13 +42,13 @@ def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
 def diff_fragment(path: str, diff: str) -> str:
     """Render the changes of a file."""
     redaction = Redaction(keep=True)
-    cards = Cards(Timeline(), redaction, Prose(redaction, 10 * MOST), lambda _: None)
+    cards = Cards(Timeline(), redaction, Prose(redaction, 10 * MAX_TEXT_CHARS), lambda _: None)
     return "".join(cards.call(Call("Edit", {"file_path": path}, diff, "done")))
 
 
 def plan_fragment(plan: str) -> str:
     """A plan in Markdown."""
-    return Prose(Redaction(keep=True), MOST).markdown(plan)
+    return Prose(Redaction(keep=True), MAX_TEXT_CHARS).markdown(plan)
 
 
 def _call(event: Mapping[str, object]) -> Call:

@@ -12,28 +12,30 @@ from sagent.lib.json import sha256_hex
 from sagent.plugins.hosting.door import USER
 from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow, problem
 
-MOST = 2_000  # keys that are remembered
-MOST_BODY = 1 << 20  # bytes of a request
-MOST_OF_NOBODY = 4_096  # bytes of one without a token
-MOST_DROPPED = 64 << 20  # bytes that are read of one that is too large: who sends all of it first can then read why
-PATIENCE = 30  # seconds in which a request must have arrived
-_LONGEST = 200  # characters of a key
+MAX_KEYS = 2_000  # keys that are remembered
+MAX_BODY_BYTES = 1 << 20  # of a request
+MAX_ANONYMOUS_BYTES = 4_096  # of one without a token
+MAX_DROPPED_BYTES = 64 << 20  # that are read of one that is too large: who sends all of it first can then read why
+REQUEST_TIMEOUT_SECONDS = 30  # in which a request must have arrived
+_MAX_KEY_CHARS = 200  # of a key
 
 
 async def read_body(request: Request) -> bytes:
     """Read the body of a request. Raises UsageError for too much, or too slowly."""
     if not hasattr(request.state, "body"):
-        data, size, most = bytearray(), 0, MOST_BODY if USER in request.scope else MOST_OF_NOBODY
+        data, size, most = bytearray(), 0, MAX_BODY_BYTES if USER in request.scope else MAX_ANONYMOUS_BYTES
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 async for piece in request.stream():
                     size += len(piece)
                     if size <= most:
                         data += piece
-                    elif size > MOST_DROPPED:
+                    elif size > MAX_DROPPED_BYTES:
                         break
         except TimeoutError as error:
-            raise BodyTooSlow(f"The request did not arrive within {PATIENCE} seconds: send it again.") from error
+            raise BodyTooSlow(
+                f"The request did not arrive within {REQUEST_TIMEOUT_SECONDS} seconds: send it again."
+            ) from error
         except ClientDisconnect as error:
             raise UsageError("The request was cut off.") from error
         if size > most:
@@ -53,13 +55,13 @@ class Repeats:
             key = request.headers.get("idempotency-key", "")
             if not key:
                 return await handler(request)
-            if len(key) > _LONGEST:
-                return problem(400, f"The Idempotency-Key is longer than {_LONGEST} characters.")
+            if len(key) > _MAX_KEY_CHARS:
+                return problem(400, f"The Idempotency-Key is longer than {_MAX_KEY_CHARS} characters.")
             digest = sha256_hex(await read_body(request))
             name = (id(request.scope[USER]), request.url.path, key)
             if name not in self._known:
                 self._known[name] = digest, asyncio.ensure_future(handler(request))
-                while len(self._known) > MOST:
+                while len(self._known) > MAX_KEYS:
                     self._known.popitem(last=False)
             known, task = self._known[name]
             if known != digest:

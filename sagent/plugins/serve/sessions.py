@@ -24,8 +24,8 @@ from sagent.session.log import read_log
 from sagent.session.store import check_log, check_version, sessions
 from sagent.transcript.event_json import encode_cost
 
-MOST_OPEN = 200  # sessions at a time; one that is idle gives way to another
-MOST_LISTED = 200  # earlier sessions
+MAX_OPEN = 200  # sessions at a time; one that is idle gives way to another
+MAX_LISTED = 200  # earlier sessions
 _PAUSE = 0.25  # seconds between two reports of how a session stands
 
 
@@ -222,7 +222,7 @@ class Sessions:
     async def _open(self, hosted: Hosted, wanted: Wanted) -> None:
         self._coming += 1
         try:
-            while len(self.open()) + self._coming > MOST_OPEN:
+            while len(self.open()) + self._coming > MAX_OPEN:
                 await self._make_room()
             await hosted.open(self._opening, wanted)
         finally:
@@ -232,7 +232,7 @@ class Sessions:
         """Close the one that was idle longest. Raises UsageError where all are at work."""
         idle = [each for each in self.open() if each.is_idle]
         if not idle:
-            raise UsageError(f"{MOST_OPEN} sessions are running, which is the limit: wait for one, or close it.")
+            raise UsageError(f"{MAX_OPEN} sessions are running, which is the limit: wait for one, or close it.")
         await min(idle, key=lambda each: each.used).close_idle()
 
     def get(self, name: str) -> Hosted:
@@ -259,7 +259,7 @@ class Sessions:
                 hosted = Hosted(path)
                 if self.place.allows(Path(hosted.cwd)):
                     found.append(hosted.status())
-            if len(found) == MOST_LISTED:
+            if len(found) == MAX_LISTED:
                 break
         return found
 

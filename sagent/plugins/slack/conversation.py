@@ -28,9 +28,9 @@ from sagent.policy import Ask
 from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
 
-PATIENCE = 900.0  # seconds in which a question is answered; after that the answer is no
-MOST_MESSAGES = 10  # in which a question is shown; what is longer cannot be asked
-LEAST = Decimal("0.01")  # USD that have to be left for a run
+QUESTION_TIMEOUT_SECONDS = 900.0  # in which a question is answered; after that the answer is no
+MAX_MESSAGES = 10  # in which a question is shown; what is longer cannot be asked
+MIN_BUDGET_USD = Decimal("0.01")  # USD that have to be left for a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ThreadSession:
     async def _take(self, agent: Agent, said: Said) -> None:
         """Answer one prompt, within what is left of the thread's and the day's budget."""
         room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - counted(agent))
-        if room < LEAST:
+        if room < MIN_BUDGET_USD:
             await self._notify("The budget of this thread, or of today, is used up.")
             return
         if self._model:
@@ -223,7 +223,7 @@ class ThreadSession:
         except ChatError as error:
             return f"the question could not be sent: {error}"
         if said is None:
-            return f"nobody answered within {PATIENCE:g} s"
+            return f"nobody answered within {QUESTION_TIMEOUT_SECONDS:g} s"
         answer, person = said
         if answer == "thread":
             self._allowed.add(exact)
@@ -245,7 +245,7 @@ class ThreadSession:
         pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
         buttons = [Button(choice, label, answer == "no") for choice, (label, answer) in choices.items()]
         *first, shown = split(outgoing(text), self._surface.most_text - 200)
-        if len(first) >= MOST_MESSAGES:
+        if len(first) >= MAX_MESSAGES:
             raise ChatError(f"it is too long to be shown, in {len(first) + 1} messages")
         self._pending.append(pending)
         try:
@@ -253,7 +253,7 @@ class ThreadSession:
                 await self._surface.post(self._thread, piece)
             message = await self._surface.post(self._thread, shown, buttons)
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(QUESTION_TIMEOUT_SECONDS):
                     said: tuple[str, Person] | None = await pending.future
             except TimeoutError:
                 said = None

@@ -13,24 +13,24 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 from sagent.tools.media import read_media
 from sagent.transcript.redaction import Redaction
 
-MOST_BYTES = 10_000_000  # of a file, in either direction
-MOST_TEXT = 100_000  # characters of a text that comes with a message
-MOST_FILES = 10  # of a message
+MAX_FILE_BYTES = 10_000_000  # of a file, in either direction
+MAX_TEXT_CHARS = 100_000  # of a text that comes with a message
+MAX_FILES = 10  # of a message
 
 
 async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[list[Part], list[str]]:
     """The files of a message as a model is shown them, and what could not be."""
     parts: list[Part] = []
-    problems = [f"only {MOST_FILES} of {len(files)} files were accepted"] if len(files) > MOST_FILES else []
-    for file in files[:MOST_FILES]:
+    problems = [f"only {MAX_FILES} of {len(files)} files were accepted"] if len(files) > MAX_FILES else []
+    for file in files[:MAX_FILES]:
         try:
-            data = await surface.download(file, MOST_BYTES)
+            data = await surface.download(file, MAX_FILE_BYTES)
             shown = await read_media(data, file.name)
             if shown is None:
                 decoded = decode(data)
                 if isinstance(decoded, Binary):
                     raise ValueError(f"it is not text, but {decoded.kind}")
-                text = valid_text(decoded.text[:MOST_TEXT])
+                text = valid_text(decoded.text[:MAX_TEXT_CHARS])
                 shown = Text(f'\n\n<file name="{file.name}">\n{text}\n</file>')
             parts.append(shown)
         except (ChatError, ValueError) as error:
@@ -54,7 +54,7 @@ class SendFile:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         path = run.workspace.resolve(as_str(arguments.get("file_path")))
         try:
-            data = await asyncio.to_thread(read_regular, path, path.parent, most=MOST_BYTES)
+            data = await asyncio.to_thread(read_regular, path, path.parent, most=MAX_FILE_BYTES)
         except OSError as error:
             raise ToolError(f"{path} could not be read: {error.strerror or error}") from error
         decoded = decode(data)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
 API = "https://slack.com/api/"
-MOST_RETRIES = 5  # of a call that Slack limits: each after as long as it says
+MAX_RETRIES = 5  # of a call that Slack limits: each after as long as it says
 _SUBTYPES = ("", "file_share", "thread_broadcast")  # messages of people; the others are edits, joins and the like
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
@@ -167,7 +167,7 @@ async def open_slack(app_token: str, bot_token: str, api: str = API) -> AsyncGen
     logger = logging.getLogger("sagent.slack")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
-    limits = AsyncRateLimitErrorRetryHandler(max_retry_count=MOST_RETRIES)
+    limits = AsyncRateLimitErrorRetryHandler(max_retry_count=MAX_RETRIES)
     web = AsyncWebClient(bot_token, api, retry_handlers=[limits], logger=logger)
     socket = SocketModeClient(app_token, web_client=web, logger=logger)
     try:

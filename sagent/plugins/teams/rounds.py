@@ -17,7 +17,7 @@ from sagent.session.savings import Price, Savings
 from sagent.session.view import MemoryLogView, branch
 from sagent.usage import Saving
 
-MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has, where it has no budget
+MAX_HANDOFF_CHARS = 40_000  # of a hand-off that the next prompt has, where it has no budget
 Read: TypeAlias = Callable[[str], Iterable[Entry]]
 """The log of an agent, by its path."""
 
@@ -100,7 +100,7 @@ def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
     missing = 0.0
     for name, said in {each.giver: each.said for each in found.handoffs if each.said.error is None}.items():
         if name in (*given.left_out, *given.visible) and said.size:
-            cut = as_int(given.shown.get(name), min(MOST_HANDED, said.size))
+            cut = as_int(given.shown.get(name), min(MAX_HANDOFF_CHARS, said.size))
             shown = 0 if name in given.left_out else cut
             missing += answer_tokens(read(said.agent)) * (1 - shown / said.size)
     if missing < 1:

@@ -26,7 +26,7 @@ from sagent.plugins.teams.handoffs import (
     shortened,
 )
 from sagent.plugins.teams.pattern import said, stop
-from sagent.plugins.teams.rounds import MOST_HANDED, Round, answer_tokens, last_round
+from sagent.plugins.teams.rounds import MAX_HANDOFF_CHARS, Round, answer_tokens, last_round
 from sagent.session.contents import Content, Handoff, HandoffGiven, HandoffSaid, MessageEntry, StoredMessage
 from sagent.session.log import read_agent
 from sagent.usage import Cost
@@ -181,13 +181,17 @@ class Shift:
         size = digest(text)[1]
         counted = 0 if budget.tokens is None else answer_tokens(read_agent(self.lead.log, handed.agent))
         room = budget.room(size, counted)
-        if room == size if budget else len(text) <= MOST_HANDED:
-            return text, None if size <= MOST_HANDED else size
+        if room == size if budget else len(text) <= MAX_HANDOFF_CHARS:
+            return text, None if size <= MAX_HANDOFF_CHARS else size
         try:
             where = f"the full text is in {self.lead.log.blobs.put(text.encode('utf-8', 'replace'))}"
         except OSError as error:
             where = f"the full text could not be kept: {error.strerror or error}"
-        return shortened(text, room, where) if budget else (head_and_tail(text, MOST_HANDED, where), MOST_HANDED)
+        return (
+            shortened(text, room, where)
+            if budget
+            else (head_and_tail(text, MAX_HANDOFF_CHARS, where), MAX_HANDOFF_CHARS)
+        )
 
     def _partial(self, result: Result) -> Result:
         text = sections(self.handed)

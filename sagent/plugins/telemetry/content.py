@@ -7,7 +7,7 @@ from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinki
 from sagent.plugins.telemetry import names
 from sagent.transcript.redaction import Redaction
 
-MOST_TEXT = 20_000  # characters of one text
+MAX_TEXT_CHARS = 20_000  # of one text
 
 
 def messages_text(messages: Sequence[Message]) -> str:
@@ -60,4 +60,8 @@ def _part(part: Part) -> dict[str, object]:
 
 def _cut(text: str) -> str:
     clean = valid_text(Redaction().text(text))
-    return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}… ({len(clean) - MOST_TEXT} characters more)"
+    return (
+        clean
+        if len(clean) <= MAX_TEXT_CHARS
+        else f"{clean[:MAX_TEXT_CHARS]}… ({len(clean) - MAX_TEXT_CHARS} characters more)"
+    )

@@ -30,7 +30,7 @@ from sagent.plugins.telemetry import names
 from sagent.plugins.telemetry.spans import Capture, Telemetry
 from sagent.version import __version__
 
-MOST_AT_END = 1.5  # seconds in which the last spans may leave: then they are dropped
+FLUSH_TIMEOUT_SECONDS = 1.5  # in which the last spans may leave: then they are dropped
 _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "http/json": "otlp_json_http", "grpc": "otlp_proto_grpc"}
 _PACKAGES = {name: f"opentelemetry-exporter-{name.replace('_', '-')}" for name in _PROTOCOLS.values()}
 _CAPTURES: Mapping[str, Capture] = {
@@ -167,7 +167,7 @@ async def _shut_down(*ends: Callable[[], object]) -> bool:
     for thread in (*threads, waiter):
         thread.start()
     try:
-        await asyncio.wait_for(done, MOST_AT_END)
+        await asyncio.wait_for(done, FLUSH_TIMEOUT_SECONDS)
     except TimeoutError:
         return False
     return True

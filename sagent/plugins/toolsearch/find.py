@@ -12,9 +12,9 @@ from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspac
 
 FREE = 2_000  # bytes of definitions that are sent as they are
 ROOM = 8_300  # bytes of all definitions together, with those that are always sent
-MOST_FOUND = 5
-LEAST = 0.2  # of the best score: what fits less is not shown
-MOST_NAMED = 400  # characters of names in a description
+MAX_FOUND = 5
+MIN_SCORE_SHARE = 0.2  # of the best score: what fits less is not shown
+MAX_NAMES_CHARS = 400  # of names in a description
 _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The Probabilistic Relevance Framework)
 
 
@@ -114,8 +114,8 @@ class Index:
         fits = [_score(counts, rarity, mean) for counts in self._counts]
         ranked = [(tool.name.lower() not in named, -score, tool) for tool, score in zip(self.tools, fits, strict=True)]
         ranked.sort(key=lambda row: (*row[:2], row[2].name))
-        least = max(fits, default=0.0) * LEAST
-        return [tool for other, score, tool in ranked if not other or -score > least][:MOST_FOUND]
+        least = max(fits, default=0.0) * MIN_SCORE_SHARE
+        return [tool for other, score, tool in ranked if not other or -score > least][:MAX_FOUND]
 
     def _rarity(self, word: str) -> float:
         holding = sum(word in counts for counts in self._counts)
@@ -145,7 +145,7 @@ def _names(tools: Sequence[Tool]) -> str:
     for tool in tools:
         server, own = getattr(tool, "server", ""), tool.name
         groups.setdefault(server, []).append(own.removeprefix(f"mcp__{server}__"))
-    room = MOST_NAMED // max(1, len(groups))
+    room = MAX_NAMES_CHARS // max(1, len(groups))
     return "; ".join(f"{server + ': ' if server else ''}{_listed(names, room)}" for server, names in groups.items())
 
 

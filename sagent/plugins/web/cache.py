@@ -10,8 +10,8 @@ from sagent.lib.json import as_object, sha256_hex
 from sagent.lib.regular import read_regular
 
 FRESH = 900.0  # seconds
-_MOST_FILES = 300
-_LARGEST = 11_000_000  # bytes
+_MAX_FILES = 300
+_MAX_FILE_BYTES = 11_000_000
 
 
 class FetchCache:
@@ -32,7 +32,7 @@ class FetchCache:
 
     def put(self, key: str, about: dict[str, object], body: bytes = b"") -> None:
         """Keep an entry."""
-        if len(body) > _LARGEST:
+        if len(body) > _MAX_FILE_BYTES:
             return
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,9 +42,9 @@ class FetchCache:
     def _prune(self) -> None:
         """Delete the oldest of too many."""
         found = list(self._directory.iterdir())
-        if len(found) > _MOST_FILES:
+        if len(found) > _MAX_FILES:
             found.sort(key=lambda path: path.stat().st_mtime)
-            for path in found[: len(found) - _MOST_FILES // 2]:
+            for path in found[: len(found) - _MAX_FILES // 2]:
                 path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sagent.plugins.web.page import Extractor, Page
 
 PART = 30_000  # characters shown in one call
-_MOST_ASKED = 100_000  # characters that a question is put to
-_MOST_SAID = 2_000  # characters of an error's page
+_MAX_PROMPT_CHARS = 100_000  # that a question is put to
+_MAX_ERROR_CHARS = 2_000  # of an error's page
 _LOOKED_AT = 65_536  # bytes of what may be text, whatever its server calls it
 _ACCEPT = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
@@ -101,8 +101,10 @@ class WebFetch(WebTool):
 
         if run.caller is None:
             raise ToolError("No model can be asked here. Call again without question.")
-        text = mark(page.text[:_MOST_ASKED], str(response.address))
-        cut = f"\n(Of {len(page.text)} characters these are the first {_MOST_ASKED}.)" * (len(page.text) > _MOST_ASKED)
+        text = mark(page.text[:_MAX_PROMPT_CHARS], str(response.address))
+        cut = f"\n(Of {len(page.text)} characters these are the first {_MAX_PROMPT_CHARS}.)" * (
+            len(page.text) > _MAX_PROMPT_CHARS
+        )
         order = SpawnRequest(
             f"{text}{cut}\n\nThe question: {question}",
             system=_READER,
@@ -156,7 +158,7 @@ async def _failure(response: "WebResponse") -> str:
     if not response.body or not response.media_type.startswith(_TEXTS):
         return f"{said}."
     page = await _read(response, "markdown")
-    return f"{said}.\n{mark(page.text[:_MOST_SAID], str(response.address))}"
+    return f"{said}.\n{mark(page.text[:_MAX_ERROR_CHARS], str(response.address))}"
 
 
 def _is_bot_wall(response: "WebResponse") -> bool:

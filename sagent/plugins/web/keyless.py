@@ -9,10 +9,10 @@ from typing import Protocol, cast
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.plugins.web.results import MOST, Found
+from sagent.plugins.web.results import MAX_RESULTS, Found
 
 HOST = "html.duckduckgo.com"
-_MOST_ANSWER = 2_000_000  # bytes
+_MAX_ANSWER_BYTES = 2_000_000
 
 
 async def search_keyless(query: str, seconds: float, address: str = "") -> list[Found]:
@@ -29,7 +29,7 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
         )
     try:
         asked = json.dumps([query, address, seconds]).encode()
-        done = await isolated.answered(__name__, asked, seconds=seconds, most=_MOST_ANSWER)
+        done = await isolated.answered(__name__, asked, seconds=seconds, most=_MAX_ANSWER_BYTES)
     except TimeoutError:
         raise ToolError(f"ddgs did not answer within {seconds:g} s.") from None
     if done is None or done.code:
@@ -61,7 +61,7 @@ def answer() -> None:
     if address:
         import_module("ddgs.engines.duckduckgo").Duckduckgo.search_url = address
     try:
-        found = library(timeout=max(1, int(seconds) - 1)).text(query, backend="duckduckgo", max_results=MOST)
+        found = library(timeout=max(1, int(seconds) - 1)).text(query, backend="duckduckgo", max_results=MAX_RESULTS)
     except Exception as error:
         sys.stdout.write(json.dumps({"error": " ".join(str(error).split())[:120] or type(error).__name__}))
         return

@@ -7,9 +7,9 @@ from sagent.errors import SagentError, ToolError
 from sagent.peer import Caller, SpawnRequest
 from sagent.tool import RunContext
 
-_MOST_USES = 3
+_MAX_USES = 3
 _TOOLS: Mapping[str, Mapping[str, object]] = {
-    "anthropic": {"type": "web_search_20250305", "name": "web_search", "max_uses": _MOST_USES},
+    "anthropic": {"type": "web_search_20250305", "name": "web_search", "max_uses": _MAX_USES},
     "openai": {"type": "web_search"},
     "google": {"googleSearch": {}},
 }
@@ -36,7 +36,7 @@ async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[st
         system=_SYSTEM,
         model=model,
         tools=(),
-        max_turns=_MOST_USES,
+        max_turns=_MAX_USES,
         role="web",
         options={"tools": [dict(tool)]},
     )

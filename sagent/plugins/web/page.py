@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Extractor: TypeAlias = Literal["markdown", "article", "raw"]
 
-_PATIENCE = 4.0  # seconds on the clock
-_MOST_ANSWER = 40_000_000  # bytes
+_TIMEOUT_SECONDS = 4.0  # on the clock
+_MAX_ANSWER_BYTES = 40_000_000
 _HTML = ("text/html", "application/xhtml+xml")
 _CHARSET = re.compile(r"(?:charset|<\?xml [^<>]*encoding)\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -63,12 +63,12 @@ async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
     """Return the answer of the other process; None if it is late or wrong."""
     asked = json.dumps(question).encode() + b"\n" + data
     try:
-        done = await isolated.answered(__name__, asked, seconds=_PATIENCE, most=_MOST_ANSWER)
+        done = await isolated.answered(__name__, asked, seconds=_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES)
     except TimeoutError:
         return None
     if done is None:
         raise ToolError("A page is read in a process of its own, which could not be started.")
-    if done.code or len(done.output) > _MOST_ANSWER:
+    if done.code or len(done.output) > _MAX_ANSWER_BYTES:
         return None
     found = as_object(json.loads(done.output))
     return Page(as_str(found["title"]), as_str(found["text"]), bool(found["plain"]))

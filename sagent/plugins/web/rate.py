@@ -12,7 +12,7 @@ from sagent.errors import ToolError
 from sagent.lib.filelock import locked
 from sagent.lib.json import sha256_hex
 
-LONGEST_WAIT = 60.0  # seconds for a turn
+MAX_WAIT_SECONDS = 60.0  # for a turn
 _FARTHEST = 3600.0  # seconds: a time further ahead was written by a clock that was wrong
 
 
@@ -26,12 +26,12 @@ class HostRate:
     async def turn(self, host: str, interval: float, *, alone: bool = False) -> AsyncGenerator[None]:
         """Wait for a turn: one begins `interval` seconds after another, and where they go `alone` after its end, too.
 
-        Raises ToolError where that would take more than LONGEST_WAIT.
+        Raises ToolError where that would take more than MAX_WAIT_SECONDS.
         """
         async with AsyncExitStack() as held:
             if alone:
                 try:
-                    await held.enter_async_context(locked(self._path(host, "alone"), LONGEST_WAIT))
+                    await held.enter_async_context(locked(self._path(host, "alone"), MAX_WAIT_SECONDS))
                 except TimeoutError:
                     raise ToolError(f"{host} is busy with other requests from here. Try later.") from None
             if (wait := self._reserve(host, interval)) > 0:
@@ -51,7 +51,7 @@ class HostRate:
             fcntl.flock(file, fcntl.LOCK_EX)  # held for a moment only
             now = time.time()
             at = max(now, _read(file))
-            if at - now > LONGEST_WAIT:
+            if at - now > MAX_WAIT_SECONDS:
                 raise ToolError(f"{host} asks for a pause of {at - now:.0f} s. Go on with other work, and try later.")
             _write(file, at + interval)
             return at - now

@@ -9,8 +9,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.plugins.web.services import SearchService
 
-MOST = 10
-_MOST_TEXT = 500  # characters of a result's text
+MAX_RESULTS = 10
+_MAX_TEXT_CHARS = 500  # of a result's text
 _TAG = re.compile(r"<[^<>]{0,200}>")
 
 
@@ -66,9 +66,9 @@ def _lies_in(host: str, domain: str) -> bool:
 def listed(found: Sequence[Found]) -> str:
     """Results as a numbered list."""
     lines: list[str] = []
-    for number, each in enumerate(found[:MOST], 1):
+    for number, each in enumerate(found[:MAX_RESULTS], 1):
         lines.append(f"{number}. {each.title or '(no title)'}\n   {each.url}")
-        said = " · ".join(filter(None, (each.date[:10], each.text[:_MOST_TEXT])))
+        said = " · ".join(filter(None, (each.date[:10], each.text[:_MAX_TEXT_CHARS])))
         lines += [f"   {said}"] if said else []
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KEYLESS = "ddgs"
 NATIVE = "native"
-PATIENCE = 5.0  # seconds for one service
+SERVICE_TIMEOUT_SECONDS = 5.0  # for one service
 _BACKENDS = ("brave", "tavily", "exa", "searxng", NATIVE, KEYLESS)
 _CATEGORIES = ("general", "news", "images", "videos", "music", "map", "science", "it", "files", "social media")
 
@@ -66,7 +66,7 @@ class WebSearch(WebTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError if none does."""
         from sagent.plugins.gateway.address import check_secrets
-        from sagent.plugins.web.results import MOST, listed, within
+        from sagent.plugins.web.results import MAX_RESULTS, listed, within
 
         query = as_str(arguments["query"]).strip()
         check_secrets(query)
@@ -82,7 +82,7 @@ class WebSearch(WebTool):
             except ToolError as error:
                 failures.append(str(error))
                 continue
-            found = list(within(found, allowed, blocked))[:MOST]
+            found = list(within(found, allowed, blocked))[:MAX_RESULTS]
             notes = "".join(f"\n({failure})" for failure in failures)
             if not found:
                 return ToolOutput.of(f"{name} found nothing for {query!r}.{notes}", summary=f"{name}: nothing found")
@@ -145,7 +145,7 @@ class WebSearch(WebTool):
             from sagent.plugins.web.keyless import HOST, search_keyless
 
             async with self.access.rate.turn(HOST, 5.0 if not where else 0.0):
-                found = await search_keyless(_with_sites(query, allowed, blocked), PATIENCE, where)
+                found = await search_keyless(_with_sites(query, allowed, blocked), SERVICE_TIMEOUT_SECONDS, where)
         else:
             found = await self._ask(name, query, category, allowed, blocked, run)
         if found:
@@ -171,7 +171,9 @@ class WebSearch(WebTool):
             address = parse_address(f"{base}{row.path}?{urlencode({k: str(v) for k, v in members.items()})}")
             request = WebRequest(address, headers=headers)
         own = bool(self.access.service(name).get("base_url")) or not row.base_url
-        response = await self.access.fetch(request, run, interval=row.interval, seconds=PATIENCE, named=own)
+        response = await self.access.fetch(
+            request, run, interval=row.interval, seconds=SERVICE_TIMEOUT_SECONDS, named=own
+        )
         if response.status == 403 and name == "searxng":
             raise ToolError(f"{name} at {base} refuses JSON: its settings.yml needs json in search.formats.")
         if response.status in (401, 403, 422) and row.key[0]:

@@ -9,7 +9,7 @@ from sagent.model import Effort
 
 IMAGE_TOKENS = 8_000  # 1,536 patches times at most 2.46, or as many as `image_detail` lets through times 1.2
 PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
-_MOST_PATCHES = 6_000
+_MAX_PATCHES = 6_000
 
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
@@ -60,7 +60,7 @@ def image_detail(image: Image) -> Literal["auto", "high"]:
     from sagent.lib.image import measure_image
 
     size = measure_image(image.data, image.media_type)
-    return "auto" if size and -(-size[0] // 32) * -(-size[1] // 32) <= _MOST_PATCHES else "high"
+    return "auto" if size and -(-size[0] // 32) * -(-size[1] // 32) <= _MAX_PATCHES else "high"
 
 
 def cache_key(conversation: str) -> str:

@@ -76,7 +76,7 @@ _REMEDIES: Mapping[ModelErrorKind, str] = {
     "permission": "The key may not do this: ask for access there, or choose another model.",
     "not_found": "Check the model's name; sagent models --check asks which there are.",
 }
-_WAITS = ("retry_after", "resets_in_seconds", "resets_at")  # members of an error
+_RETRY_MEMBERS = ("retry_after", "resets_in_seconds", "resets_at")  # members of an error
 _UNITS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UNIT = r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
 _SPAN = rf"{_UNIT}(?:(?:,? | and )?{_UNIT})*"
@@ -290,7 +290,7 @@ def _headers_inside(data: object) -> dict[str, str]:
     error = as_object(_first(data).get("error"))
     metadata = as_object(error.get("metadata"))
     found = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
-    places = (*(error.get(name) for name in _WAITS), _first(data).get("retry_after"))
+    places = (*(error.get(name) for name in _RETRY_MEMBERS), _first(data).get("retry_after"))
     wait = found if found is not None else next((place for place in places if place is not None), None)
     held = {} if wait is None else {"retry-after": str(wait)}
     return {**held, **{name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}}

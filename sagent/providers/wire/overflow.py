@@ -93,7 +93,7 @@ _MEMBER = (
 _TEXT = r"'(?:messages|input)[\d\[\]]*(?:\.(?:content|output)[\d\[\]]*(?:\.text)?)?': string too long\D+length (\d+)"
 _RATE = r"enqueued|\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
 _SPENT = r"\bquotas?\b|credits|wait before|try again (?:in|later|after)|retry (?:in|after)|throttl"  # money, or time
-_LONG_TEXT = 100_000  # characters: who allows so many limits a conversation, and not a name
+_MIN_LONG_TEXT_CHARS = 100_000  # who allows so many limits a conversation, and not a name
 _SIZE = rf"(?<![\w.-]){_N}(?:\.0)?(?![\w-])"
 _SIZED = r"\btokens?\b|\b(?:prompt|input|session|sequence|context) length"
 _ABOVE = r"exceed|(?:longer|larger|greater|more) than|above|only supports|too (?:long|large)|must be (?:less|at most)"
@@ -109,11 +109,11 @@ _ANY_SIZED = (  # words that many languages have kept or have for it
     r"token|\u0442\u043e\u043a\u0435\u043d|\u30c8\u30fc\u30af\u30f3|\ud1a0\ud070|l[o\xe4]n?gu?(?:th|itud|ueur|e)\b|context|kontext|contesto"
     r"|\u043a\u043e\u043d\u0442\u0435\u043a\u0441\u0442|\u0434\u043b\u0438\u043d|\u957f\u5ea6|\u9577\u3055|\u4e0a\u4e0b\u6587|\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8|\ucee8\ud14d\uc2a4\ud2b8"
 )
-_LEAST_WINDOW = 1_000  # tokens
+_MIN_WINDOW_TOKENS = 1_000
 _MAX_BYTES_PER_TOKEN = 10  # of a request, as a refusal counts it
 _LIMITS = r"too (?:long|large|many|big)|exceed|maximum|longer|limit|\bmore than|less than"
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
-_MOST_OUTPUT = (
+_MAX_OUTPUT = (
     rf"supports at most {_N} (?:completion|output) tokens",  # OpenAI
     rf"but can only afford {_N}",  # OpenRouter, for what is left of the credits
     rf"max_tokens: \d+ > {_N}, which is the maximum",  # Anthropic
@@ -138,7 +138,7 @@ def is_overflow(
     if re.search(_CODES, coded):
         return status != 429
     if found := re.search(_TEXT, text):
-        return int(found[1]) >= _LONG_TEXT
+        return int(found[1]) >= _MIN_LONG_TEXT_CHARS
     if status == 429 or re.search(_RATE, text):
         return "must be reduced" in text
     if re.search(_OTHER, text):
@@ -175,7 +175,7 @@ def _outgrows(text: str, most_input: int) -> bool:
         return False
     found = re.findall(r"(?<![\w.-])(\d[\d,._']*)(k?)\b", text)
     sizes = [int(re.sub(r"\D", "", number)) * (1_000 if kilo else 1) for number, kilo in found if len(number) < 12]
-    sizes = [size for size in sizes if size >= _LEAST_WINDOW]
+    sizes = [size for size in sizes if size >= _MIN_WINDOW_TOKENS]
     sent = [size for size in sizes if most_input <= size * _MAX_BYTES_PER_TOKEN and size <= most_input]
     return bool(sent) and min(sizes) < max(sent)
 
@@ -197,7 +197,7 @@ def sizes_in(words: str) -> tuple[int | None, int | None]:
 def most_output_in(words: str) -> int | None:
     """The most tokens of output that may be asked for, where a provider refuses a request for asking for more."""
     above = _first(_ABOVE_OUTPUT, words)
-    return above - 1 if above else _first(_MOST_OUTPUT, words)
+    return above - 1 if above else _first(_MAX_OUTPUT, words)
 
 
 def _without_output(words: str) -> int | None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
     from sagent.providers.toolforms import Naming
 
-_MOST_COUNTED = 10**12  # tokens of one call: who says more is taken at so many, which sums and pages can still show
-MOST_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
+_MAX_CALL_TOKENS = 10**12  # of one call: who says more is taken at so many, which sums and pages can still show
+MAX_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
 _INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with cached ones or without
 _SAYING: Mapping[StopReason, str] = {
     "content_filter": "filter|safety|block|prohibit|guardrail|sensitive|recitation|spii|moderat|policy|violat",
@@ -39,7 +39,7 @@ _SAYING: Mapping[StopReason, str] = {
     "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
     "error": "error|malformed|fail|invalid",
 }
-_MOST_WORDS, _FEW_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
+_MAX_WORDS_PER_TOKEN, _FREE_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
 
@@ -126,7 +126,7 @@ class ReplyReader(ABC):
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
         received = max(self.received, bool(self.message().parts))
-        can_be = _MOST_WORDS * stated.output + _FEW_WORDS >= self.least_tokens
+        can_be = _MAX_WORDS_PER_TOKEN * stated.output + _FREE_WORDS >= self.least_tokens
         counted = can_be and is_count(stated, received, max_input) and _can_be(self._usage) and self._is_final(stated)
         if counted or any(charge.usd is not None for charge in charges):
             return usage, charges
@@ -207,8 +207,8 @@ class ReplyReader(ABC):
 
     def _bound(self, parts: Sized) -> None:
         """Refuse an answer of parts that hold nothing, without end."""
-        if len(parts) > MOST_PARTS:
-            raise self._origin.hopeless(f"its answer has more than {MOST_PARTS:,} parts")
+        if len(parts) > MAX_PARTS:
+            raise self._origin.hopeless(f"its answer has more than {MAX_PARTS:,} parts")
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
@@ -245,7 +245,7 @@ def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
 
 def count_of(value: object) -> int:
     """A number of tokens, or of uses of a tool, as a provider reports it; what cannot be one counts as none."""
-    return min(max(0, _count(value)), _MOST_COUNTED)
+    return min(max(0, _count(value)), _MAX_CALL_TOKENS)
 
 
 def _count(value: object) -> int:

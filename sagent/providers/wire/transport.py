@@ -21,7 +21,7 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 # How long an unused connection is kept where the server does not say: many of this machine close it after 5 s (uvicorn,
 # Node, cpp-httplib), balancers in front of others after 60 s (AWS; nginx 75 s).
 _IDLE_SECONDS = {"http": 4.0, "https": 55.0}
-_LONGEST_IDLE = 300.0
+_MAX_IDLE_SECONDS = 300.0
 _IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
@@ -222,7 +222,7 @@ def _kept(headers: Mapping[str, str], scheme: str) -> float:
     for item in headers.get("keep-alive", "").split(","):
         name, _, value = item.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():
-            return min(float(value) - 1.0, _LONGEST_IDLE)
+            return min(float(value) - 1.0, _MAX_IDLE_SECONDS)
     return _IDLE_SECONDS[scheme]
 
 

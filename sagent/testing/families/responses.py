@@ -154,7 +154,7 @@ def _error_event(step: ErrorEvent) -> bytes:
 
 # What the Responses API refuses with 400, in about its words.
 
-_LONGEST = 64
+_MAX_ID_CHARS = 64
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 _CONTENT = {
     "assistant": ("output_text", "refusal"),
@@ -222,7 +222,7 @@ def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
     given, start, at = as_str(item["id"]), _ID_STARTS.get(kind, ""), f"{where}.id"
     strange = not is_name(given) or not given.startswith(start)
     yield from refused(
-        (len(given) > _LONGEST, too_long(at, given, _LONGEST)),
+        (len(given) > _MAX_ID_CHARS, too_long(at, given, _MAX_ID_CHARS)),
         (strange, f"Invalid '{at}': {given!r}. Expected an ID that begins with {start!r}."),
     )
 
@@ -243,8 +243,8 @@ def _call_complaints(where: str, item: _Item) -> Iterator[str]:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
         yield f"Invalid '{where}.call_id': empty string. Expected a string with minimum length 1."
-    elif len(call_id) > _LONGEST:
-        yield too_long(f"{where}.call_id", call_id, _LONGEST)
+    elif len(call_id) > _MAX_ID_CHARS:
+        yield too_long(f"{where}.call_id", call_id, _MAX_ID_CHARS)
     if item.get("type") == "function_call_output":
         output = item.get("output")
         if not isinstance(output, str | list) or output == []:

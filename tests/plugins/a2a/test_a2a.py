@@ -398,7 +398,7 @@ async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_r
 async def test_no_more_sessions_are_open_than_may_be_however_many_come_at_once(
     place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.a2a.contexts.MOST_OPEN", 2)
+    monkeypatch.setattr("sagent.plugins.a2a.contexts.MAX_OPEN", 2)
     provider += [Turn("fine"), Stall(Turn("slow")), Stall(Turn("slow"))]
     async with a2a_served(place) as [peer]:
         idle = await peer.send(said("hello"))

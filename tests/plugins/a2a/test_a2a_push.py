@@ -153,7 +153,7 @@ async def test_what_leads_to_this_machine_or_its_network_is_refused_and_no_task_
 async def test_those_who_know_how_their_task_ended_make_room_for_others(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "MOST_KEPT", 2)
+    monkeypatch.setattr(push, "MAX_KEPT", 2)
     files = ReceiverFiles(place / "a2a")
     async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"

@@ -53,7 +53,7 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
         yield
 
     monkeypatch.setattr(AcpHost, "opening", opening)
-    monkeypatch.setattr("sagent.plugins.acp.server._PATIENCE", 0.05)
+    monkeypatch.setattr("sagent.plugins.acp.server._CLOSE_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr("sagent.plugins.acp.server._CLOSING", 0.2)
     async with agent_for([]) as peer:
         waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])

@@ -141,8 +141,8 @@ async def test_in_a_large_project_ranks_are_those_of_a_moment_ago_until_many_fil
         return link(*args)
 
     monkeypatch.setattr(render, "link", count)
-    monkeypatch.setattr(render, "MOST_EXACT", 10)
-    monkeypatch.setattr(render, "FEW", 0.1)
+    monkeypatch.setattr(render, "MAX_EXACT_FILES", 10)
+    monkeypatch.setattr(render, "MAX_STALE_SHARE", 0.1)
     write(shop, {f"more/m{number}.py": f"def made_{number}(): ...\n" for number in range(30)})
     tool, focus = RepoMap(tmp_path / "maps"), {"focus": ["NewlyMade"], "tokens": 5_000}
     before = text_of(await call(tool))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.plugins.code.lsp.diagnostics import MOST, Diagnostic, new_errors, read_errors, report
+from sagent.plugins.code.lsp.diagnostics import MAX_ERRORS, Diagnostic, new_errors, read_errors, report
 from sagent.plugins.code.lsp.text import Lines, TextEdit, apply_edits
 
 LINES = st.lists(st.sampled_from(["a", "b", "BAD", "BAD too", ""]), max_size=12)
@@ -66,7 +66,7 @@ def test_only_errors_are_read_and_nothing_that_is_none_is_in_the_way() -> None:
 
 def test_the_report_is_bounded() -> None:
     errors = [Diagnostic(number, 1, "m") for number in range(40)]
-    assert len(report([("a.py", errors)]).splitlines()) == MOST + 2
+    assert len(report([("a.py", errors)]).splitlines()) == MAX_ERRORS + 2
     assert report([("a.py", [])]) == ""
 
 

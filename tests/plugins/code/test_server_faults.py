@@ -208,7 +208,7 @@ async def test_one_that_wants_too_much_memory_does_not_get_it(bench: Bench, monk
     assert "BAD two" in await bench.changed("a.fake", BAD)
     await bench.checks.aclose()
     bench.use_fake("hungry")
-    monkeypatch.setattr("sagent.plugins.code.lsp.servers.MOST_MEMORY", 200 << 20)
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.MAX_MEMORY_BYTES", 200 << 20)
     assert await bench.changed("a.fake", WORSE) == ""
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
-from sagent.plugins.exports.cast import MOST_IDLE, WIDTH, write_cast
+from sagent.plugins.exports.cast import MAX_IDLE_SECONDS, WIDTH, write_cast
 from sagent.plugins.exports.folder import SharedFolder
 from sagent.plugins.exports.steps import Said, Turn
 from sagent.plugins.exports.timeline import Timeline, TurnShown, read_timeline
@@ -56,7 +56,7 @@ def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnS
     head, pieces = play(Timeline(title=title, shown=list(shown)))
     assert not any(ord(each) < 32 for each in str(head["title"]))
     times = [0.0, *(at for at, _ in pieces)]
-    assert all(0 <= after - before <= MOST_IDLE + 0.1 for before, after in pairwise(times))
+    assert all(0 <= after - before <= MAX_IDLE_SECONDS + 0.1 for before, after in pairwise(times))
     assert "\x1b" not in STYLE.sub("", "".join(text for _, text in pieces))
 
 

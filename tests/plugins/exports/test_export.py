@@ -16,7 +16,7 @@ from sagent.plugins.audit.verify import verify
 from sagent.plugins.exports.cast import write_cast
 from sagent.plugins.exports.export import export_bundle, export_lines, export_text
 from sagent.plugins.exports.folder import SharedFolder
-from sagent.plugins.exports.timeline import MOST_TEXT, read_timeline
+from sagent.plugins.exports.timeline import MAX_TEXT_CHARS, read_timeline
 from sagent.session.contents import AdviceOutcome, Content, Opened, SwitchedEntry, Unknown
 from sagent.session.entries import parse_line
 from sagent.session.log import read_log
@@ -199,7 +199,7 @@ def test_a_page_is_held_to_its_size(tmp_path: Path):
 # -- redaction ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", [70, MOST_TEXT - 10])
+@pytest.mark.parametrize("start", [70, MAX_TEXT_CHARS - 10])
 def test_a_secret_is_taken_out_before_a_text_is_cut(tmp_path: Path, start: int):
     asked = "look " * (start // 5) + KEY
     with Session.create_at(tmp_path / "s") as made:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.plugins.exports.page import UNSAFE
-from sagent.plugins.exports.prose import MOST_MARKDOWN, Prose
+from sagent.plugins.exports.prose import MAX_MARKDOWN_CHARS, Prose
 from sagent.transcript.redaction import Redaction
 from tests.depth import deep
 
@@ -115,7 +115,7 @@ def test_an_odd_language_is_no_error(language: str):
 
 
 def test_a_giant_text_is_shown_as_it_is():
-    assert rendered("[" * (MOST_MARKDOWN + 1)).startswith('<div class="plain">[[[')
+    assert rendered("[" * (MAX_MARKDOWN_CHARS + 1)).startswith('<div class="plain">[[[')
     head = "|a" * 10 + "|\n" + "|-" * 10 + "|\n"
     assert rendered(head + "|b|\n" * 6_000).startswith('<div class="plain">|a')  # filled up to 60,000 cells
     assert "<table>" in rendered(head + "|b|\n" * 500)

@@ -18,7 +18,7 @@ from sagent.messages import Message, ToolCall, ToolResult
 from sagent.peer import Compact, SpawnRequest
 from sagent.plugins.hooks import EVENTS
 from sagent.plugins.hooks.hook import Hook, Source
-from sagent.plugins.hooks.policy import MOST_RETURNS, HookPolicy
+from sagent.plugins.hooks.policy import MAX_RETURNS, HookPolicy
 from sagent.plugins.hooks.runner import HookRunner
 from sagent.plugins.hooks.session import SessionHooks
 from sagent.plugins.hooks.tool import hooked
@@ -246,10 +246,10 @@ async def test_a_result_may_be_added_to_objected_to_and_replaced(tmp_path: Path)
 
 async def test_an_end_that_is_refused_goes_on_but_not_for_ever(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("Stop", "cat >> told; echo go on >&2; exit 2"))
-    await session.run(*["done"] * (MOST_RETURNS + 1))
-    assert len(session.requests) == MOST_RETURNS + 1 and session.result.error is None
+    await session.run(*["done"] * (MAX_RETURNS + 1))
+    assert len(session.requests) == MAX_RETURNS + 1 and session.result.error is None
     told = (tmp_path / "told").read_text().replace("}{", "}\n{").splitlines()
-    assert [json.loads(each)["stop_hook_active"] for each in told] == [False] + [True] * MOST_RETURNS
+    assert [json.loads(each)["stop_hook_active"] for each in told] == [False] + [True] * MAX_RETURNS
 
 
 async def test_a_hook_ends_the_run(tmp_path: Path) -> None:

@@ -595,7 +595,7 @@ async def test_a_copy_is_not_made_of_what_is_too_large_or_not_there(
     (tmp_path / "a").mkdir()
     for name in ("x", "y"):
         (tmp_path / "a" / name).write_text(name)
-    monkeypatch.setattr(workcopy, "MOST_FILES", 1)
+    monkeypatch.setattr(workcopy, "MAX_COPY_FILES", 1)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(UsageError, match="too large"):

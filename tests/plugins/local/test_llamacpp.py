@@ -32,7 +32,7 @@ from sagent.model import Model, ModelLimits, Provider
 from sagent.plugins.local import llamacpp_server
 from sagent.plugins.local.llamacpp import LlamaCpp
 from sagent.plugins.local.llamacpp_server import Launch
-from sagent.testing.model_suite import PATIENCE, OpenModel, ServedModelSuite, ask, collect, failure
+from sagent.testing.model_suite import TIMEOUT_SECONDS, OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
 from tests.providers.llama_server import Front
@@ -112,7 +112,7 @@ def group_lives(group: int) -> bool:
 
 async def until(happened: Callable[[], object]) -> None:
     """Wait for something, within reason."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not happened():
             await asyncio.sleep(0.01)
 
@@ -474,7 +474,7 @@ async def test_a_child_that_somebody_else_waits_for_goes_on(opened: Callable[...
 async def test_closing_ends_the_child(
     opened: Callable[..., LlamaCpp], here: Path, monkeypatch: pytest.MonkeyPatch, ignore_term: bool
 ) -> None:
-    monkeypatch.setattr(llamacpp_server, "GRACE", 0.3 if ignore_term else PATIENCE)
+    monkeypatch.setattr(llamacpp_server, "EXIT_TIMEOUT_SECONDS", 0.3 if ignore_term else TIMEOUT_SECONDS)
     provider = opened(ignore_term=ignore_term)
     await collect(provider.model("tiny"), ask())
     await provider.aclose()
@@ -484,7 +484,7 @@ async def test_closing_ends_the_child(
 
 async def test_closing_ends_calls_for_good(opened: Callable[..., LlamaCpp], here: Path) -> None:
     """A call that was tried again would start a child that nobody closes."""
-    provider = opened(loading=PATIENCE)
+    provider = opened(loading=TIMEOUT_SECONDS)
     call = asyncio.create_task(failure(provider.model("tiny"), ask()))
     await until(lambda: starts(here))
     await provider.aclose()
@@ -543,7 +543,7 @@ async def test_a_child_ends_with_its_parent_however_that_ends(
         child = starts(here)[0]["pid"]
         assert group_lives(child)
         if end == "exit":
-            parent.communicate(b"\n", timeout=PATIENCE)
+            parent.communicate(b"\n", timeout=TIMEOUT_SECONDS)
         else:
             parent.send_signal(signal.Signals[end])
     await until(lambda: not group_lives(child))

@@ -40,7 +40,7 @@ from sagent.plugins.local.template import Habits, dress, learn_habits
 from sagent.plugins.local.weights import Weights
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Telling
-from sagent.testing.model_suite import PATIENCE, MakeModel, ModelSuite, collect, failure, texts
+from sagent.testing.model_suite import TIMEOUT_SECONDS, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn
 from sagent.usage import Charge, Usage
 
@@ -750,7 +750,7 @@ async def test_a_cache_that_cannot_be_cut_is_used_where_it_can_be(home: Home) ->
 async def test_the_work_is_done_on_a_thread_of_its_own_and_stops_with_the_stream(home: Home) -> None:
     async with opened(home.make("abc…")) as model:
         stream = model.stream(ask(max_output=None))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not isinstance(await anext(stream), TextPart):
                 pass
             await stream.aclose()
@@ -777,7 +777,7 @@ async def test_one_waits_for_another_and_may_give_up(home: Home) -> None:
         waiting.cancel()
         await asyncio.wait([waiting])
         await first.aclose()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert (await said_by(model, conversation="third")).message.content == "next"
         assert engine(model)._network.turn == 1
 
@@ -791,7 +791,7 @@ async def test_closing_the_provider_ends_its_streams(home: Home) -> None:
         pass
     reading = asyncio.create_task(failure_of(stream))
     await provider.aclose()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         error = await reading
     assert (error.kind, error.provider) == ("cut", "selfhosted")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("selfhosted")]
@@ -954,7 +954,7 @@ async def test_what_is_not_here_comes_from_the_hub(
         async with opened("org/tiny", folder=tmp_path / "cache") as model:
             assert model.limits == ModelLimits()
             reading = asyncio.create_task(collect(model, ask()))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while "model.safetensors" not in hub.fetched:
                     assert not reading.done(), reading.result()
                     await asyncio.sleep(0.02)
@@ -994,7 +994,7 @@ async def until_no_child() -> None:
         found = [pid for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
         return [pid for pid in found if b"tests.forks" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while others():
             await asyncio.sleep(0.02)
 
@@ -1038,7 +1038,7 @@ async def test_who_waits_for_a_model_that_loads_is_told(monkeypatch: pytest.Monk
     loading, told = threading.Event(), list[tuple[str, str]]()
 
     def load(*_: object) -> object:
-        assert loading.wait(PATIENCE)
+        assert loading.wait(TIMEOUT_SECONDS)
         raise RuntimeError("no memory")
 
     monkeypatch.setattr("sagent.plugins.local.runner.load", load)

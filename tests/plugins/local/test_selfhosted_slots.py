@@ -90,7 +90,7 @@ async def test_the_answers_are_those_of_the_usual_way(
     path = home.make(initializer_range=0.6)
     options = json_freeze_object(dict(options))
     as_usual = await talk(path, options=options)
-    monkeypatch.setattr(slots, "_LEAST", least)
+    monkeypatch.setattr(slots, "_MIN_SLOTS", least)
     monkeypatch.setattr(slots, "_AHEAD", 1 if least == 256 else 1_024)
     over_slots(recorder)
     replies = await talk(path, options=options)
@@ -102,7 +102,7 @@ async def test_the_answers_are_those_of_the_usual_way(
 async def test_an_answer_outgrows_its_slots(home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.make(initializer_range=0.6)
     as_usual = await talk(path, max_output=60)
-    monkeypatch.setattr(slots, "_LEAST", 32)
+    monkeypatch.setattr(slots, "_MIN_SLOTS", 32)
     monkeypatch.setattr(slots, "_AHEAD", 1)
     over_slots(record)
     assert said(await talk(path, max_output=60)) == said(as_usual)
@@ -129,7 +129,7 @@ async def test_where_memory_is_short_what_was_read_moves(
     path = home.make(initializer_range=0.6)
     as_usual = await talk(path, max_output=60)
     monkeypatch.setattr(slots, "_AHEAD", 1)
-    monkeypatch.setattr(slots, "_LEAST", 512 if after else 2_048)
+    monkeypatch.setattr(slots, "_MIN_SLOTS", 512 if after else 2_048)
     whole = Slots._run
     calls: list[int] = []
 

@@ -245,7 +245,7 @@ class TestOneProgram:
 
     async def test_few_programs_are_kept(self, stand_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each takes a lot of memory: the oldest goes first, and the others after a while."""
-        monkeypatch.setattr(anthropic_cli, "_MOST_KEPT", 2)
+        monkeypatch.setattr(anthropic_cli, "_MAX_IDLE_PROGRAMS", 2)
         async with opened(stand_in, [Turn("x")] * 5) as (provider, server):
             model = provider.model("m")
             for number in range(4):
@@ -255,7 +255,7 @@ class TestOneProgram:
                 while living != expected:
                     await asyncio.sleep(0.01)
                     living = {str(pid) for pid in programs(server)} & set(pids(server))
-            monkeypatch.setattr(anthropic_cli, "_LONGEST_KEPT", 0.0)
+            monkeypatch.setattr(anthropic_cli, "_MAX_IDLE_SECONDS", 0.0)
             await collect(model, request(user("hi"), conversation="talk-4"))
             async with asyncio.timeout(30):
                 while pids(server)[-1] in {str(pid) for pid in programs(server)}:

@@ -19,7 +19,7 @@ import pytest
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Text
 from sagent.plugins.mcp import Servers
-from sagent.plugins.mcp.output import MOST_MEDIA
+from sagent.plugins.mcp.output import MAX_MEDIA
 from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
 from tests.plugins.mcp.odd import Odd, do, tool
@@ -262,8 +262,8 @@ class Wordy(Forgetful):
 async def test_what_a_server_answers_over_http_has_a_bound_and_may_be_long(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.mcp.bodies.LONGEST_LINE", 4 << 20)
-    monkeypatch.setattr("sagent.plugins.mcp.link.LONGEST_LINE", 4 << 20)
+    monkeypatch.setattr("sagent.plugins.mcp.bodies.MAX_LINE_BYTES", 4 << 20)
+    monkeypatch.setattr("sagent.plugins.mcp.link.MAX_LINE_BYTES", 4 << 20)
     Wordy.how, Wordy.length = how, 3 << 20
     async with serving(Odd(tmp_path), Wordy) as servers:
         assert len(await do(servers)) == 3 << 20
@@ -327,7 +327,7 @@ async def test_of_many_images_some_are_shown(tmp_path: Path) -> None:
         code = f"result = {{'content': [{image!r}] * 2000 + [{{'type': 'text', 'text': 'end'}}]}}"
         run = RunContext("root", "c", Workspace(tmp_path), SimpleNamespace(), lambda _: None)  # pyright: ignore[reportArgumentType] -- no blobs
         content = (await tool(json_freeze_object({"code": code}), run)).content
-    assert content[:-2] == (Image("image/png", PNG),) * MOST_MEDIA
+    assert content[:-2] == (Image("image/png", PNG),) * MAX_MEDIA
     assert content[-2:] == (Text("end"), Text("(1980 more images and documents of the MCP server odd were left out)"))
 
 

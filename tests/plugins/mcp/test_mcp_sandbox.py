@@ -271,7 +271,7 @@ async def test_servers_that_ignore_the_end_of_their_input_die_with_a_killed_sess
 async def test_a_line_without_an_end_ends_the_connection_and_is_said(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.mcp.pipes.LONGEST_LINE", 2 << 20)
+    monkeypatch.setattr("sagent.plugins.mcp.pipes.MAX_LINE_BYTES", 2 << 20)
     async with place.opened(place.server(Need("all"))) as (tool,):
         flood = "import sys\nfor _ in range(64): sys.stdout.write('x' * (1 << 20))"
         assert "it wrote a line of more than 2 MiB" in await place.run(tool, flood)

@@ -25,7 +25,7 @@ async def _first(events: AsyncGenerator[Event]) -> Event:
 async def test_a_client_that_comes_back_too_late_is_delivered_what_it_has_not_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gate, "GRACE", 0.05)
+    monkeypatch.setattr(gate, "RETURN_TIMEOUT_SECONDS", 0.05)
     bus = LocalBus()
     kept = Gate(bus)
     await bus.send(message("a", "hello"))
@@ -76,7 +76,7 @@ async def test_an_answer_that_begins_anew_says_so() -> None:
 async def test_the_end_of_a_receiver_that_was_replaced_does_not_end_the_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gate, "GRACE", 0.05)
+    monkeypatch.setattr(gate, "RETURN_TIMEOUT_SECONDS", 0.05)
     bus = LocalBus()
     kept = Gate(bus)
     older = (await kept.receive("a", again=False)).follow("")

@@ -90,7 +90,7 @@ async def test_a_burst_leaves_in_few_messages(tmp_path: Path) -> None:
 
 
 async def test_a_line_larger_than_a_message_goes_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirrors, "MOST", 1000)
+    monkeypatch.setattr(mirrors, "MAX_MESSAGE_BYTES", 1000)
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):
         session.log().append(Label("x" * 5000))

@@ -254,7 +254,7 @@ def test_what_is_billed_for_all_nodes_stays_below_the_cap(
     tmp_path_factory: pytest.TempPathFactory, seed: int, plan: Plan, blows: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(mirrors, "_WAIT", 0.0)
+        patched.setattr(mirrors, "_RETRY_DELAY_SECONDS", 0.0)
         asyncio.run(play(World(random.Random(seed), tmp_path_factory.mktemp("cap")), plan, blows))
 
 

@@ -67,7 +67,7 @@ async def test_everything_is_heard_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], memory: int, restarts: bool
 ) -> None:
     stage = Stage(tmp_path_factory.mktemp("feed") / "session")
-    feed.MOST, kept = memory, feed.MOST
+    feed.MAX_MEMORY_BYTES, kept = memory, feed.MAX_MEMORY_BYTES
     try:
         heard: list[Item] = []
         place = SimpleNamespace(after="", items=stage.feed.follow())
@@ -107,7 +107,7 @@ async def test_everything_is_heard_once_and_in_order(
         assert texts(heard) == stage.said
         await place.items.aclose()
     finally:
-        feed.MOST = kept
+        feed.MAX_MEMORY_BYTES = kept
         stage.session.close()
 
 

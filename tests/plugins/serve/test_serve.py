@@ -231,7 +231,7 @@ async def test_what_an_agent_asks_and_titles_hide_nothing(place: Path, provider:
 async def test_no_more_sessions_are_open_than_may_be_however_they_are_opened(
     place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.serve.sessions.MOST_OPEN", 2)
+    monkeypatch.setattr("sagent.plugins.serve.sessions.MAX_OPEN", 2)
     asks = wants_to_write(place.parent / "beyond.txt")
     provider += [Turn("fine"), asks, asks]
     async with served(place) as client:
@@ -254,7 +254,7 @@ async def test_no_more_sessions_are_open_than_may_be_however_they_are_opened(
 async def test_an_idle_session_gives_way_and_goes_on_when_it_is_spoken_to(
     place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.serve.sessions.MOST_OPEN", 2)
+    monkeypatch.setattr("sagent.plugins.serve.sessions.MAX_OPEN", 2)
     provider += [Turn("fine"), Turn("fine"), Turn("again")]
     async with served(place) as client:
         first = await client.begin("one")
@@ -284,7 +284,7 @@ async def test_a_body_has_a_size_and_a_time(place: Path, monkeypatch: pytest.Mon
         )
         with pytest.raises(urllib.error.HTTPError, match="413"):  # of a client that sends all before it reads
             await asyncio.to_thread(urllib.request.urlopen, large)
-        monkeypatch.setattr("sagent.plugins.serve.repeats.PATIENCE", 0.1)
+        monkeypatch.setattr("sagent.plugins.serve.repeats.REQUEST_TIMEOUT_SECONDS", 0.1)
         for path, token in (("/v1/sessions", TOKEN), ("/login", "none")):
             reader, writer = await client.half_a_request(path, token)
             async with asyncio.timeout(30):
@@ -491,7 +491,7 @@ async def test_a_session_whose_directory_leads_elsewhere_now_is_not_opened_again
 async def test_the_end_waits_for_no_client_and_is_no_fault(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.hosting.running.PATIENCE", 1)
+    monkeypatch.setattr("sagent.plugins.hosting.running.CLOSE_TIMEOUT_SECONDS", 1)
     async with served(place) as client:
         _, writer = await client.half_a_request()
         assert (await client.get()).status_code == 200

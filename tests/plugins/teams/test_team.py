@@ -233,7 +233,7 @@ async def test_what_prompts_leave_out_is_told_as_saved(
 
     found = await run(1, budget)
     with monkeypatch.context() as patch:
-        patch.setattr("sagent.plugins.teams.shift.MOST_HANDED", 10**6)
+        patch.setattr("sagent.plugins.teams.shift.MAX_HANDOFF_CHARS", 10**6)
         twin = await run(5)
     told = found.handoffs_saved
     assert told.tokens == pytest.approx(twin.usage.total_input - found.usage.total_input, rel=0.02)

@@ -114,7 +114,7 @@ def test_a_page_says_where_its_links_begin_where_it_sends_on_to_and_what_is_rais
     "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
 )
 async def test_hostile_markup_is_read_somehow_and_soon(call, access, site, monkeypatch, broken: str) -> None:
-    monkeypatch.setattr("sagent.plugins.web.page._PATIENCE", 5.0)
+    monkeypatch.setattr("sagent.plugins.web.page._TIMEOUT_SECONDS", 5.0)
     site.pages["/"] = http(f"<html><body>{broken}")
     output = await call(WebFetch(access), url="http://example.org/")
     assert text_of(output)

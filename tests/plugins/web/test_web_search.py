@@ -132,7 +132,7 @@ async def test_what_is_set_first_is_asked_and_a_dead_one_is_passed_over(call, se
 
 
 async def test_one_that_does_not_answer_is_given_up_soon(call, services, site, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.plugins.web.search.PATIENCE", 0.2)
+    monkeypatch.setattr("sagent.plugins.web.search.SERVICE_TIMEOUT_SECONDS", 0.2)
     access = services("brave", "tavily")
     site.pages["/brave/res/v1/web/search"] = [b"HTTP/1.1 200 OK\r\n", 30.0]
     output = await call(WebSearch(access), query="b")

@@ -9,7 +9,7 @@ import httpx2
 from sagent.providers.wire.exchange import ERROR_BODY, read_body
 from sagent.providers.wire.transport import Answer, inflated
 
-_PATIENCE = 10.0  # seconds given to the body of an error
+_ERROR_TIMEOUT_SECONDS = 10.0  # given to the body of an error
 
 
 class _Closable(Protocol):
@@ -30,7 +30,7 @@ class _Body(httpx2.AsyncByteStream):
         async with aclosing(inflated(self._stream, self._encoding)) as chunks:
             if self._status >= 300:  # the SDKs read all of it, at once
                 answer = Answer(self._status, {}, chunks, self.aclose)
-                yield await read_body(answer, ERROR_BODY, patience=_PATIENCE)
+                yield await read_body(answer, ERROR_BODY, patience=_ERROR_TIMEOUT_SECONDS)
                 return
             async for chunk in chunks:
                 yield chunk

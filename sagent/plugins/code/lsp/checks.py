@@ -17,9 +17,9 @@ from sagent.tools.paths import short
 
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run
 LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended
-MOST_FILES = 5  # of which errors are shown at a time
-MOST_MISSED = 3
-LARGEST = 1_000_000  # bytes of a file that is checked
+MAX_REPORTED_FILES = 5  # of which errors are shown at a time
+MAX_MISSED = 3
+MAX_CHECKED_BYTES = 1_000_000  # of a file that is checked
 
 
 class Checks:
@@ -61,7 +61,7 @@ class Checks:
     async def _wait(self, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
         """Wait for checks, but not for servers that have often been waited for in vain."""
         kinds = {task: self._running[task][1] for task in tasks if task in self._running}
-        if waited := [task for task, kind in kinds.items() if self._missed[kind] < MOST_MISSED]:
+        if waited := [task for task, kind in kinds.items() if self._missed[kind] < MAX_MISSED]:
             _, late = await asyncio.wait(waited, timeout=seconds)
             self._missed.update({kinds[task] for task in late})
 
@@ -77,8 +77,8 @@ class Checks:
             errors = [error for document in given if document.text == text for error in _take_news(document)]
             found.append((short(path, workspace), self._unreported(path, text, errors)))
         shown = [each for each in found if each[1]]
-        more = len(shown) - MOST_FILES
-        return report(shown[:MOST_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")
+        more = len(shown) - MAX_REPORTED_FILES
+        return report(shown[:MAX_REPORTED_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")
 
     def _unreported(self, path: Path, text: str | None, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
         """Return the errors at places where no other server has found one: two find the same name missing."""
@@ -167,7 +167,7 @@ def _take_news(document: Document) -> list[Diagnostic]:
 def read_text(path: Path) -> str | None:
     """A file's text; None for one that is not there, is no text, or is too large."""
     try:
-        decoded = decode(read_regular(path, most=LARGEST))
+        decoded = decode(read_regular(path, most=MAX_CHECKED_BYTES))
     except OSError:
         return None
     return decoded.text if isinstance(decoded, Text) else None

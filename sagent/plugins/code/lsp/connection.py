@@ -14,10 +14,10 @@ from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
 from sagent.plugins.programs.piped import PipedProcess
 
-LARGEST = 1 << 26  # bytes of one message, and of what waits to be read by the server
-_MOST_HEADER = 1 << 13
+MAX_MESSAGE_BYTES = 1 << 26  # of one message, and of what waits to be read by the server
+_MAX_HEADER_BYTES = 1 << 13
 _IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
-_GRACE = 1.0  # seconds to end by itself
+_EXIT_TIMEOUT_SECONDS = 1.0  # to end by itself
 METHOD_NOT_FOUND = -32601
 
 
@@ -59,7 +59,7 @@ class Connection:
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
         """Raises OSError, and ValueError for arguments that hold a NUL."""
-        program = await PipedProcess.start(self._processes, argv, environment, cwd, longest=_MOST_HEADER)
+        program = await PipedProcess.start(self._processes, argv, environment, cwd, longest=_MAX_HEADER_BYTES)
         self._program, self._reading = program, asyncio.create_task(self._read(program))
 
     async def request(self, method: str, params: object, seconds: float) -> object:
@@ -87,7 +87,7 @@ class Connection:
             raise ServerError(self.fault or "it does not run")
         body = wire_bytes({"jsonrpc": "2.0", **message})
         self._program.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        if self._program.writer.transport.get_write_buffer_size() > LARGEST:
+        if self._program.writer.transport.get_write_buffer_size() > MAX_MESSAGE_BYTES:
             self._break("it does not read its input")
             raise ServerError(self._broken)
 
@@ -106,7 +106,7 @@ class Connection:
         finally:
             if not self._broken:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_GRACE):
+                    async with asyncio.timeout(_EXIT_TIMEOUT_SECONDS):
                         await program.process.ended()
             self._break(self.fault or "it has closed its output")
 
@@ -147,9 +147,9 @@ class Connection:
         program = self._program
         if program is not None and not self.fault:
             with contextlib.suppress(ServerError, TimeoutError):
-                await self.request("shutdown", None, _GRACE)
+                await self.request("shutdown", None, _EXIT_TIMEOUT_SECONDS)
                 self.notify("exit", None)
-                async with asyncio.timeout(_GRACE):
+                async with asyncio.timeout(_EXIT_TIMEOUT_SECONDS):
                     await program.process.ended()
         self._break("it was ended")
         if program is not None and self._reading is not None:
@@ -166,6 +166,6 @@ def _call(method: str, params: object) -> Mapping[str, object]:
 def _length(header: bytes) -> int:
     """The number of bytes that follow. Raises ValueError."""
     found = re.search(rb"(?i)(?:^|\r\n)content-length: *(\d{1,9}) *\r\n", header)
-    if found is None or int(found[1]) > LARGEST:
+    if found is None or int(found[1]) > MAX_MESSAGE_BYTES:
         raise ValueError(f"a header {header[:60]!r}")
     return int(found[1])

@@ -8,8 +8,8 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import count, one_line, printable, same_ends
 from sagent.plugins.code.lsp.text import END
 
-MOST = 10  # errors of a file that are shown
-_MOST_READ = 2_000  # of a file; no one looks at more
+MAX_ERRORS = 10  # errors of a file that are shown
+_MAX_DIAGNOSTICS = 2_000  # of a file; no one looks at more
 _WIDTH = 300  # characters of a message
 _ERROR = 1
 
@@ -36,7 +36,7 @@ Found = tuple[str, Sequence[Diagnostic]]
 def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
     """The errors among diagnostics of the protocol; warnings and hints are left out."""
     found: dict[Diagnostic, None] = {}
-    for item in map(as_object, as_array(items)[:_MOST_READ]):
+    for item in map(as_object, as_array(items)[:_MAX_DIAGNOSTICS]):
         start = as_object(as_object(item.get("range")).get("start"))
         message = one_line(printable(as_str(item.get("message"))), _WIDTH)
         if as_int(item.get("severity"), _ERROR) == _ERROR and message:
@@ -91,6 +91,6 @@ def report(news: Iterable[tuple[str, Sequence[Diagnostic]]]) -> str:
 def _lines(name: str, errors: Sequence[Diagnostic]) -> Iterator[str]:
     shown = sorted(errors, key=lambda error: (error.line, error.column))
     yield f"New {'error' if len(errors) == 1 else 'errors'} in {name}:"
-    yield from map(str, shown[:MOST])
-    if (more := len(shown) - MOST) > 0:
+    yield from map(str, shown[:MAX_ERRORS])
+    if (more := len(shown) - MAX_ERRORS) > 0:
         yield f"and {count(more, 'more error')}"

@@ -19,11 +19,11 @@ from sagent.tools.paths import explained, short
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 from sagent.tools.walk import walk
 
-_MOST_FILES = 200
-_MOST_NAMED = 10
-_MOST_SHOWN = 60  # lines of the diff, to the model
-_LONGEST = 3.0  # seconds to look for what is not changed
-_LARGEST = 10_000_000  # bytes of a file
+_MAX_FILES = 200
+_MAX_NAMED_FILES = 10
+_MAX_DIFF_LINES = 60  # of the diff, to the model
+_SEARCH_TIMEOUT_SECONDS = 3.0  # to look for what is not changed
+_MAX_FILE_BYTES = 10_000_000  # of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,10 @@ class RenamePlan:
         """Return a note for the model and the person on files that are not changed."""
         if not self.left:
             return ""
-        names = ", ".join(short(path, workspace) for path in self.left[:_MOST_NAMED])
-        more = f" and {count(len(self.left) - _MOST_NAMED, 'more file')}" if len(self.left) > _MOST_NAMED else ""
+        names = ", ".join(short(path, workspace) for path in self.left[:_MAX_NAMED_FILES])
+        more = (
+            f" and {count(len(self.left) - _MAX_NAMED_FILES, 'more file')}" if len(self.left) > _MAX_NAMED_FILES else ""
+        )
         return f"Not changed, although the old name occurs there: {names}{more}. Check whether it is the same symbol.\n"
 
     def diff(self, workspace: Workspace) -> str:
@@ -65,7 +67,7 @@ class RenamePlan:
         """Write the files. Raises ToolError where one has changed since: then nothing is written."""
         for change in self.changes:
             with explained(change.path):
-                if read_regular(change.path, most=_LARGEST) != change.data:
+                if read_regular(change.path, most=_MAX_FILE_BYTES) != change.data:
                     raise ToolError(f"{change.path} has changed since the rename was planned. Call it again.")
         done: list[str] = []
         broken = ""
@@ -81,8 +83,8 @@ class RenamePlan:
         text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}.{broken}"
         diff = self.diff(workspace)
         lines = diff.splitlines(keepends=True)
-        cut = "... the rest of the diff is left out\n" if len(lines) > _MOST_SHOWN else ""
-        shown = "".join(lines[:_MOST_SHOWN]) + cut
+        cut = "... the rest of the diff is left out\n" if len(lines) > _MAX_DIFF_LINES else ""
+        shown = "".join(lines[:_MAX_DIFF_LINES]) + cut
         return ToolOutput.of(f"{text}\n{self.note(workspace)}{shown}", summary=text, diff=diff)
 
     def _write(self, change: FileChange, workspace: Workspace) -> None:
@@ -106,8 +108,8 @@ def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
         if version is not None and known is not None and version != known.version:
             raise ToolError(f"{path} has changed while the rename was planned. Call it again.")
         edits.setdefault(path.resolve(), []).extend(items)
-    if len(edits) > _MOST_FILES:
-        raise ToolError(f"The rename would change {len(edits)} files, more than the limit of {_MOST_FILES}.")
+    if len(edits) > _MAX_FILES:
+        raise ToolError(f"The rename would change {len(edits)} files, more than the limit of {_MAX_FILES}.")
     changes = [change for path, items in sorted(edits.items()) if (change := _read_change(path, items)) is not None]
     if not changes:
         raise ToolError("The language server found nothing to change.")
@@ -115,7 +117,7 @@ def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
 
 
 def _left(server: LanguageServer, old: str, changed: Collection[Path]) -> Iterator[Path]:
-    until = time.monotonic() + _LONGEST
+    until = time.monotonic() + _SEARCH_TIMEOUT_SECONDS
     for name in sorted(walk(str(server.root), lambda: time.monotonic() > until)):
         path = server.root / name
         if server.row.language(path) and path not in changed and time.monotonic() < until:
@@ -138,7 +140,7 @@ def _file_edits(answer: Mapping[str, object]) -> Iterator[tuple[Path, Sequence[o
 
 def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
     with explained(path):
-        data = read_regular(path, most=_LARGEST)
+        data = read_regular(path, most=_MAX_FILE_BYTES)
         check_writable(path)
     decoded = decode(data)
     if not isinstance(decoded, Text):

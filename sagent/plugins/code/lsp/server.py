@@ -17,8 +17,8 @@ from sagent.plugins.code.lsp.rows import ServerRow
 START = 30.0  # seconds to be ready
 ANSWER = 20.0  # seconds for an answer
 _YOUTH = 20.0
-_MOST_OPEN = 50  # files that a server has at a time
-_MOST_PULLED = 5  # other files that are asked about after a change
+_MAX_OPEN_FILES = 50  # files that a server has at a time
+_MAX_PULLED_FILES = 5  # other files that are asked about after a change
 _TRIES, _PAUSE = 3, 0.2  # to pull diagnostics, where the server has given up because of a change
 _GAVE_UP = (-32801, -32802)  # ContentModified, ServerCancelled
 _DYNAMIC = {"dynamicRegistration": True}
@@ -117,7 +117,7 @@ class LanguageServer:
         if document is None:
             document = Document(path.as_uri(), self.row.language(path))
         self.documents[path] = document
-        while len(self.documents) > _MOST_OPEN:
+        while len(self.documents) > _MAX_OPEN_FILES:
             self.forget(next(iter(self.documents)))
         if known and document.text == text:
             return document
@@ -159,7 +159,7 @@ class LanguageServer:
     async def check_others(self, path: Path) -> None:
         """Learn what a change of one file did to others. One that is not asked says so by itself."""
         if self.row.pulls and self.can("textDocument/diagnostic"):
-            others = [each for other, each in self.documents.items() if other != path][-_MOST_PULLED:]
+            others = [each for other, each in self.documents.items() if other != path][-_MAX_PULLED_FILES:]
             await asyncio.gather(*map(self._pull, others))
 
     async def _pull(self, document: Document) -> None:

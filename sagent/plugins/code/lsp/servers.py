@@ -16,8 +16,8 @@ from sagent.sandbox import Confined
 
 RESTARTS = 2
 IDLE = 600.0  # seconds after which one that nobody asks is ended
-MOST_RUNNING = 4
-MOST_MEMORY = 4 << 30  # bytes of data of each process
+MAX_RUNNING = 4
+MAX_MEMORY_BYTES = 4 << 30  # of data of each process
 
 
 Allowed: TypeAlias = Literal["all", "outside", "none"]
@@ -153,7 +153,7 @@ class Servers:
             argv = _bounded([program, *row.command[1:]])
             await seat.get(partial(seat.open, argv, python, self._launcher, self._group), self._close)
             if seat.ready:
-                for old in self.running()[:-MOST_RUNNING]:
+                for old in self.running()[:-MAX_RUNNING]:
                     self._close(old)
                 return seat
             missed.append(seat)
@@ -181,4 +181,4 @@ class Servers:
 def _bounded(argv: Sequence[str]) -> list[str]:
     """A command line whose program gets no more memory than it may, each of its processes for itself. The system's
     limit, where it has one: what a program would have beyond it is refused."""
-    return ["/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MOST_MEMORY >> 10), *argv]
+    return ["/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MAX_MEMORY_BYTES >> 10), *argv]

@@ -11,8 +11,8 @@ from sagent.plugins.code.lsp.text import Lines
 from sagent.tool import Workspace
 from sagent.tools.paths import short
 
-MOST = 100  # places
-MOST_SYMBOLS = 400
+MAX_PLACES = 100  # places
+MAX_SYMBOLS = 400
 _WIDTH = 200  # characters of a line
 _KINDS = (
     *("", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum"),
@@ -28,13 +28,13 @@ def show_places(answer: object, tool: str, workspace: Workspace) -> list[str]:
     places = sorted({place for place in map(_place, map(as_object, items)) if place is not None})
     texts: dict[Path, Callable[[int], str]] = {}
     shown: list[str] = []
-    for path, line in places[:MOST]:
+    for path, line in places[:MAX_PLACES]:
         if path not in texts:
             text = None if is_hidden(path, tool, workspace) else read_text(path)
             texts[path] = Lines(text or "").line
         said = one_line(printable(texts[path](line)), _WIDTH)
         shown.append(f"{short(path, workspace)}:{line + 1}{f': {said}' if said else ''}")
-    return [*shown, f"and {len(places) - MOST} more"] if len(places) > MOST else shown
+    return [*shown, f"and {len(places) - MAX_PLACES} more"] if len(places) > MAX_PLACES else shown
 
 
 def is_hidden(path: Path, tool: str, workspace: Workspace) -> bool:
@@ -45,8 +45,8 @@ def is_hidden(path: Path, tool: str, workspace: Workspace) -> bool:
 def show_outline(answer: object) -> list[str]:
     """The symbols of a file, those in others indented: "12-40 class Name"; variables within functions are left out."""
     symbols = list(_outline(as_array(answer), 0))
-    more = len(symbols) - MOST_SYMBOLS
-    return [*symbols[:MOST_SYMBOLS], f"and {more} more"] if more > 0 else symbols
+    more = len(symbols) - MAX_SYMBOLS
+    return [*symbols[:MAX_SYMBOLS], f"and {more} more"] if more > 0 else symbols
 
 
 def _outline(items: Sequence[object], depth: int, above: str = "") -> Iterator[str]:
@@ -73,7 +73,7 @@ def show_found(answer: object, workspace: Workspace) -> list[str]:
             where = f"{short(place[0], workspace)}:{place[1] + 1}"
             shown[f"{where} {kind_of(item)} {name}{f' in {inside}' if inside else ''}"] = None
     lines = list(shown)
-    return [*lines[:MOST], f"and {len(lines) - MOST} more"] if len(lines) > MOST else lines
+    return [*lines[:MAX_PLACES], f"and {len(lines) - MAX_PLACES} more"] if len(lines) > MAX_PLACES else lines
 
 
 def kind_of(item: Mapping[str, object]) -> str:

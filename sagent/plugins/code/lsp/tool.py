@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sagent.plugins.code.lsp.rename import RenamePlan
     from sagent.plugins.code.lsp.server import LanguageServer
 
-_MOST_PLANS = 8
+_MAX_PLANS = 8
 _TRIES, _PAUSE = 10, 0.5  # seconds
 _LOOKED_AT = 2_000  # files, for the language of a project
 
@@ -80,7 +80,7 @@ class Code:
             raise ToolError(f"The rename would change {unread[0]}, which may not be read.")
         self._plans.pop(_key(arguments, workspace), None)
         self._plans[_key(arguments, workspace)] = plan
-        while len(self._plans) > _MOST_PLANS:
+        while len(self._plans) > _MAX_PLANS:
             del self._plans[next(iter(self._plans))]
         return plan.text(workspace)
 

@@ -8,8 +8,8 @@ from sagent.plugins.code.lsp.rows import ServerRow
 from sagent.tools.walk import walk
 
 CREATED, CHANGED, DELETED = 1, 2, 3
-MOST = 20_000  # files that are looked at
-_LONGEST = 2.0  # seconds for a look
+MAX_FILES = 20_000  # files that are looked at
+_SCAN_TIMEOUT_SECONDS = 2.0  # for a look
 _OLD = 10.0  # seconds after which it may be that the person has changed something
 
 
@@ -45,9 +45,9 @@ class Watched:
     def _look(self) -> Mapping[Path, tuple[int, int]] | None:
         """All of them; None where there are too many."""
         states: dict[Path, tuple[int, int]] = {}
-        until = time.monotonic() + _LONGEST
+        until = time.monotonic() + _SCAN_TIMEOUT_SECONDS
         for number, name in enumerate(walk(str(self._root), lambda: False)):
-            if number >= MOST or time.monotonic() > until:
+            if number >= MAX_FILES or time.monotonic() > until:
                 return None
             path = self._root / name
             if self._row.language(path) or path.name in self._row.roots:

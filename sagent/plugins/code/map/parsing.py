@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
 SECONDS = 2.0  # of a processor, for one file
-PATIENCE = 60.0  # seconds on the clock, for all files that one process is given
-MOST_BYTES = 500_000  # of a file
-MOST_DEFINED = 2_000  # definitions of a file
-MOST_NAMED = 1_000  # names that a file is taken to use
+PARSE_TIMEOUT_SECONDS = 60.0  # on the clock, for all files that one process is given
+MAX_PARSED_BYTES = 500_000  # of a file
+MAX_DEFINITIONS = 2_000  # definitions of a file
+MAX_USED_NAMES = 1_000  # names that a file is taken to use
 WIDTH = 160  # characters of a line
 Dumped: TypeAlias = tuple[str, str]
 """Tags as texts."""
@@ -88,7 +88,7 @@ async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
 
     head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
     question = head + b"".join(source.data for source in sources)
-    done = await isolated.answered(__name__, question, seconds=PATIENCE)
+    done = await isolated.answered(__name__, question, seconds=PARSE_TIMEOUT_SECONDS)
     if done is None:
         raise OSError("a process to read source files could not be started")
     lines = done.output.split(b"\n")[:-1]
@@ -142,6 +142,6 @@ def _tags(data: bytes, parser: "Parser", query: "Query") -> Tags:
             written = " ".join(lines[first].split())[:WIDTH]
             if name.strip():
                 found.setdefault((first, name), Definition(name, first + 1, last + 1, written))
-    defined = sorted(found.values(), key=lambda each: (each.first, -each.last, each.name))[:MOST_DEFINED]
-    named = sorted(set(_NAME.findall(text)))[:MOST_NAMED]
+    defined = sorted(found.values(), key=lambda each: (each.first, -each.last, each.name))[:MAX_DEFINITIONS]
+    named = sorted(set(_NAME.findall(text)))[:MAX_USED_NAMES]
     return Tags(tuple(defined), tuple(name for name in named if len(name) <= WIDTH))

@@ -14,12 +14,12 @@ from typing import TypeAlias
 from sagent.lib.dataclass import dataclass
 
 ROUNDS = 15
-MOST_EDGES = 50  # from one file: the strongest
+MAX_EDGES = 50  # from one file: the strongest
 STAYS = 0.85  # of the rank goes on along the graph, the rest begins anew
 BACK = 0.2  # how much less an edge counts from what is named to who names it
 COMMON = 8  # a name that more files define says nothing of any of them
 NEAR = 1e-4  # what is left of a walk and not followed any further
-LONG = 8  # characters of a name that is hardly chosen twice by chance
+MIN_DISTINCTIVE_CHARS = 8  # of a name that is hardly chosen twice by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tu
 
 def _strongest(out: Weighted) -> Weighted:
     """The edges of a file that count most."""
-    return dict(sorted(out.items(), key=lambda edge: (-edge[1], edge[0]))[:MOST_EDGES])
+    return dict(sorted(out.items(), key=lambda edge: (-edge[1], edge[0]))[:MAX_EDGES])
 
 
 def _named(name: str, homes: Mapping[str, Sequence[int]], uses: Mapping[str, int], worth: Mapping[str, float]) -> float:
@@ -91,7 +91,7 @@ def _worth(name: str) -> float:
     if name.startswith("_"):
         return 0.1
     several = "_" in name.strip("_") or (not name.islower() and not name.isupper())
-    return 10.0 if several and len(name) >= LONG else 1.0
+    return 10.0 if several and len(name) >= MIN_DISTINCTIVE_CHARS else 1.0
 
 
 def rank(graph: Graph) -> "array[float]":

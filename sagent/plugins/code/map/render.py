@@ -10,7 +10,7 @@ from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.plugins.code.map.languages import language_of
-from sagent.plugins.code.map.parsing import MOST_BYTES, Definition, Source, Tags, parse
+from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES, Definition, Source, Tags, parse
 from sagent.plugins.code.map.ranking import Weights, link, rank, rank_near
 from sagent.plugins.code.map.store import Store
 from sagent.tool import ToolOutput
@@ -18,10 +18,10 @@ from sagent.tool import ToolOutput
 BYTES = 3  # of a token, about
 OWN = 0.3  # of a rank with a focus is the one without
 LISTED = 0.15  # of the room is for files that are listed by name
-MOST_EXACT = 2_000  # files, whose ranks are always those of this moment
-FEW = 0.01  # of the files beyond those may have changed before all are ranked anew
+MAX_EXACT_FILES = 2_000  # files, whose ranks are always those of this moment
+MAX_STALE_SHARE = 0.01  # of the files beyond those may have changed before all are ranked anew
 _EMPTY = 20  # times as many files are looked at as there is room for: many may define nothing
-_LEAST = 1e-9  # a weight for what nobody names: in the order of lines
+_MIN_WEIGHT = 1e-9  # a weight for what nobody names: in the order of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
     if language is None:
         raise ToolError(f"{name}: there is no grammar for such files. Use Read.")
     with explained(real), open_regular(real) as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ToolError(f"{name} has more than {MOST_BYTES:,} bytes. Use Grep.")
+        data = file.read(MAX_PARSED_BYTES + 1)
+    if len(data) > MAX_PARSED_BYTES:
+        raise ToolError(f"{name} has more than {MAX_PARSED_BYTES:,} bytes. Use Grep.")
     try:
         (dumped,) = await parse([Source(language, data)])
     except (TimeoutError, OSError) as error:
@@ -104,7 +104,7 @@ def _prepare(store: Store) -> str:
     """Have the graph of the files in the store; what it is kept under. In a large project that of a moment ago will do,
     where few files have changed: to make it takes seconds, and an edit moves nobody's rank by much."""
     kept, changed, older = store.ranked()
-    if kept and changed <= max(0, len(store.paths()) - MOST_EXACT) * FEW:
+    if kept and changed <= max(0, len(store.paths()) - MAX_EXACT_FILES) * MAX_STALE_SHARE:
         store.follow(older)
         return kept
     files = sorted((path, key) for path, (_, key) in store.files().items())
@@ -178,7 +178,7 @@ def _mapped(
 
 def _shares(tags: Tags, weights: Weights) -> Sequence[tuple[Definition, float]]:
     """Share the rank of a file among its definitions, by how often others name them."""
-    counts = [weights.get(each.name, 0.0) + _LEAST for each in tags.defined]
+    counts = [weights.get(each.name, 0.0) + _MIN_WEIGHT for each in tags.defined]
     whole = sum(counts)
     return [(each, count / whole) for each, count in zip(tags.defined, counts, strict=True)]
 

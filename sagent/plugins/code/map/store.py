@@ -20,7 +20,7 @@ from sagent.session.log import make_directory
 
 T = TypeVar("T")
 FORMAT = 2
-MOST_KEPT = 20  # projects
+MAX_PROJECTS = 20
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, stamp TEXT, key TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tags (key TEXT PRIMARY KEY, defined TEXT, named TEXT) WITHOUT ROWID;
@@ -212,7 +212,7 @@ def _file(folder: Path, root: str) -> Path | None:
     try:
         make_directory(folder)
         others = sorted(folder.glob("*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in others[MOST_KEPT:]:
+        for old in others[MAX_PROJECTS:]:
             old.unlink(missing_ok=True)
     except OSError:
         return None

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sagent.plugins.code.map.render import Wish
     from sagent.plugins.code.map.store import Store, StoreThread
 
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 TOKENS, MOST_TOKENS = 2_000, 20_000
-PATIENCE = 60.0  # seconds for files that are new
+INDEX_TIMEOUT_SECONDS = 60.0  # for files that are new
 _BATCH_FILES, _BATCH_BYTES = 500, 8_000_000
 _AT_ONCE = 4
 
@@ -126,7 +126,7 @@ class _Project:
         from sagent.plugins.code.map.parsing import parse
 
         fresh = await store.do(self._fresh)
-        end, turns, left = monotonic() + PATIENCE, asyncio.Semaphore(min(_AT_ONCE, os.cpu_count() or 1)), 0
+        end, turns, left = monotonic() + INDEX_TIMEOUT_SECONDS, asyncio.Semaphore(min(_AT_ONCE, os.cpu_count() or 1)), 0
 
         async def take(batch: Sequence[tuple[str, str]]) -> None:
             nonlocal left
@@ -156,7 +156,7 @@ class _Project:
 
     def _fresh(self, store: "Store") -> list[tuple[str, str, int]]:
         """Files that are new or have changed, with their stamps and sizes; those that are gone are forgotten."""
-        from sagent.plugins.code.map.parsing import MOST_BYTES
+        from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES
 
         known, fresh, there = store.files(), list[tuple[str, str, int]](), set[str]()
         for path in self.sources:
@@ -164,7 +164,7 @@ class _Project:
                 found = os.lstat(f"{self.root}/{path}")
             except OSError:
                 continue
-            if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_PARSED_BYTES:
                 continue
             there.add(path)
             stamp = f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
@@ -184,11 +184,11 @@ def _sorted(root: str, files: Iterable[str], is_hidden: Callable[[str], bool], n
         spoken = language_of(path)
         if (spoken or is_unread(path)) and path.isprintable() and not is_hidden(path):
             (sources if spoken else others).append(path)
-    if len(sources) > MOST_FILES:
+    if len(sources) > MAX_FILES:
         notes.append(
-            f"({len(sources) - MOST_FILES} of {len(sources)} files are left out. Map a directory further down.)"
+            f"({len(sources) - MAX_FILES} of {len(sources)} files are left out. Map a directory further down.)"
         )
-    return _Project(root, sources[:MOST_FILES], others, notes)
+    return _Project(root, sources[:MAX_FILES], others, notes)
 
 
 def _batches(fresh: Sequence[tuple[str, str, int]]) -> Iterable[Sequence[tuple[str, str]]]:
@@ -208,14 +208,14 @@ def _load(root: str, batch: Iterable[tuple[str, str]]) -> "tuple[Mapping[str, tu
     """The files with their stamps and keys, and by key what is to be read."""
     from sagent.lib.regular import open_regular
     from sagent.plugins.code.map.languages import language_of
-    from sagent.plugins.code.map.parsing import MOST_BYTES, Source
+    from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES, Source
 
     files: dict[str, tuple[str, str]] = {}
     sources: dict[str, Source] = {}
     for path, stamp in batch:
         try:
             with open_regular(f"{root}/{path}") as file:
-                data = file.read(MOST_BYTES)
+                data = file.read(MAX_PARSED_BYTES)
         except OSError:
             continue
         language = language_of(path) or ""

@@ -12,11 +12,11 @@ from sagent.plugins.mesh.bus import Bus, Delivery, Envelope, Frame, Sent, encode
 from sagent.plugins.mesh.errors import Full, MeshError, NobodyThere
 from sagent.plugins.mesh.tasks import end
 
-GRACE = 15.0  # seconds in which a client whose connection was lost may come back
+RETURN_TIMEOUT_SECONDS = 15.0  # in which a client whose connection was lost may come back
 KEPT = 1_000  # events that are kept for a client that comes back, once they were sent
 KEPT_BYTES = 64 << 20  # of these, but for the last one
 REMEMBERED = 10_000  # messages and deliveries
-MOST = 1_000  # requests, and receivers, at a time
+MAX_PENDING = 1_000  # requests, and receivers, at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +180,14 @@ class Gate:
 
 
 class Kept:
-    """Work for a client, with a feed, that ends when the client is away for longer than GRACE. Until then it is among
-    others, by its name. Raises Full."""
+    """Work for a client, with a feed, that ends when the client is away for more than RETURN_TIMEOUT_SECONDS. Until
+    then it is in `others` under its name. Raises Full."""
 
     def __init__(
         self, others: dict[str, "Kept"], name: str, work: Callable[[Feed], Coroutine[None, None, None]]
     ) -> None:
-        if len(others) >= MOST:
-            raise Full(f"{MOST:,} streams are open on this server already: close some of them.")
+        if len(others) >= MAX_PENDING:
+            raise Full(f"{MAX_PENDING:,} streams are open on this server already: close some of them.")
         self._others, self._name, self._feed, self._followers = others, name, Feed(), 0
         others[name] = self
 
@@ -218,7 +218,7 @@ class Kept:
 
     def _leave(self) -> None:
         async def leave() -> None:
-            await asyncio.sleep(GRACE)
+            await asyncio.sleep(RETURN_TIMEOUT_SECONDS)
             await self.aclose()
 
         self._leaving = asyncio.create_task(leave())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx2
 
 SILENCE = 30.0  # seconds without a sign of the server after which a stream is taken up anew
-PATIENCE = 30.0  # seconds in which a server that cannot be reached is tried again
+RECONNECT_TIMEOUT_SECONDS = 30.0  # in which a server that cannot be reached is tried again
 _PAUSE = 0.2
 _UNREAD = 100  # events of a stream that wait for their reader
 _KINDS: Mapping[str, type[SagentError]] = {
@@ -52,7 +52,9 @@ class HttpBus:
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
         encode_body(envelope)
-        await self.call("POST", "/messages", {**show(envelope), "timeout": timeout}, seconds=timeout + PATIENCE)
+        await self.call(
+            "POST", "/messages", {**show(envelope), "timeout": timeout}, seconds=timeout + RECONNECT_TIMEOUT_SECONDS
+        )
         return _Sent(self, envelope)
 
     @asynccontextmanager
@@ -119,7 +121,9 @@ class HttpBus:
 
             yield changes()
 
-    async def call(self, method: str, path: str, body: object = None, *, seconds: float = PATIENCE) -> object:
+    async def call(
+        self, method: str, path: str, body: object = None, *, seconds: float = RECONNECT_TIMEOUT_SECONDS
+    ) -> object:
         """The answer to a request, which is sent again where the connection was lost: it may be."""
         import httpx2
 
@@ -187,7 +191,7 @@ class _Events:
             except SagentError as error:
                 return await self._fail(error)
             except httpx2.TransportError as error:
-                if time.monotonic() - lost > PATIENCE:
+                if time.monotonic() - lost > RECONNECT_TIMEOUT_SECONDS:
                     text = f"The server of the bus cannot be reached: {_words(error)}"
                     return await self._fail(errors.Unavailable(text))
             await asyncio.sleep(_PAUSE)

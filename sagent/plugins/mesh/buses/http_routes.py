@@ -1,8 +1,8 @@
 """A bus over HTTP, for agents where no broker is and in any language: routes for Starlette. Needs sagent[serve].
 
 Streams are server-sent events whose data are JSON; a client that comes back names the last one it has had in
-`Last-Event-ID`, within `gate.GRACE` seconds. Requests may be repeated: messages and requests carry their id, frames
-their number.
+`Last-Event-ID`, within `gate.RETURN_TIMEOUT_SECONDS`. Requests may be repeated: messages and requests carry their
+id, frames their number.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -27,7 +27,7 @@ BEAT = 10.0  # seconds of silence after which a stream says that it is there
 _STATUS: Mapping[type[SagentError], int] = {
     NobodyThere: 404, DeadlineExceeded: 504, TooLarge: 413, Full: 503, Unavailable: 503, Refused: 403,
 }  # fmt: skip
-_MOST_BODY = MAX_BODY + (1 << 16)
+_MAX_BODY_BYTES = MAX_BODY + (1 << 16)
 
 
 class Gates:
@@ -84,10 +84,10 @@ async def _body(request: Request) -> Mapping[str, object]:
     data, size = bytearray(), 0
     async for piece in request.stream():
         size += len(piece)
-        if size <= _MOST_BODY:
+        if size <= _MAX_BODY_BYTES:
             data += piece
-    if size > _MOST_BODY:  # who sends all of it before they read would not get an answer that came sooner
-        raise TooLarge(f"The request is larger than {_MOST_BODY:,} bytes.")
+    if size > _MAX_BODY_BYTES:  # who sends all of it before they read would not get an answer that came sooner
+        raise TooLarge(f"The request is larger than {_MAX_BODY_BYTES:,} bytes.")
     try:
         return as_object(json_load(bytes(data) or b"{}"))
     except ValueError as error:

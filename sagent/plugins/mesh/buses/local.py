@@ -16,8 +16,8 @@ from sagent.plugins.mesh.errors import Full
 
 INBOX_LIMIT = 1_000
 REMEMBERED = 10_000  # messages whose ids are known
-MOST_BYTES = 256 << 20  # of all messages that wait
-MOST_ADDRESSES = 10_000  # at which messages wait
+MAX_WAITING_BYTES = 256 << 20  # of all messages that wait
+MAX_ADDRESSES = 10_000  # at which messages wait
 
 
 class LocalBus:
@@ -35,8 +35,8 @@ class LocalBus:
         if (known := self._known.get(envelope.id)) is not None:
             return known
         inbox = self._inbox(envelope.to.name)
-        if sum(inbox.size for inbox in self._inboxes.values()) + size > MOST_BYTES:
-            raise Full(f"More than {MOST_BYTES:,} bytes of messages wait on this bus already.")
+        if sum(inbox.size for inbox in self._inboxes.values()) + size > MAX_WAITING_BYTES:
+            raise Full(f"More than {MAX_WAITING_BYTES:,} bytes of messages wait on this bus already.")
         try:
             async with asyncio.timeout(timeout):
                 await inbox.signal.wait(lambda: len(inbox.waiting) < INBOX_LIMIT)
@@ -132,10 +132,10 @@ class LocalBus:
             queue.put_nowait(change)
 
     def _inbox(self, name: str) -> "_Inbox":
-        if name not in self._inboxes and len(self._inboxes) >= MOST_ADDRESSES:
+        if name not in self._inboxes and len(self._inboxes) >= MAX_ADDRESSES:
             self._inboxes = {name: inbox for name, inbox in self._inboxes.items() if inbox.is_used}
-            if len(self._inboxes) >= MOST_ADDRESSES:
-                raise Full(f"Messages wait at {MOST_ADDRESSES:,} addresses of this bus already.")
+            if len(self._inboxes) >= MAX_ADDRESSES:
+                raise Full(f"Messages wait at {MAX_ADDRESSES:,} addresses of this bus already.")
         return self._inboxes.setdefault(name, _Inbox())
 
 

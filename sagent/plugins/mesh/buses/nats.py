@@ -28,13 +28,13 @@ from sagent.plugins.mesh.bus import (
     nobody,
 )
 from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
-from sagent.plugins.mesh.connection import PATIENCE, Request
+from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Request
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.parcels import Parcels
 from sagent.plugins.mesh.streams import Intake, Taken
 
-ACK_WAIT = 5.0  # seconds without a sign of its receiver after which a message is delivered again
+ACK_TIMEOUT_SECONDS = 5.0  # without a sign of its receiver after which a message is delivered again
 REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
 _CANCELLING = 3.0  # seconds in which the bus is to hear that an answer is not wanted any more
 _MARGIN = 60.0  # seconds that the server keeps a message beyond its time: that is decided by its sender
@@ -165,7 +165,7 @@ class NatsBus:
         subject, working = names.inbox_subject(name), _Working(name)
         async with (
             self.jetstream.listening(names.cancel_subject(name)) as cancels,
-            self.jetstream.taking(names.INBOX, subject, name, ack_wait=ACK_WAIT) as intake,
+            self.jetstream.taking(names.INBOX, subject, name, ack_wait=ACK_TIMEOUT_SECONDS) as intake,
         ):
             tasks = [asyncio.create_task(working.take_cancels(cancels)), asyncio.create_task(working.keep())]
             try:
@@ -243,7 +243,7 @@ class NatsBus:
 
     async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
         """Send a frame to whoever has asked, and waits `until` then (UTC, seconds); returns when the bus has it."""
-        seconds = max(PATIENCE, until - time.time()) if until is not None else PATIENCE
+        seconds = max(CALL_TIMEOUT_SECONDS, until - time.time()) if until is not None else CALL_TIMEOUT_SECONDS
         parcel = await self.parcels.put(wire_bytes(frame.body))
         mark = f"{request}.{frame.attempt}.{frame.number}"
         await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark, timeout=seconds)
@@ -365,7 +365,7 @@ class _Working:
     async def keep(self) -> None:
         """Say that the message at work is worked on."""
         while True:
-            await asyncio.sleep(ACK_WAIT / 3)
+            await asyncio.sleep(ACK_TIMEOUT_SECONDS / 3)
             if (delivery := self._now) is not None:
                 await delivery.taken.working()
 

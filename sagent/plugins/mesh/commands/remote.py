@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ALONE = ("continue", "session", "fork", "ephemeral", "output_schema", "input_format", "trace", "telemetry", "plan")
 """Flags of a session that is here."""
-_PATIENCE = 5.0  # seconds until it is said that no node has taken a session
+_CLAIM_TIMEOUT_SECONDS = 5.0  # until it is said that no node has taken a session
 _HERE = ("output_format", "log_level", "cwd", "config", "trust_project", "resume")
 """Flags that are for this side alone."""
 
@@ -111,7 +111,7 @@ async def _result(peer: "RemotePeer", settings: "Settings", renderer: Renderer, 
 
 async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
     """Say so where no node takes the session for a while: it waits for one."""
-    await asyncio.sleep(_PATIENCE)
+    await asyncio.sleep(_CLAIM_TIMEOUT_SECONDS)
     if peer.record.state == "queued" and settings.log_level != "error":
         label = f" with the label {peer.record.label}" if peer.record.label else ""
         text = f"session {peer.record.id} is waiting for a node{label} with a free slot; `sagent nodes` lists the nodes"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. An answer that is text,
 or that has a field `text`, is printed as text; any other as JSON."""
-_SOON = 1.0  # seconds without an answer after which it is looked whether anybody is there
+_PROBE_DELAY_SECONDS = 1.0  # without an answer, before asking whether anybody is there
 
 
 def run_send(argv: Sequence[str]) -> int:
@@ -115,7 +115,7 @@ async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
     """Report that nobody shows this address, where there is no answer yet: whoever has mistyped it need not wait."""
     from sagent.plugins.mesh.errors import MeshError
 
-    await asyncio.sleep(_SOON)
+    await asyncio.sleep(_PROBE_DELAY_SECONDS)
     try:
         known = [card.address for card in await bus.cards()]
     except MeshError:  # what is asked meets it, too

@@ -32,7 +32,7 @@ _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed",
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
-_MOST_CITED = 1_000  # of a kind; each is compared with all of them
+_MAX_CITATIONS = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
@@ -217,8 +217,8 @@ class ChatReplyReader(ReplyReader):
     def _cite(self, name: str, cited: object) -> None:
         """Keep citations with the text. Some servers repeat all they have so far in each chunk."""
         before = self._cited.get(name, [])
-        if news := [item for item in as_array(cited)[:_MOST_CITED] if item not in before]:
-            self._cited[name] = [*before, *news][:_MOST_CITED]
+        if news := [item for item in as_array(cited)[:_MAX_CITATIONS] if item not in before]:
+            self._cited[name] = [*before, *news][:_MAX_CITATIONS]
 
     def _hear(self, sound: Mapping[str, object], out: list[Delta]) -> None:
         """A piece of what is spoken: its words are the text, its sound comes after them."""

@@ -14,7 +14,7 @@ from sagent.providers.wire.faults import Origin, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge
 
-LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
+MAX_ID_CHARS = 64  # of an item's id or a call's: longer ones are refused
 CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # whose outputs we would owe
 
 _READABLE = (
@@ -332,7 +332,7 @@ class ResponsesReplyReader(ReplyReader):
 def item_id(item: Mapping[str, object]) -> str:
     """An item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
     given = as_str(item.get("id"))
-    sound = 0 < len(given) <= LONGEST_ID and given.isascii() and given.replace("-", "_").replace("_", "a").isalnum()
+    sound = 0 < len(given) <= MAX_ID_CHARS and given.isascii() and given.replace("-", "_").replace("_", "a").isalnum()
     return given if sound and given.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
 
 

@@ -22,7 +22,7 @@ from sagent.providers.families.openai_models import (
     image_detail,
     is_openais,
 )
-from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
+from sagent.providers.families.responses.events import CLIENT_CALLS, MAX_ID_CHARS, ResponsesReplyReader
 from sagent.providers.families.schemas import OPENAI, Form, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
@@ -31,7 +31,7 @@ from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, opened
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
-_LEAST_OUTPUT = 16  # max_output_tokens below it are refused
+_MIN_OUTPUT_TOKENS = 16  # max_output_tokens below it are refused
 _ENCRYPTED = "reasoning.encrypted_content"
 _UNREAD = "reasoning kept in this conversation was left out: the provider could not decrypt it"
 
@@ -50,7 +50,7 @@ class ResponsesDialect(Dialect):
     @property
     def rules(self) -> Rules:
         """A provider gets its own ids back as it gave them."""
-        return Rules(self.family, LONGEST_ID, self.own)
+        return Rules(self.family, MAX_ID_CHARS, self.own)
 
     @property
     def tool_form(self) -> ToolForm:
@@ -210,7 +210,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
         super().__init__(provider, model_id)
-        self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
+        self._limits = replace(self._limits, least_output=_MIN_OUTPUT_TOKENS)
 
     def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider
@@ -274,8 +274,10 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
         limit, notes = output_limit(self.id, self._limits, request.max_output)
-        if limit and limit < _LEAST_OUTPUT:
-            return _LEAST_OUTPUT, (f"the least output that can be asked for is {_LEAST_OUTPUT} tokens, not {limit}",)
+        if limit and limit < _MIN_OUTPUT_TOKENS:
+            return _MIN_OUTPUT_TOKENS, (
+                f"the least output that can be asked for is {_MIN_OUTPUT_TOKENS} tokens, not {limit}",
+            )
         return limit, notes
 
     @property
