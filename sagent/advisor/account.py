@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.advisor.advisor import Advisor
-from sagent.advisor.following import TURNS, effect_of, word_on
+from sagent.advisor.following import MAX_FOLLOWING_TURNS, effect_of, word_on
 from sagent.advisor.rules import Rules
 from sagent.events import Advice, AdvisorTally
 from sagent.lib.dataclass import dataclass
@@ -152,7 +152,7 @@ class Outcomes:
             if outcome:
                 self._record(AdviceOutcome(name, one.entry, outcome, reason))
                 self._account.note(name, outcome)
-            elif one.turns < TURNS:
+            elif one.turns < MAX_FOLLOWING_TURNS:
                 self._waiting.append(one)
             if outcome == "contradicted" and not one.reconciled and ask is None:
                 why = f"the executor found evidence against your advice: {reason or 'see above'}. Which is right?"

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent.advisor.account import ZERO, Account, Held, Outcome, Outcomes
 from sagent.advisor.advisor import Advisor, role_text
-from sagent.advisor.consultation import OUTPUT, THOUGHT, Consultation, ended, reason_of, send, why
+from sagent.advisor.consultation import MAX_TOKENS, THOUGHT, Consultation, ended, reason_of, send, why
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
 from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
@@ -31,10 +31,10 @@ from sagent.policy import Ask
 from sagent.session.contents import AdviceContent, AdviceRated, ConsultationEntry
 from sagent.usage import Usage
 
-LONG_TASK = 25  # turns, after which an advisor that was never asked is worth a word
-FAIR = 10  # turns, from which on what an advisor costs can be weighed against what it would have cost alone
-QUESTION = 2_000  # characters of a question
-_BYTES = 3  # of a request to a token, about
+UNASKED_HINT_TURNS = 25  # after which an advisor that was never asked is worth a word
+COMPARED_TURNS = 10  # from which on an advisor's cost can be weighed against what it would have cost alone
+MAX_QUESTION_CHARS = 2_000
+_BYTES_PER_TOKEN = 3  # of a request, about
 Mode: TypeAlias = Literal["auto", "client", "native"]
 
 
@@ -85,7 +85,7 @@ class Advisors:
         """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
         cancellation of whoever asks."""
         chosen = self.roster.chosen(name, every=self.setup.panel == "all")
-        question = cut(redact(question.strip())[0], QUESTION - 600, 400)
+        question = cut(redact(question.strip())[0], MAX_QUESTION_CHARS - 600, 400)
         if len(chosen) == 1:
             answers = [await self._ask(chosen[0], question, trigger)]
         else:
@@ -128,9 +128,9 @@ class Advisors:
         if not self.roster.active:
             return remarks
         calls = self.account.calls
-        if not calls and self._turns >= LONG_TASK:
+        if not calls and self._turns >= UNASKED_HINT_TURNS:
             remarks.append(f"No advisor was asked in {self._turns} turns: [advisor_rules] says when one is.")
-        if calls and self._turns >= FAIR:
+        if calls and self._turns >= COMPARED_TURNS:
             cost, first = self.state.ledger.cost(), self.roster.active[0]
             usage = self.state.ledger.usage().get((self.state.path, self.state.role), Usage())
             model = self.roster.model(first)
@@ -204,13 +204,13 @@ class Advisors:
 
     def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Asked, Request]:
         """The request as it would go out."""
-        output = OUTPUT + THOUGHT.get(advisor.effort, 0)
+        output = MAX_TOKENS + THOUGHT.get(advisor.effort, 0)
         room = input_budget(self.state.neighbours.sizes(model))
         executor, task = self._executor_request(), self.task()
         reason, question = why(blank)
         form = f" {prompt_text('blocks')}" if self.in_text else ""
         closing = prompt_text("request").format(reason=reason, question=question, form=form)
-        left = None if room is None else room - output - len(role) // _BYTES
+        left = None if room is None else room - output - len(role) // _BYTES_PER_TOKEN
         asking = Asking(executor, task.content if task else "", closing, self._keep, left)
         asked = self._talk(advisor.name).ask(asking)
         name = f"{executor.conversation}:{TOOL}:{advisor.name}:{asked.epoch}"
@@ -284,8 +284,8 @@ class Advisors:
     def _may_come_to(self, model: Model, request: Request) -> tuple[Decimal | None, int]:
         """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
         max_input = model.max_input_tokens(request)
-        output = max(request.max_output or OUTPUT, model.limits.least_output)
-        return self.worst(model, max_input, output), max_input // _BYTES + output
+        output = max(request.max_output or MAX_TOKENS, model.limits.least_output)
+        return self.worst(model, max_input, output), max_input // _BYTES_PER_TOKEN + output
 
     def worst(self, model: Model, max_input: int, output: int) -> Decimal | None:
         """USD that a call may cost at most; None where its price is not known."""

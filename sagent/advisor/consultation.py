@@ -17,12 +17,12 @@ from sagent.lib.dataclass import dataclass
 from sagent.model import Model, Request, TextPart
 from sagent.peer import Peer, SpawnRequest
 
-OUTPUT = 2_048  # tokens of an answer: at this length nearly none is cut, and it is no worse than without a limit
+MAX_TOKENS = 2_048  # at this length nearly none is cut, and it is no worse than without a limit
 THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # tokens more, for what is thought first
-ONCE_MORE = 8_192  # tokens more, where all of the first answer went into thinking
-CHILD_TURNS = 12  # of an advisor that looks for itself
+EXTRA_ANSWER_TOKENS = 8_192  # where all of the first answer went into thinking
+MAX_CHILD_TURNS = 12  # of an advisor that looks for itself
 _REFUSALS = ("refusal", "content_filter")
-_LEAST = 12  # characters of an answer without a verdict: less is not advice
+_MIN_ANSWER_CHARS = 12  # of one without a verdict: less is not advice
 _ECHO = re.compile(
     r"\s*(?:Its instructions, in short:|(?:(?:The conversation so far|Since then):\s*)?\[\d+\] (?:executor|person|call"
     r"|result|error)\b)"
@@ -64,7 +64,7 @@ async def send(agent: Node, asked: Consultation) -> Advice:
 
     reply, usd = await make_side_call(state, asked.model, request, role, hear)
     usage = reply.usage
-    more = replace(request, max_output=(request.max_output or OUTPUT) + ONCE_MORE)
+    more = replace(request, max_output=(request.max_output or MAX_TOKENS) + EXTRA_ANSWER_TOKENS)
     if reply.message.stop == "max_tokens" and not reply.message.content.strip() and asked.may(more):
         reply, second = await make_side_call(state, asked.model, more, role, hear)
         usage = usage + reply.usage
@@ -87,7 +87,7 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         effort=advisor.effort,
         options=request.options,
         tools=advisor.tools,
-        max_turns=CHILD_TURNS,
+        max_turns=MAX_CHILD_TURNS,
         max_depth=0,
         budget_usd=asked.budget,
         role=role,
@@ -137,7 +137,7 @@ def judge(blank: Advice, said: str, stop: str) -> Advice:
     if _ECHO.match(text):
         return replace(blank, status="failed", reason="it repeated the conversation instead of judging it")
     advice = read(replace(blank, text=text, status="cut" if stop == "max_tokens" else "answered"))
-    if not advice.verdict and len(text) < _LEAST:
+    if not advice.verdict and len(text) < _MIN_ANSWER_CHARS:
         said = f"its answer was {text!r}" if text else "its answer was empty"
         return replace(blank, status="declined", text=text, reason=said)
     return advice

@@ -18,8 +18,8 @@ TOOL = "advisor"
 """The name by which an executor asks."""
 HELD = "Not done yet: an advisor was asked first, and its advice follows. Make the call again if you still want it."
 _HOLDS = "Not done yet: "
-_BYTES = 3  # of text to a token, about
-_LEAST = 400  # bytes of a message that are shown however little fits
+_BYTES_PER_TOKEN = 3  # of text, about
+_MIN_MESSAGE_BYTES = 400  # that are shown however little fits
 _SMALLER = "(The executor's own context was compacted here.)"
 
 
@@ -95,9 +95,9 @@ class Conversation:
         reader = Reader(self.name if self.messages else "", asking_calls(history, TOOL))
         quoted = quote(new, len(history) - len(new) + 1, asking.keep, reader) or "(Nothing was said.)"
         messages = (*self.messages, user(f"{before}{quoted}\n\n{asking.closing}"))
-        if asking.room is None or sum(_bytes(each.content) for each in messages) <= asking.room * _BYTES:
+        if asking.room is None or sum(_bytes(each.content) for each in messages) <= asking.room * _BYTES_PER_TOKEN:
             return Asked(messages, history, asking.task, self.epoch)
-        return self._anew(asking, asking.room * _BYTES)
+        return self._anew(asking, asking.room * _BYTES_PER_TOKEN)
 
     def answer(self, asked: Asked, text: str) -> None:
         """Take over a consultation and what it came to."""
@@ -123,14 +123,14 @@ class Conversation:
         What the advisor has said itself is quoted like everything else."""
         history = tuple(asking.executor.messages)
         reader = Reader("", frozenset())
-        opening = fit(_opening(asking), max(most // 4, _LEAST))
-        left = most // 2 - _bytes(opening) - _bytes(asking.closing) - _LEAST
+        opening = fit(_opening(asking), max(most // 4, _MIN_MESSAGE_BYTES))
+        left = most // 2 - _bytes(opening) - _bytes(asking.closing) - _MIN_MESSAGE_BYTES
         pieces: list[str] = []
         place = len(history)
         while place:
             piece = quote(history[place - 1 : place], place, asking.keep, reader)
             if not any(pieces):
-                piece = fit(piece, max(left, _LEAST))
+                piece = fit(piece, max(left, _MIN_MESSAGE_BYTES))
             left -= _bytes(piece) + 1
             if left < 0 and any(pieces):
                 break

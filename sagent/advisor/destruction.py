@@ -74,9 +74,9 @@ _HIDES = re.compile(
 _DANGER = re.compile(
     rf"\b(?:{'|'.join(sorted(_ACTS))}|rmdir|shred|wipefs|mkfs|rmtree|checkout|restore|dd)\b|--hard|--force|\beval\b"
 )
-_DEPTH = 3  # scripts that run scripts
-_MOST = 1 << 18  # bytes of a script that is looked into
-_FILES = 50  # of a directory
+_MAX_DEPTH = 3  # scripts that run scripts
+_MAX_SCRIPT_BYTES = 1 << 18
+_MAX_FILES = 50  # of a directory
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
@@ -125,7 +125,7 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         return False
     if name in SHELLS or name == "eval":
         scripts = [text for text in rest if re.search(r"\s", text)]
-        if depth >= _DEPTH or any(destroys(text, folder, depth + 1) for text in scripts):
+        if depth >= _MAX_DEPTH or any(destroys(text, folder, depth + 1) for text in scripts):
             return True
     if name == "alias":
         return any(destroys(text.partition("=")[2], folder, depth + 1) for text in rest)
@@ -134,7 +134,7 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
     if name in _CLIENTS and (_SQL.search(command) or _queries(rest, folder)):
         return True
     if recipe := _recipe(name, rest, folder):
-        return depth >= _DEPTH or destroys(recipe, folder, depth + 1)
+        return depth >= _MAX_DEPTH or destroys(recipe, folder, depth + 1)
     named = (name, *rest[:2]) if name in _RUNNERS else (name,)  # `pnpm exec rimraf`
     if any(map(_DESTROYERS.fullmatch, named)) or _OTHERS.match(line):
         return True
@@ -195,7 +195,7 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
     found = [text for file in _scripts(name, words) if (text := _read(file, folder)) is not None]
     if name in SHELLS and not found:  # what is piped into it, or a script that nobody can read
         return True
-    return any(depth >= _DEPTH or _text_destroys(text, name, folder, depth + 1) for text in found)
+    return any(depth >= _MAX_DEPTH or _text_destroys(text, name, folder, depth + 1) for text in found)
 
 
 def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
@@ -249,7 +249,7 @@ def _read(file: str, folder: Path | None) -> str | None:
         return None
     try:
         files = [*(folder / file).glob("*.go")] if (folder / file).is_dir() else [folder / file]
-        raw = b"\n".join(read_regular(each, most=_MOST, cut=True) for each in files[:_FILES])
+        raw = b"\n".join(read_regular(each, most=_MAX_SCRIPT_BYTES, cut=True) for each in files[:_MAX_FILES])
     except (OSError, ValueError):
         return None
     return None if b"\0" in raw else raw.decode("utf-8", "replace")

@@ -8,9 +8,9 @@ from decimal import Decimal
 from sagent.advisor.account import ZERO, Account
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
 from sagent.advisor.advisory import Advisors, Setup
-from sagent.advisor.consultation import OUTPUT, read
+from sagent.advisor.consultation import MAX_TOKENS, read
 from sagent.advisor.conversation import TOOL
-from sagent.advisor.native import USES, Native
+from sagent.advisor.native import DEFAULT_USES, Native
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.tool import AdvisorTool, is_answer, message_of
 from sagent.agent.resources import ExtensionFactory
@@ -57,7 +57,7 @@ class AdvisorExtension(Advisors):
         super().__init__(agent, roster, setup, account)
         self.tool = tool or (AdvisorTool(self.roster.names) if roster else None)
         self._native = Native(setup.mode)
-        self._uses = setup.rules.max_advisor_calls or USES  # inside one request: never more again, for the cache's sake
+        self._uses = setup.rules.max_advisor_calls or DEFAULT_USES  # in one request: never more again, for the cache
         self._max_input = 0  # tokens that the request may have
         self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
@@ -109,7 +109,8 @@ class AdvisorExtension(Advisors):
     def _worst_advice(self, advisor: Advisor) -> Decimal | None:
         """USD of one consultation at most, and of the executor's next round, which reads everything again."""
         read = self._max_input + 4_096
-        own, its = self.worst(self.state.model, read + OUTPUT, 0), self.worst(self.roster.model(advisor), read, OUTPUT)
+        own = self.worst(self.state.model, read + MAX_TOKENS, 0)
+        its = self.worst(self.roster.model(advisor), read, MAX_TOKENS)
         return None if own is None or its is None else own + its
 
     def _asked_by_provider(self) -> Advisor | None:

@@ -11,7 +11,7 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Message, ToolCall
 from sagent.policy import Turn
 
-TURNS = 3  # that an executor has to show it
+MAX_FOLLOWING_TURNS = 3  # that an executor has to show it
 _WORD = re.compile(r"\[(FOLLOWED|REJECTED|CONTRADICTED)\b\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
 _QUOTED_OR_NAME = re.compile(r"`([^`\n]+)`|(\w[\w-]*(?:[./][\w-]+)*)")
 _PARTS = re.compile(r"[\w-][./_]\w")

@@ -10,8 +10,8 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.model import Model
 
 BETA = "advisor-tool-2026-03-01"
-OUTPUT = 2_048  # tokens that one piece of advice may have
-USES = 3  # per request, where nobody set a bound
+TOKENS = 2_048
+DEFAULT_USES = 3  # per request, where nobody set a bound
 _PLAIN = ("claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-4-6")
 """Advisors whose advice can be read. Of all others it is taken to come back encrypted, as that of the newest does."""
 
@@ -33,7 +33,7 @@ class Native:
         key = (model.id, advisor.model, uses)
         if self._made is None or self._made[0] != key:
             tool: dict[str, object] = {"type": "advisor_20260301", "name": "advisor"}
-            tool |= {"model": advisor.model.partition("/")[2], "max_uses": uses or USES, "max_tokens": OUTPUT}
+            tool |= {"model": advisor.model.partition("/")[2], "max_uses": uses or DEFAULT_USES, "max_tokens": TOKENS}
             tool["caching"] = {"type": "ephemeral", "ttl": "5m"}
             self._made = (key, json_freeze_object({"tools": [tool], "betas": [BETA]}))
         self._used = True
@@ -45,7 +45,7 @@ class Native:
 
     def most(self, model: Model, advisor: Advisor, uses: int | None) -> int:
         """Return how often the advisor may be asked inside one request."""
-        return uses or USES if self._takes(model, advisor) else 0
+        return uses or DEFAULT_USES if self._takes(model, advisor) else 0
 
     def give_up(self, model: Model, reason: str) -> bool:
         """A request was refused: whether that was for the advisor, which is then asked by us from now on."""

@@ -29,8 +29,8 @@ _CODE = re.compile(
     r"|shutil\.(?:move|copy)|(?:rename|copyFile)(?:Sync)?\("
 )
 _QUOTE = re.compile(r"\\?['\"`]")
-_LONGEST = 300  # characters of a name
-_PATIENCE = 5.0  # seconds for git
+_MAX_NAME_CHARS = 300
+_GIT_SECONDS = 5.0
 
 
 def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
@@ -43,7 +43,7 @@ def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
                 places.append(places[-1] / words[1].text)
             found += _targets(words)
     if _CODE.search(command):
-        found += ((text, ()) for text in _QUOTE.split(command) if len(text) < _LONGEST)
+        found += ((text, ()) for text in _QUOTE.split(command) if len(text) < _MAX_NAME_CHARS)
     return any(
         _is_lost(place / os.path.expanduser(target), sources, folder)  # noqa: PTH111 -- it raises for no home
         for place in places
@@ -91,10 +91,10 @@ def _is_lost(path: Path, sources: Sequence[str], folder: Path) -> bool:
         return False
     if not path.is_relative_to(folder):
         return not any(map(path.is_relative_to, (tempfile.gettempdir(), "/tmp", "/dev", "/proc")))  # noqa: S108 -- where nothing is to last
-    from sagent.rewind.snapshot import LARGEST, PASSED_OVER
+    from sagent.rewind.snapshot import MAX_FILE_BYTES, PASSED_OVER
 
     apart = not PASSED_OVER.isdisjoint(map(str.encode, path.relative_to(folder).parts))
-    return apart or size > LARGEST or _is_ignored(path, folder)
+    return apart or size > MAX_FILE_BYTES or _is_ignored(path, folder)
 
 
 def _is_ignored(path: Path, folder: Path) -> bool:
@@ -103,7 +103,7 @@ def _is_ignored(path: Path, folder: Path) -> bool:
     if call is None:
         return True
     try:
-        done = subprocess.run(call.argv, env=call.environment, capture_output=True, timeout=_PATIENCE, check=False)
+        done = subprocess.run(call.argv, env=call.environment, capture_output=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):
         return True
     return done.returncode == 0

@@ -19,7 +19,7 @@ from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
 NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
-MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
+MAX_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
 _AT_THE_END: tuple[Trigger, ...] = ("done", "no_change", "no_calls")
 """Rules that no cooldown holds up, as they have no later; nor does it what the executor asks for."""
 
@@ -130,7 +130,7 @@ class AdvisorPolicy:
     def _return(self, why: str, *, ended: bool) -> None:
         """Say that there is no advice, to an executor that has asked for some: its question is no answer."""
         self._returned += ended
-        if not ended or self._returned <= MOST_RETURNS:
+        if not ended or self._returned <= MAX_RETURNS:
             why = why.rstrip(".")
             text = f"You asked for advice, but there is none: {why}. Continue by yourself, without asking again."
             self._advisors.agent.inform(user(text, sender="sagent"))

@@ -10,7 +10,7 @@ from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, To
 from sagent.model import ToolSpec
 
 HEAD, TAIL = 1_600, 800  # characters kept of a long result, or of long arguments
-_SYSTEM = 2_000  # characters of the executor's system prompt
+_MAX_SYSTEM_CHARS = 2_000  # of the executor's system prompt
 Keep = Callable[[str], str]
 """Keeps the whole of a text that is shown in part, and returns the name by which it is found."""
 
@@ -31,7 +31,7 @@ def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
     """Quote what the agent knew from the start: its system prompt in short, and the tools that it was shown."""
     known = [tool for tool in tools if not tool.deferred]
     listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in known) or "- none"
-    return f"Its instructions, in short:\n{cut(clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"
+    return f"Its instructions, in short:\n{cut(clean(system), _MAX_SYSTEM_CHARS, 400)}\n\nIts tools:\n{listed}"
 
 
 def quote(messages: Iterable[Message], first: int, keep: Keep, reader: Reader) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sagent.events import AdviceVerdict
 from sagent.lib.json import as_array, as_object, as_str
 
-MOST_GAPS = 3
+MAX_GAPS = 3
 _WORDS: dict[str, AdviceVerdict] = {
     "proceed": "proceed", "continue": "proceed", "adjust": "adjust", "revise": "adjust",
     "stop": "stop", "halt": "stop", "abort": "stop",
@@ -68,7 +68,7 @@ def _read_lines(text: str) -> Reading:
     check = "\n".join(found["check"])
     return Reading(
         _verdict(" ".join(found["verdict"])),
-        tuple(gaps[:MOST_GAPS]),
+        tuple(gaps[:MAX_GAPS]),
         " ".join(found["next"]),
         "" if check.lower() in _NOTHING else check,
     )
@@ -88,7 +88,7 @@ def _read_json(text: str) -> Reading | None:
     gaps = body.get("gaps", body.get("risks"))
     return Reading(
         verdict,
-        tuple(str(gap) for gap in ([gaps] if isinstance(gaps, str) else as_array(gaps)))[:MOST_GAPS],
+        tuple(str(gap) for gap in ([gaps] if isinstance(gaps, str) else as_array(gaps)))[:MAX_GAPS],
         as_str(body.get("next")) or as_str(body.get("next_step")),
         as_str(body.get("check")),
     )

@@ -17,8 +17,8 @@ from sagent.policy import Turn
 
 _CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d++(?:\.\d++)?|\.\d++)\s*(%?)\s*\]", re.IGNORECASE)
 _WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
-_OVERLAP = 0.7  # of two replies' words, from which on they say the same
-_WORDS = 8  # that a reply must have to be compared
+_MIN_OVERLAP = 0.7  # of two replies' words, from which on they say the same
+_MIN_WORDS = 8  # that a reply must have to be compared
 
 
 class Spotter(NamedTuple):
@@ -117,10 +117,10 @@ class Watch:
 
     def _compare(self, text: str) -> None:
         words = frozenset(re.findall(r"\w+", text.lower()))
-        if len(words) < _WORDS:
+        if len(words) < _MIN_WORDS:
             return
         both = len(words & self._words) / len(words | self._words)
-        self.alike = self.alike + 1 if both > _OVERLAP else 0
+        self.alike = self.alike + 1 if both > _MIN_OVERLAP else 0
         self._words = words
 
     def _count_test(self, call: ToolCall, *, failed: bool) -> None:

@@ -14,7 +14,7 @@ from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, To
 
 Prompt: TypeAlias = str | Mapping[str, object] | Message
 T = TypeVar("T")
-BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs that a new agent reads, and characters of each
+MAX_BRIEF_PARTS, MAX_BRIEF_CHARS = 3, 1_500  # hand-offs that a new agent reads, and of each
 
 
 def to_message(prompt: Prompt) -> Message:
@@ -115,14 +115,14 @@ def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
     parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
     parts += [
         f"{each.path} was asked:\n{short(each.asked)}\nand answered:\n{short(each.answered)}"
-        for each in handoffs[-BRIEF_PARTS:]
+        for each in handoffs[-MAX_BRIEF_PARTS:]
     ]
     return "\n\n".join(parts)
 
 
 def short(text: str) -> str:
     """A text, shortened to its beginning and end if it is long."""
-    return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
+    return text if len(text) <= MAX_BRIEF_CHARS else f"{text[: MAX_BRIEF_CHARS - 200]} … {text[-190:]}"
 
 
 def last_asked(state: AgentState) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from sagent.agent.asking import BRIEF_PARTS, Handoff, answer_of, last_asked, short
+from sagent.agent.asking import MAX_BRIEF_PARTS, Handoff, answer_of, last_asked, short
 from sagent.agent.runs import Runner
 from sagent.agent.tree import Node
 from sagent.events import Failure, Result
@@ -105,7 +105,7 @@ class ChildTask:
         self._above.state.journal.record(Returned(self._own.path, self._own.log.head))
         handoffs = self._above.handoffs
         handoffs.append(Handoff(self._own.path, self._asked or last_asked(self._own), result.content))
-        del handoffs[:-BRIEF_PARTS]
+        del handoffs[:-MAX_BRIEF_PARTS]
         self._asked = ""
 
     async def _leave(self) -> None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
-_LONGEST_START = 5.0  # seconds until a tool offers that its job outlives us: a command is started within far less
-_POLL = 0.02
+_OFFER_SECONDS = 5.0  # for a tool to offer that its job outlives us: commands start far sooner
+_POLL_SECONDS = 0.02
 
 
 class Conversation(Caller):
@@ -247,8 +247,8 @@ class Conversation(Caller):
         """Let a job outlive this process, wake those who wait for it, and return where its output goes. A job that has
         only begun is given time to offer that. Raises UsageError if its tool cannot."""
         job = self._job(name)
-        while job.state == "running" and job.ongoing.detach is None and time.monotonic() < job.started + _LONGEST_START:
-            await asyncio.wait([job.task], timeout=_POLL)
+        while job.state == "running" and job.ongoing.detach is None and time.monotonic() < job.started + _OFFER_SECONDS:
+            await asyncio.wait([job.task], timeout=_POLL_SECONDS)
         if job.state != "running" or job.ongoing.detach is None:
             raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
         try:

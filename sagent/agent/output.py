@@ -12,8 +12,8 @@ from sagent.lib.nearjson import fences, read_near, values_among
 from sagent.lib.schema import coerce, violations
 
 _WRAP = "value"  # what an answer that is no object is called in the object that providers want
-_MOST_TRIES = 100  # places in an answer where a value may begin
-_MOST_WRONG = 10  # faults that are named
+_MAX_TRIES = 100  # places in an answer where a value may begin
+_MAX_NAMED_FAULTS = 10
 
 
 def output_of(form: object) -> Output:
@@ -112,8 +112,8 @@ def _read_by_type(validate: Callable[[str], object], value: object) -> object:
 
 
 def _listed(wrong: list[str]) -> str:
-    more = f"; and {len(wrong) - _MOST_WRONG} more" if len(wrong) > _MOST_WRONG else ""
-    return "; ".join(wrong[:_MOST_WRONG]) + more + "."
+    more = f"; and {len(wrong) - _MAX_NAMED_FAULTS} more" if len(wrong) > _MAX_NAMED_FAULTS else ""
+    return "; ".join(wrong[:_MAX_NAMED_FAULTS]) + more + "."
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -126,4 +126,4 @@ def _values(text: str) -> Iterator[object]:
     for piece in dict.fromkeys(piece.strip() for piece in pieces):
         with suppress(ValueError):
             yield read_near(piece).value
-    yield from reversed(list(values_among(text, _MOST_TRIES)))
+    yield from reversed(list(values_among(text, _MAX_TRIES)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sagent.agent.preparation import Preparation
     from sagent.usage import Saving
 
-LONGEST_NAME = 40
+MAX_NAME_CHARS = 40
 END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left alone
 
 
@@ -327,7 +327,7 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
 
 def _segment(name: str) -> str:
     """A name in the form used in paths. Raises UsageError if nothing of it can be used."""
-    segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME]
+    segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:MAX_NAME_CHARS]
     if not segment or segment == "parent":
         raise UsageError(f"{name!r} is not a valid agent name: use letters, digits, - and _")
     return segment

@@ -34,7 +34,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "LM Studio": "http://127.0.0.1:1234/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
-PATIENCE = 0.5  # seconds for a server on this machine to answer
+LOCAL_SERVER_TIMEOUT_SECONDS = 0.5
 LISTING_SECONDS = 15.0  # for a server to list its models, where one of them is to be chosen
 MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
 
@@ -469,7 +469,7 @@ def _nothing(choice: Choice) -> str:
 async def _ask(choice: Choice, url: str) -> Listing | None:
     """Return what a server lists; () if none answers, None if one does that is loading its model."""
     try:
-        return await listing_of(choice, "openai-compatible", url, PATIENCE)
+        return await listing_of(choice, "openai-compatible", url, LOCAL_SERVER_TIMEOUT_SECONDS)
     except ModelError as error:
         from sagent.providers.wire.waiting import is_loading
 

@@ -39,8 +39,8 @@ EXIT_BY_KIND = {
     "invalid_output": EXIT_UNFIT,
     "no_plan": EXIT_UNFIT,
 }
-MOST_PIPED = 1 << 26  # bytes, twice what the largest requests have
-FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
+MAX_PIPED = 1 << 26  # bytes, twice what the largest requests have
+FIRST_BYTE_TIMEOUT_SECONDS = 3.0  # for piped input when there is a prompt as well: the pipe may be nobody's
 
 
 def exit_code(result: Result, signal_number: int | None = None) -> int:
@@ -275,7 +275,7 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: st
     prompt = " ".join(words)
     piped = b""
     if stdin is not None and not stdin.isatty():
-        piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE, err)
+        piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE_TIMEOUT_SECONDS, err)
     if (shown := _media(piped)) is not None:
         if not prompt.strip():
             raise UsageError(f'The piped input has no prompt: say what to do, as in {command} "what is this?".')
@@ -333,7 +333,7 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
         return b""
     found, told = bytearray(), False
     while True:
-        if not told and not select.select([fd], [], [], FIRST_BYTE)[0]:
+        if not told and not select.select([fd], [], [], FIRST_BYTE_TIMEOUT_SECONDS)[0]:
             came = count(len(found), "byte") if found else "nothing"
             err.write(f"sagent: read {came} from stdin, which is still open; waiting for its end (Ctrl-C to stop)\n")
             err.flush()
@@ -341,9 +341,9 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
         if not (piece := read_some(fd)):
             break
         found += piece
-        if len(found) > MOST_PIPED:
+        if len(found) > MAX_PIPED:
             raise UsageError(
-                f"More than {MOST_PIPED >> 20} MB on stdin, more than a model reads: pipe in a part, or name a file."
+                f"More than {MAX_PIPED >> 20} MB on stdin, more than a model reads: pipe in a part, or name a file."
             )
     return bytes(found)
 

@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, Mapping[str, Setting]] = {
 _NOT_HERE = "search"
 """A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
 _NAMES = (*ALIASES, *_GROUPS)
-_MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
+_MAX_WANTED_CHARS = 200  # of a value that the person is to trust: it is shown in full
 
 
 def take_plugin(into: SettingsBuilder, folder: Path) -> None:
@@ -223,7 +223,7 @@ class FileLayer:
     def _want(self, keys: Line, field: Setting, value: str | tuple[str, ...]) -> None:
         """Keep what a project's file wants, for the person to see, and set it where they trust it."""
         wanted = Wanted(field.name, value, self._file.line(*keys))
-        if len(wanted.text) > _MOST_WANTED:
+        if len(wanted.text) > _MAX_WANTED_CHARS:
             self._ignore(keys, field.name, "it is too long to be shown for your approval")
             return
         self._into.wanted.append(wanted)

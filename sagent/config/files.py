@@ -28,7 +28,7 @@ _PLACEHOLDERS = frozenset(
     {"in the keyring", "lm-studio", "not-needed", "not needed", "no-key-required", "sk-no-key-required"}
 )
 """What stands where a key would, and is none."""
-_MOST = 1 << 18  # bytes of a project's file
+_MAX_FILE_BYTES = 1 << 18  # of a project's file
 _PIECE = r"""(?s)\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]"""
 
 Line: TypeAlias = tuple[str, ...]
@@ -218,7 +218,7 @@ def read_file(path: Path, within: Path | None = None) -> File | None:
     Raises ConfigError for one that cannot be read: that of a project must be a regular file `within` it, and of a size
     that people write."""
     try:
-        raw = read_regular(path, within, most=_MOST) if within else path.read_bytes()
+        raw = read_regular(path, within, most=_MAX_FILE_BYTES) if within else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

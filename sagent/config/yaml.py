@@ -6,7 +6,7 @@ from typing import cast
 
 import yaml
 
-_MOST = 10_000
+_MAX_VALUES = 10_000
 """Values in a file, counted where aliases repeat them: a short file can stand for billions."""
 _TAG = "tag:yaml.org,2002:"
 
@@ -67,8 +67,8 @@ class _Reader:
         self.lines.setdefault(keys, line)
         if node in above:
             raise YamlError(line, "a value contains itself")
-        if self._count > _MOST:
-            raise YamlError(line, f"it has more than {_MOST} values")
+        if self._count > _MAX_VALUES:
+            raise YamlError(line, f"it has more than {_MAX_VALUES} values")
         if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
             raise _stranger(node.tag, line)
         match node:

@@ -10,16 +10,16 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.text import one_line, printable
 from sagent.model import EFFORTS
 
-MOST = 32
-_MOST_BYTES = 100_000
-_LENGTH = 200  # characters of a description that the model is shown
+MAX_AGENTS = 32
+_MAX_FILE_BYTES = 100_000
+_MAX_DESCRIPTION_CHARS = 200  # that the model is shown
 FORM = Form(
     "agent",
     {
         **dict.fromkeys(("name", "description", "tools", "disallowedTools", "model", "effort"), "text"),
         **dict.fromkeys(("maxTurns", "max_turns"), "number"),
     },
-    _MOST_BYTES,
+    _MAX_FILE_BYTES,
 )
 _TOOLS: Mapping[str, tuple[str, ...]] = {
     "MultiEdit": ("Edit",),
@@ -52,7 +52,7 @@ def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
     """Return the person's agents, those of plugins and the project's, by name. The notices say what was left out."""
     notices = [] if notices is None else notices
     found = find_definitions("agents", FORM, agents_in, cwd, user_dir, notices)
-    return tuple(found[name] for name in first_names("agent", sorted(found), MOST, notices))
+    return tuple(found[name] for name in first_names("agent", sorted(found), MAX_AGENTS, notices))
 
 
 def tools_named(names: Sequence[str]) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def agents_in(place: Place, reader: DefinitionReader) -> Iterator[AgentKind]:
             reader.say(file, f"effort is {effort!r:.40}: give {', '.join(EFFORTS)}")
         yield AgentKind(
             f"{place.plugin}:{name}" if place.plugin else name,
-            one_line(printable(fields["description"].replace("\\n", " ")), _LENGTH),
+            one_line(printable(fields["description"].replace("\\n", " ")), _MAX_DESCRIPTION_CHARS),
             document.body.strip(),
             file,
             None if tools is None or tools == ("*",) else tools_named(tools),

@@ -20,7 +20,7 @@ from sagent.usage import Charge, Usage
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Given = TypeVar("Given")
-MOST_OUTPUT = 60_000  # characters of text one call may put into the context; tools bound themselves lower
+MAX_OUTPUT_CHARS = 60_000  # that one call may put into the context; tools bound themselves lower
 MAX_CUT_REPLIES = 3  # in a row of which no call was whole
 _MAX_SHOWN = 500  # characters of arguments that cannot be used
 _WHY: Mapping[StopReason | None, str] = {
@@ -51,7 +51,7 @@ _CALL = re.compile(
     re.MULTILINE,
 )
 """What many models begin a call with, to say so where no plugin reads it."""
-_LINE = 300  # characters of what was shown that are kept
+_MAX_LINE_CHARS = 300  # characters of what was shown that are kept
 _THOUGHT = re.compile(r"<(think(?:ing)?|thoughts?|reasoning)>.*</\1>|((?!</think>).)*</think>", re.DOTALL)
 """Thinking that a server left in the text; its first mark may be in the prompt already."""
 NOTHING = "the model ended its reply without saying or doing anything"
@@ -321,7 +321,7 @@ class _Watch:
                 fed = self._asked(form, lambda reader, given=out: reader.feed(given))
                 out = out if fed is None else fed
         self._shown.append(out)
-        self._end = (self._end + out)[-_LINE:]
+        self._end = (self._end + out)[-_MAX_LINE_CHARS:]
         if out == text:
             return part
         return TextPart(out) if out else Billed(self._charges, len(text.encode("utf-8", "replace")))
@@ -410,7 +410,7 @@ def _valid_part(part: AnyPart) -> AnyPart:
 
 
 def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
-    """Return the output as valid Unicode with its text held to MOST_OUTPUT characters; media pass. Raises ToolError for
+    """Return the output as valid Unicode with its text held to MAX_OUTPUT_CHARS; media pass. Raises ToolError for
     what is no output: not every tool is checked for types."""
     if not _is_output(output):
         given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
@@ -420,11 +420,11 @@ def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
         )
     output = _valid_output(output)
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
-    if len(whole) <= MOST_OUTPUT:
+    if len(whole) <= MAX_OUTPUT_CHARS:
         return output
     path = blobs.show(blobs.put(whole.encode()))
     media = tuple(part for part in output.content if not isinstance(part, Text))
-    short: tuple[Media, ...] = (Text(head_and_tail(whole, MOST_OUTPUT, f"the full text is in {path}")), *media)
+    short: tuple[Media, ...] = (Text(head_and_tail(whole, MAX_OUTPUT_CHARS, f"the full text is in {path}")), *media)
     return replace(output, content=short)
 
 

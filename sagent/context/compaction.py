@@ -19,15 +19,15 @@ from sagent.model import ToolSpec
 from sagent.tool import Blobs, Workspace
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
-_NEEDED = 4  # of these, without which an answer is not a summary
-_LEAST = 80  # characters
-_LINES = 40  # of each kind in a summary made by code
+_MIN_HEADINGS = 4  # of these, without which an answer is not a summary
+_MIN_SUMMARY_CHARS = 80
+_MAX_LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
 _ADDED = "mcp"  # says what tools of servers have changed: each time, what is other than before
 _HOLDING = ("plan mode", "sandbox", _ADDED)  # senders of what holds for the session: the last counts
 _JOB = re.compile(r" in the background as (job:\d+)\.")
 _ENDED = re.compile(r" (?:has (ended|failed)|was (cancelled)) after [\d.]+ s\.")
-_FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
+_MAX_FILES, _MAX_FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and of each
 _LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
 _RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
 _REQUESTS, _BRIEF = 0.4, 0.05  # of it: what earlier requests, which stay word for word, may take; and in any case
@@ -36,20 +36,20 @@ _BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at
 _HEAD = "(From sagent: the conversation before this point was cut; "
 HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
-RECENT = 3  # rounds of results that go only when taking all older ones is not enough
-SMALLEST = 1_000  # bytes: taking less out of a context is not worth the stub
-STUB = 300  # bytes of one, about
-EXCERPT = 4_000  # characters kept of what the model has not read yet
-LONG, WORDS = 4_000, 2_000  # bytes of a request that is long, and characters that are left where it must give way
+RECENT_ROUNDS = 3  # rounds of results that go only when taking all older ones is not enough
+MIN_BYTES = 1_000  # taking less out of a context is not worth the stub
+STUB_BYTES = 300  # about
+EXCERPT_CHARS = 4_000  # kept of what the model has not read yet
+LONG_REQUEST_BYTES, CUT_REQUEST_CHARS = 4_000, 2_000  # the second are left where a long one must give way
 ADVISOR = "advisor"
 """The tool whose results are advice, and the beginning of the sender of advice that is a message."""
 _MARK = "[This result was taken out of the context"
-BYTES = 3  # of a request to a token, about
-ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
-_NEARLY = 1.1  # of that: no summary is bought for the rest
-_WORTH = 0.15  # of a context: a summary that would free less is not bought
-SUMMARY, LEAST_SUMMARY = 8_192, 1_024  # tokens that a summary may have, and without which none is asked for
-_WIDTH = 1_900  # characters of a line: of longer ones Read shows only the beginning
+BYTES_PER_TOKEN = 3  # of a request, about
+STUBBED_SHARE = 0.6  # of what is allowed: stubs that come so far are enough
+_STUBBED_TOLERANCE = 1.1  # of that: no summary is bought for the rest
+_MIN_FREED_SHARE = 0.15  # of a context: a summary that would free less is not bought
+MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS = 8_192, 1_024  # without the latter none is asked for
+_MAX_LINE_CHARS = 1_900  # of longer ones Read shows only the beginning
 
 
 def part_bytes(part: Part) -> int:
@@ -112,7 +112,7 @@ class Outlook:
 
     def __init__(self, history: Sequence[Message], above: str, tokens: int, max_input: int, usable: int | None) -> None:
         self._history, self._tokens, self._max_input = history, tokens, max_input
-        self._room = room_in(history, (usable or tokens) * BYTES, above)
+        self._room = room_in(history, (usable or tokens) * BYTES_PER_TOKEN, above)
         self.cut = find_cut(history, self._room.recent, above, self._room.words)
 
     @property
@@ -127,10 +127,10 @@ class Outlook:
 
     def needs_summary(self, target: int) -> bool:
         """Return True if stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
-        if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _NEARLY:
+        if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _STUBBED_TOLERANCE:
             return False
-        freed = sum(map(size_of, self.gone)) - min(self._room.summary, SUMMARY * BYTES) // 2
-        return self._share(freed) >= _WORTH * self._tokens
+        freed = sum(map(size_of, self.gone)) - min(self._room.summary, MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN) // 2
+        return self._share(freed) >= _MIN_FREED_SHARE * self._tokens
 
     def stubs(self, before: int, target: int, blobs: Blobs) -> "Sequence[Stub]":
         """Return the stubs that bring the conversation from so many tokens to the target, all at once so that the
@@ -245,7 +245,7 @@ def instruction(hints: str) -> str:
 def is_summary(text: str) -> bool:
     """Return True if an answer is what was asked for: most headings are there, and something under them."""
     found = {heading for heading in HEADINGS if re.search(rf"^[^\w\n]*{heading}\b", text, re.MULTILINE | re.IGNORECASE)}
-    return len(text.strip()) >= _LEAST and len(found) >= _NEEDED
+    return len(text.strip()) >= _MIN_SUMMARY_CHARS and len(found) >= _MIN_HEADINGS
 
 
 def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> str:
@@ -268,16 +268,16 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
             reads[path] += 1
     errors = [f"- {calls[call].name}: {one_line(result.text, 200)}" for call, result in failed.items() if call in calls]
     said = [message.content for message in history if message.role == "assistant" and message.content.strip()]
-    asked = [one_line(message.content, 200) for message in history if _is_request(message, "")][-_LINES:]
+    asked = [one_line(message.content, 200) for message in history if _is_request(message, "")][-_MAX_LINES:]
     sections = {
         "Goal": "\n- ".join(("as the requests above say" + "; these were asked too:" * bool(asked), *asked)),
         "Done": "\n\n".join(text if len(text) <= 1_500 else f"{text[:1_000]} … {text[-480:]}" for text in said[-3:]),
         "Files": "\n".join(
-            [f"- changed {path} ({count} times)" for path, count in changes.most_common(_LINES)]
-            + [f"- read {path}" for path, _ in reads.most_common(_LINES) if path not in changes]
+            [f"- changed {path} ({count} times)" for path, count in changes.most_common(_MAX_LINES)]
+            + [f"- read {path}" for path, _ in reads.most_common(_MAX_LINES) if path not in changes]
         ),
-        "Commands": "\n".join(commands[-_LINES:]),
-        "Failed": "\n".join(errors[-_LINES:]),
+        "Commands": "\n".join(commands[-_MAX_LINES:]),
+        "Failed": "\n".join(errors[-_MAX_LINES:]),
     }
     text = "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
     summaries = (message.content.partition("\n\n")[2] for message in history if _is_summary(message))
@@ -302,14 +302,14 @@ def _is_summary(message: Message) -> bool:
     return message.sender == "sagent" and message.content.startswith(_HEAD)
 
 
-def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES) -> list[tuple[str, str]]:
+def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:
     """The latest files that were edited, as messages with sender and text: those that are text and not long."""
     from sagent.lib.encoding import text_in
 
     found: list[tuple[str, str]] = []
-    for path in edited(history, _FILES):
+    for path in edited(history, _MAX_FILES):
         with suppress(OSError, ValueError):
-            text = text_in(read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)))
+            text = text_in(read_regular(Path(cwd, path), most=min(most, _MAX_FILE_BYTES)))
             if text is None:
                 continue
             found.append((f"{SHOWN}{path}", f"{path}, as it is now:\n{text}"))
@@ -421,8 +421,8 @@ def gain(history: Sequence[Message], words: int) -> int:
     """Estimate the bytes that stubs can free, without those of what is not read yet. `words` as in `shrink`."""
     tiers = _tiers(history)
     found = {(each.message, each.call): each.size for each in (*tiers.old, *tiers.recent)}
-    found |= {(each.message, ""): each.size - WORDS for each in _overlong(history, words)}
-    return sum(max(0, size - STUB) for size in found.values())
+    found |= {(each.message, ""): each.size - CUT_REQUEST_CHARS for each in _overlong(history, words)}
+    return sum(max(0, size - STUB_BYTES) for size in found.values())
 
 
 def shrink(
@@ -440,7 +440,7 @@ def shrink(
     stubs = list[Stub]()
     cut = set[int]()
     for found in [] if words is None else _overlong(history, words):
-        stubs.append(Stub(found.message, "", _stub(found.given, blobs, cut=WORDS)))
+        stubs.append(Stub(found.message, "", _stub(found.given, blobs, cut=CUT_REQUEST_CHARS)))
         need -= found.size - len(stubs[-1].text.encode("utf-8", "replace"))
         cut.add(found.message)
     for age, tier in enumerate(tiers if all_of_it else tiers[:-1]):
@@ -449,7 +449,7 @@ def shrink(
                 break
             if not found.call and found.message in cut:
                 continue
-            text = _stub(found.given, blobs, EXCERPT if age >= 2 else 0)
+            text = _stub(found.given, blobs, EXCERPT_CHARS if age >= 2 else 0)
             stubs.append(Stub(found.message, found.call, text))
             need -= found.size - len(text.encode("utf-8", "replace"))
     return tuple(stubs)
@@ -475,7 +475,7 @@ def _tiers(history: Sequence[Message]) -> _Tiers:
     rounds = [place for place, message in enumerate(history) if message.results]
     answered = bool(rounds) and any(message.role == "assistant" for message in history[rounds[-1] :])
     unread = rounds[-1:] if not answered else []
-    recent = [place for place in rounds[-RECENT:] if place not in unread]
+    recent = [place for place in rounds[-RECENT_ROUNDS:] if place not in unread]
     old = [place for place in rounds if place not in recent and place not in unread]
     requests = _requests(history)
     heard = max((place for place, message in enumerate(history) if message.role == "assistant"), default=-1)
@@ -509,7 +509,7 @@ def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
         if result.call_id
         and not result.text.startswith(_MARK)
         and result.call_id not in advice
-        and (size := part_bytes(result)) >= SMALLEST
+        and (size := part_bytes(result)) >= MIN_BYTES
     ]
 
 
@@ -518,7 +518,7 @@ def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]
     return [
         _Found(place, message, size)
         for place in places
-        if (message := history[place]) and (size := sum(map(part_bytes, message.parts[_words(message) :]))) >= SMALLEST
+        if (message := history[place]) and (size := sum(map(part_bytes, message.parts[_words(message) :]))) >= MIN_BYTES
     ]
 
 
@@ -532,9 +532,9 @@ def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
     sizes = {place: sum(map(part_bytes, history[place].parts[:1])) for place in _requests(history)[:-1]}
     left, found = sum(sizes.values()) - most, list[_Found]()
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
-        if left <= 0 or size <= LONG:
+        if left <= 0 or size <= LONG_REQUEST_BYTES:
             break
-        left -= size - WORDS
+        left -= size - CUT_REQUEST_CHARS
         found.append(_Found(place, history[place], sum(map(part_bytes, history[place].parts))))
     return found
 
@@ -590,5 +590,5 @@ def _show(message: Message, part: Part, blobs: Blobs) -> str:
 
 def _fold(line: str) -> Iterator[str]:
     """A line in pieces that can be read."""
-    for start in range(0, max(1, len(line)), _WIDTH):
-        yield line[start : start + _WIDTH]
+    for start in range(0, max(1, len(line)), _MAX_LINE_CHARS):
+        yield line[start : start + _MAX_LINE_CHARS]

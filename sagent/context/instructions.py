@@ -18,10 +18,10 @@ LOCAL = "CLAUDE.local.md"
 """What is read in addition, after the other: a person's own notes in a project."""
 RULES = ".claude/rules"
 """And the files in there, but those that are about some paths only."""
-FILE_LIMIT = 32_000  # bytes read of one file
-TOTAL_LIMIT = 64_000  # bytes of all texts together
+MAX_FILE_BYTES = 32_000
+MAX_TOTAL_BYTES = 64_000  # of all texts together
 DEPTH = 5  # of includes inside includes
-MOST_RULES = 64  # directories, and files of one
+MAX_RULES = 64  # directories, and files of one
 MAX_NAMES = 1_000  # of a directory, among which misnamed files are looked for
 _MISNAMED = re.compile(r"(?i:agents?|claude|gemini)(?i:\.md|\.txt|\.markdown|\.mdx)")
 
@@ -84,8 +84,8 @@ class _Reader:
             self._look_for_misnamed(place)
         rules = Path(os.path.realpath(place / RULES))
         if border is None or rules.is_relative_to(border):
-            for at, _, found in islice(os.walk(rules), MOST_RULES):
-                for name in sorted(each for each in found if each.endswith(".md"))[:MOST_RULES]:
+            for at, _, found in islice(os.walk(rules), MAX_RULES):
+                for name in sorted(each for each in found if each.endswith(".md"))[:MAX_RULES]:
                     yield from self._read(Path(at, name), border, 0, "")
         else:
             self.notices.append(f"{place / RULES} is not read: it leads out of {border}.")
@@ -95,7 +95,7 @@ class _Reader:
         try:
             if Path(os.path.realpath(path)) in self._seen:
                 return
-            texts = [_own_words(read_regular(each, most=FILE_LIMIT, cut=True)) for each in (path, first)]
+            texts = [_own_words(read_regular(each, most=MAX_FILE_BYTES, cut=True)) for each in (path, first)]
         except OSError:
             return  # it would not be read in any case
         if texts[0] and texts[0] != texts[1]:
@@ -119,7 +119,7 @@ class _Reader:
                 return
             if border is not None and real.is_relative_to(border) and _may_hold_keys(real.relative_to(border)):
                 raise PermissionError(errno.EACCES, "it may hold keys")
-            data = read_regular(path, border, most=FILE_LIMIT + 1, cut=True)
+            data = read_regular(path, border, most=MAX_FILE_BYTES + 1, cut=True)
         except (OSError, ValueError) as error:
             self.notices.append(f"{path}{source} is not used: {why_unread(error)}.")
             return
@@ -138,15 +138,15 @@ class _Reader:
 
     def _text(self, path: Path, data: bytes) -> str:
         """The file's text in whatever encoding; empty, with a notice, for binary data."""
-        cut = len(data) > FILE_LIMIT
-        data = data[:FILE_LIMIT]
+        cut = len(data) > MAX_FILE_BYTES
+        data = data[:MAX_FILE_BYTES]
         text = _decode(data)
         if text is None:
             self.notices.append(f"{path} is not used: it is not text.")
             return ""
         if cut:
             text = text[: text.rfind("\n") + 1] or text
-            self.notices.append(f"{path} is longer than {FILE_LIMIT:,} bytes; only its beginning is used.")
+            self.notices.append(f"{path} is longer than {MAX_FILE_BYTES:,} bytes; only its beginning is used.")
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
         end = text.rfind("-->") + len("-->\n")  # what follows is searched for no end of a note that begins there
         text = (re.sub(r"(?ms)^<!--.*?-->\n?", "", text[:end]) + text[end:]).strip()
@@ -162,7 +162,7 @@ class _Reader:
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
         """The sections for which there is room, those first in `found` first; the one at the edge is cut."""
         chosen: dict[Path, str] = {}
-        room = TOTAL_LIMIT
+        room = MAX_TOTAL_BYTES
         for path, text in found:
             section = f"# Instructions from {path}\n\n{text}"
             size = len(section.encode(errors="replace"))
@@ -172,7 +172,7 @@ class _Reader:
                 kept = section.encode(errors="replace")[:space].decode(errors="ignore")
                 kept = kept[: kept.rfind("\n") + 1].rstrip()
                 whole = "the rest of it" if len(kept) > len(str(path)) + 40 else "it"
-                why = f"for all instructions together exceed {TOTAL_LIMIT:,} bytes"
+                why = f"for all instructions together exceed {MAX_TOTAL_BYTES:,} bytes"
                 self.notices.append(f"{path}: {whole} was left out, {why}.")
                 room = size = 0
                 if whole == "it":
@@ -206,11 +206,11 @@ def _decode(data: bytes) -> str | None:
             raise UnicodeDecodeError("utf-8", data, 0, 1, "a zero byte")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if error.start >= len(data) - 3 and len(data) == FILE_LIMIT:
+        if error.start >= len(data) - 3 and len(data) == MAX_FILE_BYTES:
             return data[: error.start].decode("utf-8-sig")
         from sagent.lib.encoding import text_in
 
-        return text_in(data[: len(data) // 4 * 4] if b"\0" in data and len(data) == FILE_LIMIT else data)
+        return text_in(data[: len(data) // 4 * 4] if b"\0" in data and len(data) == MAX_FILE_BYTES else data)
 
 
 def _includes(text: str) -> Iterator[str]:

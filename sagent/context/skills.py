@@ -17,10 +17,10 @@ from sagent.lib.text import one_line, printable
 if TYPE_CHECKING:
     from sagent.context.definitions import DefinitionReader
 
-MOST = 64
-_NAME = 64  # characters of a name that are shown
-_LENGTH = 300  # and of a description
-_DEPTH = 3  # directories in which a skill may lie below `skills`
+MAX_SKILLS = 64
+_MAX_NAME_CHARS = 64  # that are shown
+_MAX_DESCRIPTION_CHARS = 300
+_MAX_DEPTH = 3  # directories in which a skill may lie below `skills`
 FILE = "SKILL.md"
 _PACKED = (".zip", ".skill", ".tgz", ".gz")
 _ABOUT = ("README", "LICENSE", "CHANGELOG", "CONTRIBUTING")  # files about skills
@@ -60,7 +60,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
                 yield skill
 
     found = find_definitions("skills", SKILL, once, cwd, user_dir, notices)
-    return tuple(found[name] for name in first_names("skill", sorted(found), MOST, notices))
+    return tuple(found[name] for name in first_names("skill", sorted(found), MAX_SKILLS, notices))
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
@@ -80,14 +80,14 @@ def skill_text(skill: Skill) -> str:
 
 
 def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
-    for file in _files(place.path, reader, _DEPTH):
+    for file in _files(place.path, reader, _MAX_DEPTH):
         if (document := reader.read(file, place)) is None:
             continue
         fields = document.fields
-        name = one_line(printable(fields.get("name") or file.parent.name), _NAME)
+        name = one_line(printable(fields.get("name") or file.parent.name), _MAX_NAME_CHARS)
         name = f"{place.plugin}:{name}" if place.plugin else name
         when = f"{fields.get('description', '')} {fields.get('when_to_use', '')}"
-        if description := one_line(printable(when), _LENGTH):
+        if description := one_line(printable(when), _MAX_DESCRIPTION_CHARS):
             yield Skill(
                 name,
                 description,
@@ -95,7 +95,7 @@ def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
                 not document.flag("disable-model-invocation", default=False),
                 document.flag("user-invocable", default=True),
                 place.border,
-                one_line(printable(fields.get("argument-hint", "")), _NAME),
+                one_line(printable(fields.get("argument-hint", "")), _MAX_NAME_CHARS),
             )
         else:
             reader.leave_out(file, "it has no description, in lines between two lines of ---")
@@ -115,16 +115,16 @@ def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path
         elif entry.is_symlink() and not entry.exists():
             reader.leave_out(entry, "it is a link that leads nowhere")
         elif not entry.is_dir():
-            if depth == _DEPTH and _is_meant(entry):
+            if depth == _MAX_DEPTH and _is_meant(entry):
                 reader.leave_out(entry, f"a skill is a folder: name the file {entry.with_suffix('') / FILE}")
-            elif depth == _DEPTH and entry.suffix.lower() in _PACKED:
+            elif depth == _MAX_DEPTH and entry.suffix.lower() in _PACKED:
                 reader.leave_out(entry, "it is packed: unpack it to a folder here")
         elif named := [each for each in reader.entries(entry) if each.name.upper() in _MISNAMED]:
             reader.leave_out(named[0], f"it must be called {FILE}")
         elif depth > 1 and not entry.is_symlink():
             below = list(_files(entry, reader, depth - 1))
             yield from below
-            if not below and depth == _DEPTH:
+            if not below and depth == _MAX_DEPTH:
                 for stray in [each for each in reader.entries(entry) if _is_meant(each)][:1]:
                     reader.leave_out(stray, f"a skill is in {FILE}, which {entry} does not have")
         elif depth == 1 and any(os.path.lexists(each / FILE) for each in reader.entries(entry)):

@@ -14,7 +14,7 @@ from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
 from sagent.engine.compaction import cut_short, keep_room, look, stub
 from sagent.engine.neighbours import ExtraCost
-from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
+from sagent.engine.request import MIN_OUTPUT_TOKENS, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
@@ -26,12 +26,12 @@ from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget,
 from sagent.peer import Switch
 from sagent.session.contents import RequestSent
 
-USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
-LEAST_REPLY = 1_024  # tokens of output that are asked for however full the window seems: our figures may be wrong
-MARGIN = 256  # tokens between what we count and what a provider counts
+DEFAULT_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
+MIN_REPLY_TOKENS = 1_024  # that are asked for however full the window seems: our figures may be wrong
+MARGIN_TOKENS = 256  # between what we count and what a provider counts
 UNFIT: tuple[ModelErrorKind, ...] = ("not_found", "auth", "permission", "payment", "invalid_request")
 """Errors by which a model that was switched to shows that it cannot be used: the one before it goes on."""
-MOST_RECOVERIES = 3  # of one call from a full window
+MAX_RECOVERIES = 3  # of one call from a full window
 TOO_FULL = (
     "Nothing more can be left out of the conversation: start a new session, use a model with a larger window, or "
     "send less at once."
@@ -118,7 +118,7 @@ async def _recover(state: AgentState, partial: Partial) -> Message:
                 continue
             if error.kind != "context_overflow":
                 raise
-            if not (partial.recoveries < MOST_RECOVERIES and _make_fit(state, error, partial)):
+            if not (partial.recoveries < MAX_RECOVERIES and _make_fit(state, error, partial)):
                 error.advise(TOO_FULL)
                 raise
             partial.recoveries += 1
@@ -130,9 +130,9 @@ def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) 
     Return True if so."""
     meter, most = state.context.meter, error.most_output
     asked = [size for size in (meter.most_output, partial.asked) if size is not None]
-    if most is None or not LEAST_OUTPUT <= most < min(asked, default=most + 1):
+    if most is None or not MIN_OUTPUT_TOKENS <= most < min(asked, default=most + 1):
         return False
-    if partial.recoveries >= MOST_RECOVERIES:
+    if partial.recoveries >= MAX_RECOVERIES:
         return False
     meter.most_output = most
     partial.recoveries += 1
@@ -151,12 +151,13 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     request = replace(request, max_output=_output_limit(state, max_input, partial))
     bound = context.meter.bound(request, max_input, state.model)
     extra = ExtraCost(ZERO, {}) if context.extension is None else context.extension.extra_cost(bound.tokens)
-    usual = None if state.ledger.cap is None else min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
+    known = state.model_limits.max_output or DEFAULT_OUTPUT
+    usual = None if state.ledger.cap is None else min(known, 2 * DEFAULT_OUTPUT)
     outgoing = Outgoing(state.model, request, state.role, bound, likely, extra.usd, usual)
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
         overflowed = reply.message.stop == "context_overflow" and not any(call.whole for call in reply.message.calls)
         wrong: tuple[ModelErrorKind, str] | None = ("empty", NOTHING) if says_nothing(reply.message) else None
-        if overflowed and partial.recoveries < MOST_RECOVERIES and look(state).can_give_way:
+        if overflowed and partial.recoveries < MAX_RECOVERIES and look(state).can_give_way:
             wrong = ("context_overflow", "the window was full before the answer was")
         if wrong is not None:
             settle(state, reservation, reply.charges)
@@ -209,23 +210,23 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
         wanted = min(meter.most_output, wanted or meter.most_output)
     if partial.most is not None:
         return min(partial.most, wanted or partial.most)
-    known = limits.max_output or (2 * USUAL_OUTPUT if meter.window else 0)  # a server's own may be too much
-    usual = wanted or min(known, 2 * USUAL_OUTPUT)
+    known = limits.max_output or (2 * DEFAULT_OUTPUT if meter.window else 0)  # a server's own may be too much
+    usual = wanted or min(known, 2 * DEFAULT_OUTPUT)
     if limits.window is None or not usual:
         return wanted
-    room = max(LEAST_REPLY, limits.window - _likely(state, max_input))
-    return wanted if usual <= room else min(room, wanted or USUAL_OUTPUT)
+    room = max(MIN_REPLY_TOKENS, limits.window - _likely(state, max_input))
+    return wanted if usual <= room else min(room, wanted or DEFAULT_OUTPUT)
 
 
 def _likely(state: AgentState, max_input: int) -> int:
     """The input tokens of a request, with a margin for what an estimate may miss."""
     tokens = state.context.meter.estimate(max_input)
-    return tokens + tokens // 16 + MARGIN
+    return tokens + tokens // 16 + MARGIN_TOKENS
 
 
 def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Request less output if that is enough; otherwise shrink the history. False if neither helps."""
-    if partial.recoveries < MOST_RECOVERIES - 1 and _ask_for_less(state, error, partial):
+    if partial.recoveries < MAX_RECOVERIES - 1 and _ask_for_less(state, error, partial):
         return True
     partial.most = None
     return _shrink(state, error) or cut_short(state, "overflow")
@@ -236,11 +237,11 @@ def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> boo
     if error.window is None:
         return False
     state.context.meter.window = error.window
-    used = error.tokens + MARGIN if error.tokens else _likely(state, state.context.max_input_tokens())
+    used = error.tokens + MARGIN_TOKENS if error.tokens else _likely(state, state.context.max_input_tokens())
     room = error.window - used
     if error.tokens is None and partial.most is not None:  # our estimate was not enough
         room = min(room, partial.most // 2)
-    if room < LEAST_REPLY or (partial.asked is not None and room >= partial.asked):
+    if room < MIN_REPLY_TOKENS or (partial.asked is not None and room >= partial.asked):
         return False
     partial.most = room
     return True

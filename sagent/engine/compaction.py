@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sagent.context.compaction import (
-    ENOUGH,
-    LEAST_SUMMARY,
-    SUMMARY,
+    MAX_SUMMARY_TOKENS,
+    MIN_SUMMARY_TOKENS,
+    STUBBED_SHARE,
     Change,
     Outlook,
     drop,
@@ -53,7 +53,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     summarize all but the last turns. Whatever fails, the requests and the last turns stay."""
     before = state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
-    target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
+    target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * STUBBED_SHARE)
     outlook = look(state)
     if outlook.cut is None or not (summarise or outlook.needs_summary(target)):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
@@ -161,9 +161,9 @@ def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
     size = state.context.tokens()
     for model, meter in _readers(state):
         limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
-        room = SUMMARY if limits.window is None else limits.window - size - size // 8
-        if room >= LEAST_SUMMARY:
-            return model, meter, min(SUMMARY, limits.max_output or SUMMARY, room)
+        room = MAX_SUMMARY_TOKENS if limits.window is None else limits.window - size - size // 8
+        if room >= MIN_SUMMARY_TOKENS:
+            return model, meter, min(MAX_SUMMARY_TOKENS, limits.max_output or MAX_SUMMARY_TOKENS, room)
     return None
 
 

@@ -25,9 +25,9 @@ from sagent.policy import Allow, Ask, Deny, Hold, Verdict
 from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
-MOST_SHOWN = 4_000  # characters of what an interrupted call had shown that its result keeps
-GRACE = 0.02  # seconds that running calls have to end when a message arrives, before they go on as jobs
-LONGEST_DELAY = 86_400.0  # seconds
+MAX_SHOWN_CHARS = 4_000  # of what an interrupted call had shown that its result keeps
+MESSAGE_GRACE_SECONDS = 0.02  # that running calls have to end when a message arrives, before they go on as jobs
+MAX_DELAY_SECONDS = 86_400.0
 
 Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
 
@@ -94,7 +94,7 @@ async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], re
             once = asyncio.FIRST_COMPLETED
             done, _ = await asyncio.wait({*open_calls.values(), arrival}, timeout=left, return_when=once)
             if arrival in done:
-                await asyncio.wait(open_calls.values(), timeout=GRACE)
+                await asyncio.wait(open_calls.values(), timeout=MESSAGE_GRACE_SECONDS)
         finally:
             arrival.cancel()
         while state.requested.cancelled:
@@ -204,7 +204,7 @@ def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, boo
     if not isinstance(delay, int | float):
         raise ToolError(f"delay: a number of seconds is needed, not {delay!r:.40}")
     rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
-    return rest, extra.get("background") in (True, "true"), float(min(max(delay, 0.0), LONGEST_DELAY))
+    return rest, extra.get("background") in (True, "true"), float(min(max(delay, 0.0), MAX_DELAY_SECONDS))
 
 
 async def _run_one(
@@ -227,7 +227,7 @@ async def _run_one(
             judged = await _judge(state, judged)
         output = await _invoke(state, judged, running, ongoing, deps) if isinstance(judged, Ready) else judged
     except asyncio.CancelledError:
-        shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MOST_SHOWN:]}" if ongoing.tail else ""
+        shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MAX_SHOWN_CHARS:]}" if ongoing.tail else ""
         if job := state.jobs.of(running):
             _end_job(state, job, _error(f"cancelled{shown}"), "cancelled")
         elif shown:

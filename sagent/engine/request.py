@@ -21,9 +21,9 @@ from sagent.model import Billed, Counting, Model, Reply, Request, TextPart, Thin
 from sagent.session.contents import COMPACTOR, ChargeEntry, Released, RequestSent, Reserved
 from sagent.usage import Charge, Sum
 
-LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
-LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
-SIDE_RETRIES, SIDE_WAIT = 2, 15.0  # times, seconds; a side call that takes longer is done without
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 30.0
+MIN_OUTPUT_TOKENS = 256  # that must be affordable for a call to be made
+MAX_SIDE_RETRIES, SIDE_TIMEOUT_SECONDS = 2, 15.0  # a side call that takes longer is done without
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Called with what a model says as it comes."""
@@ -119,7 +119,7 @@ async def sending(
         model.id,
         input_bound=outgoing.bound,
         max_output=None if wanted is None else max(wanted, least),
-        least_output=max(LEAST_OUTPUT, least),
+        least_output=max(MIN_OUTPUT_TOKENS, least),
         extra_usd=outgoing.extra_usd,
         likely=outgoing.likely,
         options=request.options,
@@ -193,7 +193,7 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike:
         return error.retry_after
     import random
 
-    backoff = random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
+    backoff = random.uniform(MIN_WAIT_SECONDS / 2, min(MAX_WAIT_SECONDS, MIN_WAIT_SECONDS * 2**attempt))  # noqa: S311 -- not a secret
     return max(backoff, error.retry_after or 0.0)
 
 
@@ -209,8 +209,8 @@ async def make_side_call(
     """
     limits = replace(
         state.limits,
-        max_retries=min(state.limits.max_retries, SIDE_RETRIES),
-        longest_wait=min(state.limits.longest_wait, SIDE_WAIT),
+        max_retries=min(state.limits.max_retries, MAX_SIDE_RETRIES),
+        longest_wait=min(state.limits.longest_wait, SIDE_TIMEOUT_SECONDS),
     )
     tries = 0
     while True:
@@ -222,7 +222,7 @@ async def make_side_call(
                 return reply, settle(state, reservation, reply.charges)
         except ModelError as error:
             most = error.most_output
-            if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.heard:
+            if most is not None and MIN_OUTPUT_TOKENS <= most < (request.max_output or most + 1) and not attempt.heard:
                 request = replace(request, max_output=most)  # the data were wrong
                 continue
             wait = wait_before_retry(limits, error, tries, tries)

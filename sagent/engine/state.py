@@ -36,7 +36,7 @@ from sagent.tool import Tool, ToolOutput, Workspace
 from sagent.usage import Usage
 
 Listener: TypeAlias = Callable[[Event], None]
-MOST_DIFF = 50_000  # characters of a change that its result keeps
+MAX_DIFF_CHARS = 50_000  # of a change that its result keeps
 
 
 _working: "ContextVar[list[AgentState] | None]" = ContextVar("working", default=None)  # emptied when the work is over
@@ -386,8 +386,8 @@ class AgentState:
     def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
         """Log a call's result as soon as it is known; the message that carries it enters the history later. `diff` is
         for those who read the log."""
-        if len(diff) > MOST_DIFF:
-            diff = f"{diff[: diff.rfind(chr(10), 0, MOST_DIFF) + 1]}@@ {len(diff)} characters in all @@\n"
+        if len(diff) > MAX_DIFF_CHARS:
+            diff = f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF_CHARS) + 1]}@@ {len(diff)} characters in all @@\n"
         self.journal.record(lambda: ResultEntry(StoredResult.of(result, self.journal.keep), seconds, diff))
 
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:

@@ -51,9 +51,9 @@ _CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit")
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which it is not known where the shell is, or what its words mean.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
-_PLACES = 8  # a script that may be in more directories than this may be anywhere
+_MAX_PLACES = 8  # a script that may be in more directories than this may be anywhere
 _WILDCARD_LIMIT = 1000  # files, and characters
-_MOST_ENTRIES = 20_000  # of directories that are looked through for them
+_MAX_ENTRIES = 20_000  # of directories that are looked through for them
 
 
 class CommandJudge:
@@ -310,8 +310,8 @@ class _Whereabouts(NamedTuple):
                 continue
             targets = place.targets(words, paths.places.home)
             known = tuple(dict.fromkeys((*place.known, *targets)))
-            certain = place.certain and bool(targets) and not script.loops and len(known) <= _PLACES
-            place = cls(known[:_PLACES], certain)
+            certain = place.certain and bool(targets) and not script.loops and len(known) <= _MAX_PLACES
+            place = cls(known[:_MAX_PLACES], certain)
         return place
 
     def stays_inside(self, words: tuple[Word, ...], paths: PathJudge) -> bool:
@@ -364,7 +364,7 @@ def _matches(patterns: Sequence[str]) -> list[str] | None:
     looked through for them."""
     from fnmatch import translate
 
-    found, left = list[str](), _MOST_ENTRIES
+    found, left = list[str](), _MAX_ENTRIES
     for pattern in patterns:
         if len(pattern) > _WILDCARD_LIMIT:
             return None

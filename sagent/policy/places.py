@@ -15,7 +15,7 @@ from sagent.policy.rules import is_inside
 if TYPE_CHECKING:
     from sagent.sandbox.survey import Survey
 
-_MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
+_MAX_DIRECTORIES = 300  # to look into for .env files: some 10 ms
 _ENV = re.compile(r"\.env(?![a-zA-Z*]|[._-](?:example|sample|template|dist|defaults)\Z)")
 
 
@@ -144,7 +144,7 @@ def env_files(directory: str) -> Iterator[str]:
     """Such files below a directory, the nearest first, links not followed. It looks into some hundred directories at
     most, and not into installed packages or what is git's own."""
     waiting = deque([directory])
-    for _ in range(_MOST_DIRECTORIES):
+    for _ in range(_MAX_DIRECTORIES):
         if not waiting:
             return
         try:

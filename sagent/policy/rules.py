@@ -22,7 +22,7 @@ COMMAND_RULES = ("Bash", "Unsandboxed")
 BEYOND_THE_SANDBOX = ("Network", "Unsandboxed")  # what is called so is no tool
 PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
 EDITS = ("Edit", "Write")
-MOST_REMEDY = 4_000  # characters of what names rules
+MAX_REMEDY_CHARS = 4_000  # of what names rules
 Match: TypeAlias = Literal["yes", "maybe", "no"]
 
 
@@ -238,7 +238,7 @@ def rules_for(ask: "Ask") -> list[str]:
     them."""
     import shlex
 
-    if len(ask.remedy) > MOST_REMEDY:
+    if len(ask.remedy) > MAX_REMEDY_CHARS:
         return []
     try:
         words = shlex.split(ask.remedy.removesuffix("."))

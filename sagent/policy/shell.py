@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
-_SHORT = 4_000  # characters of a script that is remembered
-MOST_WORDS = 5_000  # that are read: half a second, in which nothing else can be done
-_LONGEST_PARSE = 1.0  # seconds; a script of 250 kB takes a twentieth of it
+_MAX_CACHED_CHARS = 4_000  # of a script that is remembered
+MAX_WORDS = 5_000  # that are read: half a second, in which nothing else can be done
+_PARSE_TIMEOUT_SECONDS = 1.0  # a script of 250 kB takes a twentieth of it
 _PIECE = 1 << 16  # bytes
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
@@ -64,7 +64,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ELEMENT = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _NOT_IN_SH = re.compile(r"&>|\$['\"]|\+=|<<<|[<>]\(")  # dash and bash read them differently
-_LONGEST_WRAPPER = 12  # words
+_MAX_WRAPPER_WORDS = 12
 _WRAPPER = re.compile(
     r"(?:nohup|command|env|time(?: -p)?|nice(?: -n -?[0-9]+)?"
     r"|timeout(?: --foreground| --preserve-status| -v| -[ks] [A-Z0-9]+[smhd]?)* [0-9.]+[smhd]?) (?!-)"
@@ -130,7 +130,7 @@ class Script:
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
     """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt. The last ones are
     known by heart, for a call is judged, booked and reported by its parts."""
-    return (_split if len(command) > _SHORT else _split_short)(command, depth, for_sh)
+    return (_split if len(command) > _MAX_CACHED_CHARS else _split_short)(command, depth, for_sh)
 
 
 @lru_cache(500)
@@ -169,9 +169,9 @@ def _tree(text: str) -> "Node":
     """
     from tree_sitter import Parser
 
-    if text.count("|") > MOST_WORDS:
+    if text.count("|") > MAX_WORDS:
         raise ValueError
-    data, end = re.sub(r"[^\x00-\x7f]", "_", text).encode(), time.thread_time() + _LONGEST_PARSE
+    data, end = re.sub(r"[^\x00-\x7f]", "_", text).encode(), time.thread_time() + _PARSE_TIMEOUT_SECONDS
     parser = Parser(_language())
     return parser.parse(
         lambda at, _: data[at : at + _PIECE], progress_callback=lambda _at, _failed: time.thread_time() > end
@@ -374,8 +374,8 @@ class _List:
     def read(self, tokens: Iterator["Node"], end: int) -> None:
         """Read tokens of the text up to an offset."""
         for number, token in enumerate(tokens):
-            if number == MOST_WORDS:
-                self.reader.fail(f"it has more than {MOST_WORDS:,} words")
+            if number == MAX_WORDS:
+                self.reader.fail(f"it has more than {MAX_WORDS:,} words")
                 return
             source = self.reader.source(token)
             if not source.strip() and token.type != "heredoc_body":
@@ -565,7 +565,7 @@ def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
     """The words after those that a pattern is about; none where it is not about them."""
-    match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_LONGEST_WRAPPER]))
+    match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_MAX_WRAPPER_WORDS]))
     return words[match[0].count(" ") :] if match else ()
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.repl.opening import Opened
 
-MOST_NEWS = 3
-LONG_PATH = 40  # characters
+MAX_NEWS = 3
+MAX_PATH_CHARS = 40
 _KEYS = (("/", "commands"), ("Shift-Tab", "mode"), ("?", "help"))
 
 
@@ -35,14 +35,14 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
     if mode:  # else it is that of who takes the session
         words: Line = (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}"))
         lines.insert(1, words)
-    return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MOST_NEWS])))
+    return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MAX_NEWS])))
 
 
 def short_path(path: Path) -> str:
     """The path, with ~ for the person's home; of a long one the end."""
     home = Path.home()
     text = f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
-    return text if len(text) <= LONG_PATH else "…/" + "/".join(path.parts[-2:])
+    return text if len(text) <= MAX_PATH_CHARS else "…/" + "/".join(path.parts[-2:])
 
 
 def take_news(state: Path) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from sagent.repl.commands.command import CommandContext, run_command, split_comm
 from sagent.repl.project import add_note, attach, fit_images, images_at, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
-from sagent.repl.status import HINT, StatusDisplay
+from sagent.repl.status import HINT_SECONDS, StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Option, SecondKey
@@ -34,11 +34,11 @@ from sagent.surface import Surface
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
 
-LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
-LONG_LINES = 12
-MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
+MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a place holder
+MAX_PASTE_LINES = 12
+MAX_REMEMBERED_CHARS = 20_000  # of a longer line the history keeps what was to be seen of it
 INTERRUPTED = 128 + signal.SIGINT  # exit code of a shell command that the person has interrupted
-MOST_SHARED = 20_000  # characters of a shell command's output that the model reads
+MAX_SHARED_CHARS = 20_000  # of a shell command's output that the model reads
 _WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
 """What people type to whatever asks: commands, and no messages."""
 _UNFINISHED = {
@@ -115,7 +115,7 @@ class InputActions:
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[tuple[int, str]]] = set()
-        self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
+        self._pressed_at = self._escaped_at = -HINT_SECONDS  # Ctrl-C, and Esc where nothing was open or ran
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._on_text
@@ -136,8 +136,8 @@ class InputActions:
         self.pasted.begins = self.pasted.begins and bool(self._before)
 
     def _on_text(self, buffer: Buffer) -> None:
-        if max(self._pressed_at, self._escaped_at) > -HINT:  # who types between has not pressed it twice
-            self._pressed_at = self._escaped_at = -HINT
+        if max(self._pressed_at, self._escaped_at) > -HINT_SECONDS:  # who types between has not pressed it twice
+            self._pressed_at = self._escaped_at = -HINT_SECONDS
             self._status.hint("")
         before, self._before = self._before, buffer.text
         if (mended := self.pasted.mended(before, buffer.text)) is not None:
@@ -177,7 +177,7 @@ class InputActions:
             self._tasks.spawn(self._add_note(text))
         else:
             self.send(text, typed, when_idle=moment == "idle")
-        self._screen.buffer.history.append_string(typed if len(text) > MOST_REMEMBERED else text)
+        self._screen.buffer.history.append_string(typed if len(text) > MAX_REMEMBERED_CHARS else text)
         return True
 
     def send(self, text: str, typed: str = "", *, when_idle: bool = False) -> None:
@@ -245,8 +245,8 @@ class InputActions:
             ticking.cancel()
         self._painter.write(Shell(command, output, code))
         self._session.on_changes()
-        output, half = without_colours(output), MOST_SHARED * 2 // 5
-        shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
+        output, half = without_colours(output), MAX_SHARED_CHARS * 2 // 5
+        shared = output if len(output) <= MAX_SHARED_CHARS else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 
     def _is_elsewhere(self, what: str) -> bool:
@@ -313,7 +313,7 @@ class InputActions:
         self.pasted.begins = self.pasted.begins or not buffer.document.text_before_cursor.strip()
         if not self.questions.wording and (images := images_at(text, self._session.cwd)):
             text = "".join(f"{self.pasted.keep_image(image)} " for image in images)
-        elif len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
+        elif len(text) > MAX_PASTE_CHARS or text.count("\n") > MAX_PASTE_LINES:
             text = self.pasted.keep_text(text)
         buffer.insert_text(text)
 
@@ -422,7 +422,7 @@ class InputActions:
     def escape(self) -> None:
         """Close what is open, else stop what runs; pressed again, clear the input, or go back to an earlier request."""
         buffer, now, before = self._screen.buffer, time.monotonic(), self._escaped_at
-        self._escaped_at = -HINT
+        self._escaped_at = -HINT_SECONDS
         if buffer.complete_state is not None:
             buffer.complete_state = None
         elif self.questions.take_line(None):
@@ -434,7 +434,7 @@ class InputActions:
             self.interrupt()
         elif not self._session.idle or (buffer.text and self._screen.vi):
             pass
-        elif now - before >= HINT:
+        elif now - before >= HINT_SECONDS:
             self._escaped_at = now
             doing = "clears the input" if buffer.text else "goes back to an earlier prompt"
             self._status.hint(f"Esc again {doing}")
@@ -481,8 +481,8 @@ class InputActions:
             return
         if buffer.text:
             self._clear()
-            self._pressed_at = -HINT
-        elif now - before < HINT:
+            self._pressed_at = -HINT_SECONDS
+        elif now - before < HINT_SECONDS:
             self._screen.leave()
         else:
             if self.busy:

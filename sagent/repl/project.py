@@ -19,10 +19,10 @@ from sagent.lib.text import why_unread
 from sagent.messages import Image, Part, Text
 
 HEADING = "## Notes"
-MOST_FILES = 200_000
-_PATIENCE = 5.0  # seconds for git
-MOST_TEXT = 400_000  # characters of a file that is attached
-_MAX_IMAGE = 30_000_000  # bytes of one that is dropped into a message
+MAX_FILES = 200_000
+_GIT_TIMEOUT_SECONDS = 5.0
+MAX_TEXT_CHARS = 400_000  # of a file that is attached
+_MAX_IMAGE_BYTES = 30_000_000  # of one that is dropped into a message
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
@@ -46,7 +46,7 @@ async def changed_files(directory: Path) -> int:
     """Count the files of the repository that differ from the last commit, new ones among them."""
     call = git_call(directory, "status", "--porcelain", "--untracked-files=normal", "--no-renames")
     with suppress(TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_GIT_TIMEOUT_SECONDS):
             if call is not None and (done := await run(call.argv, env=call.environment)) is not None and not done.code:
                 return done.output.count(b"\n")
     return 0
@@ -86,11 +86,11 @@ async def list_files(directory: Path) -> list[str]:
     call = git_call(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     git = None
     with suppress(TimeoutError):  # git waits for a .gitignore that is a pipe
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_GIT_TIMEOUT_SECONDS):
             git = await run(call.argv, env=call.environment) if call else None
     if git is None or git.code:
         return await asyncio.to_thread(lambda: list(_walk(directory)))
-    return [os.fsdecode(name) for name in git.output.split(b"\0")[:MOST_FILES] if name]
+    return [os.fsdecode(name) for name in git.output.split(b"\0")[:MAX_FILES] if name]
 
 
 def _walk(directory: Path) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _image_at(name: str, directory: Path) -> Image | None:
     with suppress(OSError, ValueError):
         path = Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name)
         path = directory / path_of(str(path))
-        if not path.is_file() or path.stat().st_size > _MAX_IMAGE:  # or a pipe, for which one would wait
+        if not path.is_file() or path.stat().st_size > _MAX_IMAGE_BYTES:  # or a pipe, for which one would wait
             return None
         data = path.read_bytes()
         return Image(kind, data) if (kind := image_type(data)) else None
@@ -181,15 +181,15 @@ async def fit_images(images: Iterable[Image]) -> tuple[list[Part], list[str]]:
 
 
 def _attached(path: Path, name: str) -> Part:
-    from sagent.tools.media import MOST_DOCUMENT, media_in
+    from sagent.tools.media import MAX_DOCUMENT_BYTES, media_in
 
-    if path.stat().st_size > MOST_DOCUMENT:
-        raise ValueError(f"it has more than {MOST_DOCUMENT // 1_000_000} MB")
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES // 1_000_000} MB")
     data = path.read_bytes()
     if (shown := media_in(data, path.name)) is not None:
         return shown
     if b"\0" in data[:8192]:
         raise ValueError("it is not text, an image, a PDF or a recording (WAV, MP3) that models can read")
     content = data.decode("utf-8", "replace")
-    cut = f"\n[{len(content) - MOST_TEXT} more characters: read the file]" if len(content) > MOST_TEXT else ""
-    return Text(f'\n<file path="{name}">\n{content[:MOST_TEXT]}{cut}\n</file>')
+    cut = f"\n[{len(content) - MAX_TEXT_CHARS} more characters: read the file]" if len(content) > MAX_TEXT_CHARS else ""
+    return Text(f'\n<file path="{name}">\n{content[:MAX_TEXT_CHARS]}{cut}\n</file>')

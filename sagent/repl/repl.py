@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
     from sagent.tools.plan import Settled
 
-MOST_LINES = 500  # of the history that are looked through for commands
+MAX_SEARCHED_LINES = 500  # of the history that are looked through for commands
 
 
 class Repl(CommandContext):
@@ -199,7 +199,7 @@ class Repl(CommandContext):
 
     def _first_commands(self) -> Iterator[str]:
         """The commands that were used last, then what is new in this version, and what is the person's own."""
-        yield from used_commands(reversed(self._screen.buffer.history.get_strings()[-MOST_LINES:]))
+        yield from used_commands(reversed(self._screen.buffer.history.get_strings()[-MAX_SEARCHED_LINES:]))
         yield from new_commands()
 
     def _title(self) -> str:

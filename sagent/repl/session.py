@@ -31,7 +31,7 @@ from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
-from sagent.repl.view.blocks import MOST_MESSAGES, PLAN_MODE, Block, Page, Report, past_blocks
+from sagent.repl.view.blocks import MAX_EARLIER_MESSAGES, PLAN_MODE, Block, Page, Report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
 from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent, TreeAgent
     from sagent.tools.ask import Answerer
 
-UNHURRIED = 0.3  # seconds before work that nobody waits for
+UNHURRIED_SECONDS = 0.3  # before work that nobody waits for
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
     ("/login", "enter an API key: it is tested, then saved"),
@@ -87,7 +87,7 @@ def _read_end(settings: "Settings") -> "Sequence[Message]":
     path = path or latest(settings.state_dir, settings.cwd)
     if not is_session(path):
         return ()
-    return last_messages(read_end(path / "root.jsonl"), MOST_MESSAGES + 1)
+    return last_messages(read_end(path / "root.jsonl"), MAX_EARLIER_MESSAGES + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class SessionLoop(Current):
 
     async def _try_sandbox(self, opened: "Opened") -> None:
         """Find out what holds commands, when whoever types has had the first keys."""
-        await asyncio.sleep(UNHURRIED)
+        await asyncio.sleep(UNHURRIED_SECONDS)
         if (sandbox := opened.sandbox) is not None and self._opened is opened:
             await asyncio.to_thread(lambda: sandbox.means)
             self._status.update(opened)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sagent.lib.process import ProcessGroup, open_reader
 
-MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
-MOST_SHOWN = 4_000  # bytes
+HEAD_BYTES, TAIL_BYTES = 50_000, 200_000  # kept of the output's beginning and end
+MAX_SHOWN_BYTES = 4_000
 _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
-DRAIN = 0.1  # seconds that output is waited for when the shell has ended
+DRAIN_SECONDS = 0.1  # that output is waited for when the shell has ended
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
@@ -46,7 +46,7 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
     reading = asyncio.create_task(_read(stream, kept, show))
     try:
         await process.ended()
-        await asyncio.wait([reading], timeout=DRAIN)
+        await asyncio.wait([reading], timeout=DRAIN_SECONDS)
         code = process.code
         process.release()  # what it left running goes on
     except asyncio.CancelledError:
@@ -71,10 +71,10 @@ class _Kept:
     def __init__(self) -> None:
         self._data, self._left_out = bytearray(), 0
 
-    def add(self, data: bytes, slack: int = MOST_TAIL) -> None:
+    def add(self, data: bytes, slack: int = TAIL_BYTES) -> None:
         self._data += data
-        if (over := len(self._data) - MOST_HEAD - MOST_TAIL) > slack:  # seldom, for it moves what is kept
-            del self._data[MOST_HEAD : MOST_HEAD + over]
+        if (over := len(self._data) - HEAD_BYTES - TAIL_BYTES) > slack:  # seldom, for it moves what is kept
+            del self._data[HEAD_BYTES : HEAD_BYTES + over]
             self._left_out += over
 
     def text(self) -> str:
@@ -84,7 +84,7 @@ class _Kept:
         if not self._left_out:
             return legible_in_colour(bytes(self._data))
         head, tail = (
-            legible_in_colour(bytes(part), cut=True) for part in (self._data[:MOST_HEAD], self._data[MOST_HEAD:])
+            legible_in_colour(bytes(part), cut=True) for part in (self._data[:HEAD_BYTES], self._data[HEAD_BYTES:])
         )
         return f"{head}\n[... {self._left_out} bytes left out ...]\n{tail}"
 
@@ -92,4 +92,4 @@ class _Kept:
         """The last lines so far."""
         from sagent.tools.capture import legible
 
-        return legible(bytes(self._data[-MOST_SHOWN:]), cut=True)
+        return legible(bytes(self._data[-MAX_SHOWN_BYTES:]), cut=True)

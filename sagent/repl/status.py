@@ -18,7 +18,7 @@ from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line, printable
 from sagent.repl.view.panel import (
-    LEAST_NAME,
+    MIN_NAME_COLUMNS,
     Around,
     Figures,
     Queued,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opened
     from sagent.repl.root import RootAgent
 
-HINT = 2.0  # seconds that a hint is shown
-PATIENCE = 5.0  # seconds for a status line's command
-MOST_BYTES = 4_000  # of its output
+HINT_SECONDS = 2.0
+COMMAND_TIMEOUT_SECONDS = 5.0
+MAX_BYTES = 4_000
 _SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
 
 
@@ -99,15 +99,15 @@ class StatusCommand:
 
     async def _written(self, figures_sent: bytes) -> str:
         try:
-            async with asyncio.timeout(PATIENCE):
-                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=figures_sent, most=MOST_BYTES)
+            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=figures_sent, most=MAX_BYTES)
         except TimeoutError:
-            return f"status_line: no answer within {PATIENCE:.0f} s"
+            return f"status_line: no answer within {COMMAND_TIMEOUT_SECONDS:.0f} s"
         if done is None or done.code:
             return f"status_line: {'cannot be started' if done is None else f'exit {done.code}'}"
         from sagent.tools.capture import legible  # without the colours in which others are written
 
-        return one_line(legible(done.output[:MOST_BYTES]).partition("\n")[0])
+        return one_line(legible(done.output[:MAX_BYTES]).partition("\n")[0])
 
 
 class StatusDisplay:
@@ -169,7 +169,7 @@ class StatusDisplay:
             self._hint_end.cancel()
         self._hint = text
         self.redraw()
-        self._hint_end = asyncio.get_running_loop().call_later(HINT, self.hint, "") if text else None
+        self._hint_end = asyncio.get_running_loop().call_later(HINT_SECONDS, self.hint, "") if text else None
 
     def _leaving(self) -> str:
         """Say what Esc does if something is open; what runs is shown with what interrupts it."""
@@ -217,7 +217,7 @@ class StatusDisplay:
             lead: Line = (("class:news", f"Esc {leaving}"), ("class:dim", " │ ")) if leaving else ()
             figures = replace(self.figures, vi=self._screen.vi)
             room = width - line_width(lead)
-            if room < LEAST_NAME:
+            if room < MIN_NAME_COLUMNS:
                 return cut_line(lead[:1] or render_status(figures, width, self._segments), width)
             mode = render_status(figures, room, self._segments, ("mode",))
             left = room - line_width(mode) - 3

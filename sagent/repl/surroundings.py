@@ -7,7 +7,7 @@ from pathlib import Path
 from sagent.repl.project import branch_of, changed_files, list_files
 from sagent.repl.tasks import Tasks
 
-PAUSE, REST = 0.3, 1.0  # seconds in which several causes to look are one; between one look and the next
+GATHER_SECONDS, REST_SECONDS = 0.3, 1.0  # in which several causes to look are one; between one look and the next
 
 
 class Surroundings:
@@ -26,7 +26,7 @@ class Surroundings:
         """Look when what happens now is over."""
         self._stale = True
         if self._timer is None:
-            self._timer = self._loop.call_at(max(self._loop.time() + PAUSE, self._again_at), self._begin)
+            self._timer = self._loop.call_at(max(self._loop.time() + GATHER_SECONDS, self._again_at), self._begin)
 
     def _begin(self) -> None:
         self._timer = None
@@ -39,7 +39,7 @@ class Surroundings:
         cwd = self._cwd()
         branch = await asyncio.to_thread(branch_of, cwd)
         self._report(branch, await changed_files(cwd) if branch else 0)
-        self._again_at = self._loop.time() + REST
+        self._again_at = self._loop.time() + REST_SECONDS
 
     def files(self) -> Sequence[str]:
         """The project's files, listed again where something may have changed. Blocks: for a thread."""

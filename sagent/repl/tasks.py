@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from sagent.errors import SagentError
 from sagent.repl.view.blocks import Report
 
-CLOSING = 8.0  # seconds that tasks have to end
-MOST_DEFECTS = 20  # that are shown
+CLOSING_SECONDS = 8.0  # that tasks have to end
+MAX_SHOWN_DEFECTS = 20
 
 
 class Tasks:
@@ -38,7 +38,7 @@ class Tasks:
         """Show, once, a failure that nothing waits for: in a key's handler or in drawing. The session goes on."""
         error = context.get("exception")
         text = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
-        if text not in self._defects and len(self._defects) < MOST_DEFECTS:
+        if text not in self._defects and len(self._defects) < MAX_SHOWN_DEFECTS:
             self._defects.add(text)
             self._show(Report(f"This is a bug in sagent; /bug shows what to report: {text}", "error"))
 
@@ -48,4 +48,4 @@ class Tasks:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=CLOSING)
+            await asyncio.wait(tasks, timeout=CLOSING_SECONDS)

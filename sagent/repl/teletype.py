@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opening
     from sagent.tools.ask import Question
 
-UNSEEN = 0.7  # seconds in which nobody can have read a question
+UNSEEN_SECONDS = 0.7  # in which nobody can have read a question
 _WAITING_SECONDS = 10.0  # between two lines about one thing that a local server does
 _PROMPT = "> "
 
@@ -151,7 +151,7 @@ class Teletype(CommandContext):
         self.prompts += self._lines
         self._lines.clear()
         self._write(text)
-        await asyncio.sleep(UNSEEN)
+        await asyncio.sleep(UNSEEN_SECONDS)
         self.prompts += self._lines
         self._lines.clear()
         return (await self._read(label)) or ""

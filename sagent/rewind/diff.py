@@ -8,11 +8,11 @@ from dataclasses import field
 from sagent.lib.dataclass import dataclass
 from sagent.rewind.birth import born
 from sagent.rewind.snapshot import (
-    LARGEST,
-    MOST_HELD,
+    MAX_FILE_BYTES,
+    MAX_HELD_BYTES,
     NO_CONTENT,
     OTHER_FORM,
-    SETTLED,
+    SETTLED_NS,
     TOO_MUCH,
     FileState,
     Keep,
@@ -23,7 +23,7 @@ from sagent.rewind.snapshot import (
 )
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
-MOST_NAMED = 20  # files that are named as not covered, of one command
+MAX_NAMED = 20  # files not covered, of one command
 MOVED_HERE = "it existed before in a place that is not covered, and was moved here"
 NOT_LOOKED_AT = "it may have existed before in a place that is not covered (ignored by git, for example)"
 
@@ -46,9 +46,9 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
     found = Difference()
     _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
     _compare_directories(before, after, found)
-    if len(found.omitted) > MOST_NAMED:
-        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_NAMED} more files in it are not covered")
-        found.omitted[MOST_NAMED:] = [more]
+    if len(found.omitted) > MAX_NAMED:
+        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MAX_NAMED} more files in it are not covered")
+        found.omitted[MAX_NAMED:] = [more]
     return found
 
 
@@ -78,7 +78,7 @@ def _compare_files(
     for path in sorted(suspects):
         stop.check()
         old, new = before.files.get(path), after.files.get(path)
-        room = kept + (old.size if old else 0) + (new.size if new else 0) <= MOST_HELD
+        room = kept + (old.size if old else 0) + (new.size if new else 0) <= MAX_HELD_BYTES
         first = _before(before, path, contents, keep) if room else unknown(TOO_MUCH)
         if first is None:
             continue
@@ -98,7 +98,7 @@ def _is_older(before: TreeSnapshot, path: bytes, new: FileState, inodes: set[int
     """Return True if a file that came was somewhere before that, where nobody looked: to delete it would be to lose
     it. One that has another name is not lost."""
     made = born(path) if new.links == 1 else None
-    if made is None or made >= before.started - SETTLED:
+    if made is None or made >= before.started - SETTLED_NS:
         return False
     if not inodes:
         inodes.update(state.inode for state in before.files.values())
@@ -118,7 +118,7 @@ def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
     for path, new in after.files.items():
         if path not in before.files:
             there = before.was_there(path)
-            if there is False or max(new.signature[:2]) >= before.started - SETTLED:
+            if there is False or max(new.signature[:2]) >= before.started - SETTLED_NS:
                 yield path
 
 
@@ -144,7 +144,7 @@ def _before(before: TreeSnapshot, path: bytes, contents: Mapping[bytes, bytes | 
 
 def _after(path: bytes, state: FileState | None, keep: Keep) -> Snapshot:
     if state is None or state.data is None:
-        return unknown(state.why) if state is not None and state.why else read_state(path, keep, LARGEST)
+        return unknown(state.why) if state is not None and state.why else read_state(path, keep, MAX_FILE_BYTES)
     return _snapshot(state.mode, state.data, keep)
 
 
@@ -184,7 +184,7 @@ def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Ma
     size = 0
     for path in suspects:
         state = before.files.get(path)
-        if state is not None and state.oid and state.data is None and size + state.size <= MOST_HELD:
+        if state is not None and state.oid and state.data is None and size + state.size <= MAX_HELD_BYTES:
             wanted[path] = state
             size += state.size
     if not wanted:

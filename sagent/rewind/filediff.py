@@ -9,7 +9,7 @@ from sagent.lib.diff import unified
 from sagent.lib.encoding import Binary, decode, readable
 from sagent.lib.json import sha256_hex
 from sagent.rewind.plan import plan, since
-from sagent.rewind.recorder import LARGEST_NAMED, in_thread
+from sagent.rewind.recorder import MAX_NAMED_BYTES, in_thread
 from sagent.rewind.snapshot import Stop, read_state
 from sagent.session.log import Log, read_agent
 from sagent.session.touches import Snapshot
@@ -45,7 +45,7 @@ def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
         read.append(data)
         return sha256_hex(data)
 
-    now = read_state(os.fsencode(path), keep, LARGEST_NAMED)
+    now = read_state(os.fsencode(path), keep, MAX_NAMED_BYTES)
     try:
         old = log.blobs.get(was.blob) if was.kind == "file" else b""
     except SessionCorrupt as error:

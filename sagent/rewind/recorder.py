@@ -34,9 +34,9 @@ from sagent.tool import Effect, Workspace
 
 T = TypeVar("T")
 
-LARGEST_NAMED = 8 << 20  # bytes of a file that a call said it would write
-LAST_LOOK = 0.5  # seconds that a call that was cancelled has to find out what it changed
-LAST_STEP = 0.3  # seconds that work in a thread has to stop
+MAX_NAMED_BYTES = 8 << 20  # of a file that a call said it would write
+LAST_LOOK_SECONDS = 0.5  # that a call that was cancelled has to find out what it changed
+LAST_STEP_SECONDS = 0.3  # that work in a thread has to stop
 CUT_OFF = "the call was cancelled before it was known what it had changed"
 LET_GO = "the command was detached and continued by itself"
 
@@ -126,7 +126,7 @@ class Checkpoints:
         try:
             return await work()
         except asyncio.CancelledError:
-            seconds = LAST_LOOK
+            seconds = LAST_LOOK_SECONDS
             raise
         finally:
             await self._end(mark, seconds)
@@ -339,7 +339,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
         await asyncio.wait([task])
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.wait([task], timeout=LAST_STEP)
+        await asyncio.wait([task], timeout=LAST_STEP_SECONDS)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks what became of it
         raise
     return task.result()
@@ -406,7 +406,7 @@ def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], 
     found: dict[str, Snapshot] = {}
     missing: dict[str, None] = {}
     for path in paths:
-        found[path] = read_state(os.fsencode(path), keep, LARGEST_NAMED)
+        found[path] = read_state(os.fsencode(path), keep, MAX_NAMED_BYTES)
         above = os.path.dirname(path)  # noqa: PTH120 -- paths are texts here
         while above and not os.path.lexists(above):
             missing[above] = None
@@ -424,7 +424,7 @@ def _read_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[b
     states: dict[bytes, FileState | None] = {}
     for path, before in mark.named.items():
         name = os.fsencode(path)
-        after = read_state(name, mark.keep, LARGEST_NAMED)
+        after = read_state(name, mark.keep, MAX_NAMED_BYTES)
         if after != before or after.kind == "unknown":
             files.append(Touch(path, before, after))
             states[name] = read_file_state(name)
@@ -441,4 +441,4 @@ def _forget(tree: TreeSnapshot, path: bytes) -> None:
 
 def stands(path: str) -> Snapshot:
     """Return the state of a path as touches record it, without keeping its content."""
-    return read_state(os.fsencode(path), sha256_hex, LARGEST_NAMED)
+    return read_state(os.fsencode(path), sha256_hex, MAX_NAMED_BYTES)

@@ -20,7 +20,7 @@ from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
-_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
+_MAX_COMPARED_STEPS = 50_000_000  # in comparing two texts line by line: pairs of equal lines, for each line
 ASTRAY = "its directory is now reached through a link"
 UNRECORDED = (
     "The files stay as they are: the log cannot be written, so it could not be undone. Free some space or fix the "
@@ -150,7 +150,7 @@ def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     before, after = Counter(old), Counter(new)
     pairs = sum(count * after[line] for line, count in before.items())
-    if not 0 < pairs * min(len(old), len(new)) <= _MOST_COMPARED:  # what only moved is not counted then
+    if not 0 < pairs * min(len(old), len(new)) <= _MAX_COMPARED_STEPS:  # what only moved is not counted then
         return (after - before).total(), (before - after).total()
     import difflib
 

@@ -25,13 +25,13 @@ from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 Keep: TypeAlias = Callable[[bytes], str]
 """Keeps a content and returns its sha256."""
 
-LARGEST = 1 << 20  # bytes of a file that a command changed
-MOST_FILES = 20_000
-MOST_WATCHED = 100_000  # of a git work tree, where the system reports what changes: not each is looked at every time
-MOST_HELD = 32 << 20  # bytes held of one directory, and kept of one command's changes
-PATIENCE = 10.0  # seconds for git, or for a walk
-SETTLED = 50_000_000  # nanoseconds after which another change shows in a file's times, whatever the clock's grain
-_MOST_STRAYS = 2_000  # directories looked into without a file that is covered
+MAX_FILE_BYTES = 1 << 20  # of a file that a command changed
+MAX_FILES = 20_000
+MAX_WATCHED_FILES = 100_000  # of a git work tree where the system reports changes: not each is looked at every time
+MAX_HELD_BYTES = 32 << 20  # of one directory, and kept of one command's changes
+SEARCH_TIMEOUT_SECONDS = 10.0  # for git, or for a walk
+SETTLED_NS = 50_000_000  # after which another change shows in a file's times, whatever the clock's grain
+_MAX_STRAYS = 2_000  # directories looked into without a file that is covered
 PASSED_OVER = frozenset(
     b".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .mypy_cache .ruff_cache .pytest_cache .cache .direnv "
     b".gradle .terraform".split()
@@ -39,9 +39,9 @@ PASSED_OVER = frozenset(
 
 _LOG = b'{"id":"'  # how a log begins
 
-TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
-TOO_MUCH = f"together with others it is more than {MOST_HELD >> 20} MiB"
-TOO_LONG = f"it could not be searched within {PATIENCE:g} s"
+TOO_LARGE = f"it is larger than {MAX_FILE_BYTES >> 20} MiB"
+TOO_MUCH = f"together with others it is more than {MAX_HELD_BYTES >> 20} MiB"
+TOO_LONG = f"it could not be searched within {SEARCH_TIMEOUT_SECONDS:g} s"
 NO_CONTENT = "git did not give back its content"
 OTHER_FORM = "git keeps it in another form (a filter, an encoding)"
 
@@ -82,7 +82,7 @@ class Stop:
                 return None
             self._process = process
         try:
-            out = process.communicate(data, timeout=PATIENCE)[0]
+            out = process.communicate(data, timeout=SEARCH_TIMEOUT_SECONDS)[0]
         except subprocess.TimeoutExpired:
             return None
         finally:
@@ -165,7 +165,7 @@ class TreeSnapshot:
         return None
 
 
-def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
+def read_state(path: bytes, keep: Keep, largest: int = MAX_FILE_BYTES) -> Snapshot:
     """Read the state of a path. Never waits for a FIFO or a device, and never follows a link: below a link nothing
     exists."""
     try:
@@ -216,7 +216,7 @@ def take_snapshot(
     listed, known = as_before, True
     made.slow = last is not None and last.slow
     if listed is None and top is not None and not made.slow:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SEARCH_TIMEOUT_SECONDS
         if changed is not None and last is not None and _has_same_index(made, top, last):
             listed = _others_by_git(made, top, last, stop)
         if listed is None:
@@ -229,7 +229,7 @@ def take_snapshot(
         made.root, made.git = top, True
     else:
         listed = dict.fromkeys(_walk(made, last, changed, stop), "")
-    most = MOST_WATCHED if made.git and watched else MOST_FILES
+    most = MAX_WATCHED_FILES if made.git and watched else MAX_FILES
     if len(listed) > most:
         made.why = f"it holds more than {most:,} files"
     if made.why:
@@ -305,7 +305,7 @@ def _file_state(path: bytes, oid: str, started: int, before: FileState | None) -
     except OSError:
         return None
     signature = _signature(found)
-    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED
+    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED_NS
     if stat.S_ISLNK(found.st_mode):
         try:
             return FileState(signature, settled, os.readlink(path))  # noqa: PTH115 -- bytes
@@ -313,7 +313,7 @@ def _file_state(path: bytes, oid: str, started: int, before: FileState | None) -
             return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    if found.st_size > LARGEST:
+    if found.st_size > MAX_FILE_BYTES:
         return FileState(signature, settled, why=TOO_LARGE)
     if oid:
         return FileState(signature, settled, oid=oid)
@@ -330,10 +330,10 @@ def read_file_state(path: bytes) -> FileState | None:
 
 def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState | None, int]:
     """A file with its content, if there is room for it; None where its directory is reached through a link."""
-    if held + state.size > MOST_HELD:
+    if held + state.size > MAX_HELD_BYTES:
         return state._replace(why=TOO_MUCH), held
     try:
-        data, found = _read(path, LARGEST)
+        data, found = _read(path, MAX_FILE_BYTES)
     except OSError as error:
         if error.errno == errno.ELOOP:
             return None, held
@@ -425,7 +425,7 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
             status = path.lstat()
         except (OSError, ValueError):  # of a path with a NUL in it
             return ()
-        if max(status.st_mtime_ns, status.st_ctime_ns) >= started - SETTLED:
+        if max(status.st_mtime_ns, status.st_ctime_ns) >= started - SETTLED_NS:
             return ()
         found.append(_signature(status))
     return tuple(found)
@@ -476,8 +476,8 @@ def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None
     """The files below a directory, but for what programs leave there."""
     stack = [made.root]
     count = 0
-    end = time.monotonic() + PATIENCE
-    while stack and max(count, len(made.listings)) <= MOST_FILES:
+    end = time.monotonic() + SEARCH_TIMEOUT_SECONDS
+    while stack and max(count, len(made.listings)) <= MAX_FILES:
         stop.check()
         directory = stack.pop()
         listing = _listing(directory, last, made.started, changed)
@@ -513,7 +513,7 @@ def _listing(directory: bytes, last: TreeSnapshot | None, started: int, changed:
                     below.append(entry.name)
     except OSError:
         return None
-    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED
+    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED_NS
     return Listing(signature, settled, frozenset(names), frozenset(below))
 
 
@@ -536,7 +536,7 @@ def _list_directories(
             made.listings[directory] = listing
             strays += [_join(directory, name) for name in listing.below]
     count = 0
-    while strays and count < _MOST_STRAYS:  # empty ones, or with nothing in them that counts
+    while strays and count < _MAX_STRAYS:  # empty ones, or with nothing in them that counts
         path = strays.pop()
         if path in made.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
             continue

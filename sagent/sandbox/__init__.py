@@ -31,10 +31,10 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
 _REGISTER = "before"  # a directory of the cache
-_PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
+_LOOK_INTERVAL_SECONDS = 1.0  # between two looks at what is protected, while something runs inside
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
 _MAX_TOLD = 20  # paths in one sentence
-_BREATH = 0.05  # seconds between two looks at further directories
+_BREATH_SECONDS = 0.05  # between two looks at further directories
 _LAST_SECONDS = 2.0  # for directories that are left when a session ends
 
 
@@ -254,12 +254,12 @@ class Sandbox:
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
         from sagent.sandbox.landlock import Wall, make_wall
-        from sagent.sandbox.tasks import MOST_PROCESSES, Watchdog, count_tasks
+        from sagent.sandbox.tasks import MAX_THREADS, Watchdog, count_tasks
 
         network, own = any(need.kind == "network" for need in needs), self._own_temporary()
 
         def made() -> bytes:
-            most = count_tasks(uid=os.getuid()) + MOST_PROCESSES
+            most = count_tasks(uid=os.getuid()) + MAX_THREADS
             return make_wall(profile, network=network, scratch=own, memory=self._memory, processes=most, mark=mark)
 
         try:
@@ -360,11 +360,11 @@ class Sandbox:
         plants = self._plants
         while (runs := any(watch.paths for watch in self._running)) or self._outlived or not _is_done(plants):
             if plants is not None and not plants.is_done and not runs and not self._outlived:
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(_BREATH_SECONDS)
                 if planted := plants.go_on(self._kept):
                     self.warn(self._disarmed(planted))
                 continue
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
             lives = runs or self._lives()
             with contextlib.suppress(OSError):
                 if changed := guard.put_back():

@@ -10,7 +10,7 @@ from pathlib import Path
 from sagent.lib.regular import open_real
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
-_LARGEST = 1 << 24  # bytes of a file
+_MAX_FILE_BYTES = 1 << 24
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def _copy(name: str, above: int, new: str, below: int) -> None:
 def _copy_bytes(source: int, target: int) -> None:
     if not stat.S_ISREG(os.fstat(source).st_mode):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    left = _LARGEST
+    left = _MAX_FILE_BYTES
     while data := os.read(source, min(left, 1 << 20)):
         left -= len(data)
         while data:

@@ -27,14 +27,14 @@ from sagent.lib.regular import identity
 from sagent.sandbox.mounts import GATE, TEMPORARY, Mounts, gate, pinned, remove_made
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
-from sagent.sandbox.tasks import MOST_PROCESSES, count_tasks
+from sagent.sandbox.tasks import MAX_THREADS, count_tasks
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "mount", "bash")
-PATIENCE = 10.0  # seconds for a box to stand
+START_TIMEOUT_SECONDS = 10.0  # for a box to stand
 _MOUNT_SECONDS = 0.05  # and more for each mount, before which bubblewrap reads all the others
 _LATE = "bubblewrap did not finish in time"
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
-_TRIES, _PAUSE = 10, 0.01  # to make a box; seconds, and more each time
+_MAX_TRIES, _RETRY_SECONDS = 10, 0.01  # to make a box; and more each time
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
@@ -80,7 +80,7 @@ class Box:
     @property
     def is_full(self) -> bool:
         """True if so much runs in it, threads counted, that soon nothing more can be started."""
-        return self._tasks() > MOST_PROCESSES - _SPARE
+        return self._tasks() > MAX_THREADS - _SPARE
 
     def _tasks(self) -> int:
         try:
@@ -101,7 +101,7 @@ class Box:
         if os.geteuid() == 0:  # else each command needs one of its own
             lines.append("echo 0 > /proc/sys/user/max_user_namespaces")
         if has_own_pid_limit(os.uname().release):
-            lines.append(f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max")
+            lines.append(f"echo {MAX_THREADS} > /proc/sys/kernel/pid_max")
         script = "; ".join((f"{mount} --make-rprivate / || exit", *lines, "true"))
         argv = [*self.joining(), "--pid", "--", _program("sh"), "-c", script]
         ran = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
@@ -119,7 +119,7 @@ class Box:
         """End what leads to the proxy."""
         if self.relay is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.relay.communicate(timeout=PATIENCE)  # it ends with its standard input
+                self.relay.communicate(timeout=START_TIMEOUT_SECONDS)  # it ends with its standard input
             self.relay = None
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Box:
                 with contextlib.suppress(OSError):
                     stream.close()
         try:
-            self._process.wait(0 if self._stays else PATIENCE)
+            self._process.wait(0 if self._stays else START_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             disown(self._process)
 
@@ -171,7 +171,7 @@ class View:
             *((GATE,) if gate() else ()),  # while commands that run can trace none of these
             *(setpriv, "--no-new-privs", f"--bounding-set=-all{kept}", "--inh-caps=-all", "--"),
             *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
-            *(f"--nproc={_within(resource.RLIMIT_NPROC, MOST_PROCESSES)}", "--core=0", "--", *argv),
+            *(f"--nproc={_within(resource.RLIMIT_NPROC, MAX_THREADS)}", "--core=0", "--", *argv),
         ]
 
 
@@ -183,9 +183,9 @@ def refusal() -> str:
     try:
         boxes = Boxes(scratch)
         view = boxes.open(())
-        for tried in range(_TRIES):
+        for tried in range(_MAX_TRIES):
             if isinstance(view, str) and any(place in view for place in TEMPORARY):  # what lies there comes and goes
-                time.sleep(tried * _PAUSE)
+                time.sleep(tried * _RETRY_SECONDS)
                 view = boxes.open(())
         if isinstance(view, str):
             return _explained(view)
@@ -247,8 +247,8 @@ class Boxes:
         opened: View | str = ""
         async with self._opening:
             await self._settled()
-            for tried in range(_TRIES):  # a path may vanish between a look and a mount
-                await asyncio.sleep(tried * _PAUSE)
+            for tried in range(_MAX_TRIES):  # a path may vanish between a look and a mount
+                await asyncio.sleep(tried * _RETRY_SECONDS)
                 mounts, shown = self.mounts.look(profile)
                 box = self._standing(key)
                 if box is not None and self._views[key][0] == shown:
@@ -326,7 +326,7 @@ class Boxes:
         with process.stderr, info:
             waiting = select.poll()  # as each mount has a descriptor, there may be more than `select` takes
             waiting.register(process.stdout, select.POLLIN)
-            ready = waiting.poll((PATIENCE + _MOUNT_SECONDS * len(began)) * 1000)
+            ready = waiting.poll((START_TIMEOUT_SECONDS + _MOUNT_SECONDS * len(began)) * 1000)
             said = _LATE
             if ready and process.stdout.read(5) == b"ready":
                 try:

@@ -13,8 +13,8 @@ import h11
 from sagent.lib.http1 import StrictConnection
 from sagent.sandbox.hosts import Endpoint
 
-HEAD = 32 * 1024  # bytes of a request's head, at most
-IDLE = 600.0  # seconds without a byte either way
+HEAD = 32 * 1024
+IDLE_TIMEOUT_SECONDS = 600.0  # without a byte either way
 CHUNK = 65_536
 
 # What concerns one connection only (RFC 9110, 7.6.1). Of a request's body `Transfer-Encoding` says where it ends.
@@ -52,7 +52,7 @@ class Side:
     def touch(self) -> None:
         """Begin to wait anew."""
         if not self.patience.expired():
-            self.patience.reschedule(asyncio.get_running_loop().time() + IDLE)
+            self.patience.reschedule(asyncio.get_running_loop().time() + IDLE_TIMEOUT_SECONDS)
 
     async def read(self) -> bytes:
         data = await self.reader.read(CHUNK)

@@ -19,8 +19,8 @@ from sagent.lib.regular import identity
 from sagent.sandbox.anchored import anchored, copy_tree
 from sagent.sandbox.scratch import COPY, Before, before_for_others, share_states
 
-_MOST = 1000  # entries of one protected directory
-_LARGEST = 1 << 22  # bytes of one
+_MAX_ENTRIES = 1000  # of one protected directory
+_MAX_BYTES = 1 << 22  # of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ def can_guard(path: str) -> bool:
 def _is_small(state: _State | None) -> bool:
     entries = state.entries if state else ()
     plain = all(stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) for *_, mode in entries)
-    return plain and len(entries) < _MOST and sum(size for _, _, size, _, _ in entries) < _LARGEST
+    return plain and len(entries) < _MAX_ENTRIES and sum(size for _, _, size, _, _ in entries) < _MAX_BYTES
 
 
 def _look(path: str) -> _State | None:
@@ -340,7 +340,7 @@ def _look(path: str) -> _State | None:
         return None
     place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
-    return _State(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MOST)))
+    return _State(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MAX_ENTRIES)))
 
 
 def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
@@ -356,14 +356,14 @@ def contents(path: str) -> dict[str, tuple[int, bytes]]:
     place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
     found: dict[str, tuple[int, bytes]] = {}
-    for each in islice(chain([place], below), _MOST):
+    for each in islice(chain([place], below), _MAX_ENTRIES):
         mode = each.lstat().st_mode
         data = b""
         if stat.S_ISLNK(mode):
             data = os.fsencode(each.readlink())
         elif stat.S_ISREG(mode):
             with open(os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 -- a descriptor
-                data = file.read(_LARGEST)
+                data = file.read(_MAX_BYTES)
         found[str(each).removeprefix(path)] = mode, data
     return found
 

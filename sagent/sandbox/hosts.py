@@ -22,7 +22,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?!.{{254}})(?:{_LABEL}\.)*{_LABEL}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes the system read a host that ends so as an IPv4 address
 _WEB = (80, 443)
-_USUAL = (*_WEB, 8080, 8443)  # where pages of public hosts are
+_DEFAULT_PORTS = (*_WEB, 8080, 8443)  # where pages of public hosts are
 
 _GLOBAL_V6 = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
@@ -56,7 +56,7 @@ class Endpoint:
     @property
     def must_be_named(self) -> bool:
         """True if it is reached only where an entry names it: this machine, a private address, an unusual port."""
-        return self.port not in _USUAL or any(reach(address) != "public" for address in self.fixed)
+        return self.port not in _DEFAULT_PORTS or any(reach(address) != "public" for address in self.fixed)
 
     @property
     def wanted(self) -> str:

@@ -31,7 +31,7 @@ from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is hidden, which is None
 Rules: TypeAlias = Iterator[tuple[int, str]]  # rights, on a path and all below
 
-MOST_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
+MAX_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
 DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd")
 
 # <linux/landlock.h>
@@ -39,7 +39,7 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 <<
 READ, MAKE_DEVICES = EXECUTE | READ_FILE | READ_DIR, 1 << 6 | 1 << 11
 OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 RIGHTS = (13, 14, 15, 15, 16)  # how many there are, by ABI
-_PATIENCE = 20.0  # seconds for a command that does nothing
+_PROBE_TIMEOUT_SECONDS = 20.0  # for a command that does nothing
 
 
 def make_wall(
@@ -70,7 +70,7 @@ def make_wall(
     scopes = struct.pack("QQQ", handled, 3 if version >= 4 and not network else 0, 3 if version >= 6 else 0)
     gate.call("a Landlock ruleset", 444, gate.put(scopes), 24)
     writable = (*profile.writable, *([os.fspath(scratch)] if scratch else ()))
-    for rights, path in islice(_rules(profile, writable), MOST_RULES):
+    for rights, path in islice(_rules(profile, writable), MAX_RULES):
         gate.allow(rights & handled, os.fsencode(path))
     gate.call("the Landlock rules", 446, LAST)
     _lose_capabilities(gate)
@@ -163,7 +163,7 @@ def available() -> str:
         try:
             argv = [wall.path, "/usr/bin/env", "true"]
             tried = subprocess.run(
-                argv, stdin=null, stdout=null, stderr=subprocess.PIPE, timeout=_PATIENCE, check=False
+                argv, stdin=null, stdout=null, stderr=subprocess.PIPE, timeout=_PROBE_TIMEOUT_SECONDS, check=False
             )
         finally:
             wall.close()

@@ -21,7 +21,7 @@ from sagent.sandbox.scratch import PREFIX
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
 GATE = f"{INSIDE}-gate"  # and the program by which commands lose system calls
-_MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
+_MAX_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 # What listens in /run (Docker, D-Bus, agents with keys) can be connected to through a read-only mount: it is left out.
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
@@ -208,7 +208,7 @@ def _shown(place: str) -> Iterator[str]:
                 shown = entry.path not in sockets and not entry.is_symlink() and not entry.path.startswith(ours)
                 if shown and os.access(entry.path, os.R_OK):
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
-    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN]]
+    newest = [path for _, path in sorted(entries)[:_MAX_SHOWN]]
     yield from (*newest, *(path for path in _needed([place]) if not is_below(path, newest)))
 
 

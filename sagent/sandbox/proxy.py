@@ -24,14 +24,12 @@ from sagent.lib.dataclass import dataclass
 from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_head, reason, shown_pass, target, tunnel
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 
-MOST_AT_ONCE = 100  # connections of one pass
-MOST_WAITING = (
-    100  # connections that have not shown a pass: of more the oldest ends, for who is honest shows it at once
-)
-MOST_OF_ALL = 250  # connections: each takes two of the process's descriptors, which are 1024 as a rule
-MOST_REFUSED = 100  # that are remembered of one pass
-PATIENCE = 30.0  # seconds for a request's head, for a look-up, and for a connection to be made
-_FAREWELL = 5.0  # seconds for a client to read its answer while it still sends: a reset would take the answer away
+MAX_CONNECTIONS = 100  # of one pass
+MAX_WAITING = 100  # connections that have not shown a pass: of more the oldest ends, for who is honest shows it at once
+MAX_ALL_CONNECTIONS = 250  # each takes two of the process's descriptors, which are 1024 as a rule
+MAX_REFUSED = 100  # that are remembered of one pass
+REQUEST_TIMEOUT_SECONDS = 30.0  # for a request's head, for a look-up, and for a connection to be made
+_FAREWELL_SECONDS = 5.0  # for a client to read its answer while it still sends: a reset would take it away
 
 # Host and port -> addresses. Raises OSError where there are none.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -130,11 +128,11 @@ class Proxy:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         admitted = sum(len(each.tasks) for each in self._passes.values())
-        if admitted >= MOST_OF_ALL - MOST_WAITING or not all(server.is_serving() for server in self._servers):
+        if admitted >= MAX_ALL_CONNECTIONS - MAX_WAITING or not all(server.is_serving() for server in self._servers):
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.cancel()
@@ -147,14 +145,14 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection, which carries one request."""
         with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
-            async with asyncio.timeout(PATIENCE) as patience:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS) as patience:
                 client = Side(reader, writer, h11.SERVER, patience)
                 try:
                     await self._answer(client, await read_head(client))
                 except Refusal as refusal:
                     await client.write(refusal.answer)
                 writer.write_eof()
-                patience.reschedule(asyncio.get_running_loop().time() + _FAREWELL)
+                patience.reschedule(asyncio.get_running_loop().time() + _FAREWELL_SECONDS)
                 while await reader.read(CHUNK):
                     pass
 
@@ -162,8 +160,8 @@ class Proxy:
         admitted = self._passes.get(shown_pass(request))
         if admitted is None:
             raise Refusal(407, "This proxy serves running commands of sagent, and these credentials are not theirs.")
-        if len(admitted.tasks) >= MOST_AT_ONCE:
-            raise Refusal(503, f"The sandbox allows a command at most {MOST_AT_ONCE} connections at once.")
+        if len(admitted.tasks) >= MAX_CONNECTIONS:
+            raise Refusal(503, f"The sandbox allows a command at most {MAX_CONNECTIONS} connections at once.")
         self._waiting.pop(admitted.enter(), None)
         endpoint, path = target(request)
         client.patience.reschedule(None)  # a look-up and a connection have limits of their own
@@ -186,7 +184,7 @@ class Proxy:
         if endpoint.fixed:
             return endpoint.fixed
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 found = [ip_address(text) for text in await self._resolve(str(endpoint.host), endpoint.port)]
         except OSError as error:
             raise Refusal(502, f"{endpoint.host} was not found: {reason(error)}.") from error
@@ -218,7 +216,7 @@ class _Pass:
         return task
 
     def refuse(self, wanted: str, sentence: str) -> Refusal:
-        if len(self.refused) < MOST_REFUSED:
+        if len(self.refused) < MAX_REFUSED:
             self.refused[wanted] = None
         return Refusal(403, f"{sentence}: it lacks network:{wanted}.")
 
@@ -230,7 +228,7 @@ async def _connect(
     said = ""
     for address in addresses:
         try:
-            async with asyncio.timeout(PATIENCE / len(addresses)):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS / len(addresses)):
                 reader, writer = await asyncio.open_connection(str(address), endpoint.port, limit=CHUNK)
         except OSError as error:
             said = reason(error)

@@ -10,7 +10,7 @@ import select
 import socket
 import sys
 
-MOST = 200  # connections at once, others wait; select(2) knows descriptors below 1024
+MAX_CONNECTIONS = 200  # at once, others wait; select(2) knows descriptors below 1024
 
 
 class Flow:
@@ -55,13 +55,13 @@ def connect(client: socket.socket, path: str) -> None:
 
 def main(path: str, port: int) -> None:
     """Relay until standard input ends."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=MOST)
+    listener = socket.create_server(("127.0.0.1", port), backlog=MAX_CONNECTIONS)
     print(listener.getsockname()[1], flush=True)
     flows: list[Flow] = []
     while True:
         reading = {flow.source: flow for flow in flows if not flow.waiting and not flow.ended}
         writing = {flow.sink: flow for flow in flows if flow.waiting}
-        door = [listener] if len(flows) < 2 * MOST else []
+        door = [listener] if len(flows) < 2 * MAX_CONNECTIONS else []
         readable, writable, _ = select.select([*reading, *door, 0], writing, [])
         ready = {*readable}
         if 0 in ready:

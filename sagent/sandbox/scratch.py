@@ -25,12 +25,12 @@ ASIDE = "put-back"  # where the guard puts what it takes away
 COPY = "copy"  # of what is protected, in a directory of its own there
 _BEFORE = "before"  # what was there when the commands began that run now, by path
 _STAYS = "stays"  # is in one that something uses which holds no lock
-_PATIENCE = 10.0  # seconds for one's own to be removed
-_LONGEST = 1.0  # seconds for those that others left
-_MOST = 500  # of those at a time
-_FRESH = 60.0  # seconds in which one may be made and not locked yet
-_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
-_KEPT = 30 * 24 * 3600.0  # seconds for the person to find what the guard has put there
+_REMOVAL_TIMEOUT_SECONDS = 10.0  # for one's own
+_SWEEP_TIMEOUT_SECONDS = 1.0  # for those that others left
+_MAX_SWEPT = 500  # of those at a time
+_NEW_SECONDS = 60.0  # in which one may be made and not locked yet
+_UNSURE_NS = 1_000_000_000  # since a directory changed, within which its time may not show another change
+_KEPT_SECONDS = 30 * 24 * 3600.0  # for the person to find what the guard has put there
 # Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
 
@@ -63,7 +63,7 @@ class Scratch:
         (self.path / _STAYS).touch()
 
     def remove(self) -> None:
-        _remove([self.path], _PATIENCE)
+        _remove([self.path], _REMOVAL_TIMEOUT_SECONDS)
         self.close()
 
     def close(self) -> None:
@@ -90,10 +90,10 @@ def sweep(
     there before commands that were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        for path in islice(_candidates(where or tempfile.gettempdir()), _MOST):
+        for path in islice(_candidates(where or tempfile.gettempdir()), _MAX_SWEPT):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
-        old = time.time() - _FRESH
+        old = time.time() - _NEW_SECONDS
         ready = (path for path, lock in left.items() if (path / _BEFORE).exists() or os.fstat(lock).st_mtime < old)
         going = [path for path in ready if not _stays(path)]
         found = [each for path in going for each in changed(_states_in(path))]
@@ -102,7 +102,7 @@ def sweep(
 
             with contextlib.suppress(OSError):  # on a system without /proc nothing has a mark
                 end(*(mark for path in going for mark in _marks(path)))
-        _remove(going, _LONGEST)
+        _remove(going, _SWEEP_TIMEOUT_SECONDS)
         return found
     finally:
         for lock in left.values():
@@ -120,9 +120,9 @@ def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
                 found = entry.stat(follow_symlinks=False)
                 if found.st_uid != os.geteuid():
                     continue
-                if stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT:
+                if stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT_SECONDS:
                     Path(entry.path).unlink()
-                elif stat.S_ISDIR(found.st_mode) and found.st_mtime < now - _FRESH * entry.name.startswith(_NEW):
+                elif stat.S_ISDIR(found.st_mode) and found.st_mtime < now - _NEW_SECONDS * entry.name.startswith(_NEW):
                     yield Path(entry.path)  # of a new one of late the maker is about to have the lock
 
 
@@ -160,7 +160,7 @@ def before_for_others(own: Path, over: set[str]) -> dict[str, Before]:
     found: dict[str, Before] = {}
     with contextlib.suppress(OSError):
         state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
-        sure = time.time_ns() - state > _UNSURE
+        sure = time.time_ns() - state > _UNSURE_NS
         for path in (_sessions if sure else _sessions.__wrapped__)(str(own.parent), state):
             with contextlib.suppress(OSError):
                 if path != str(own) and path not in over:
@@ -227,7 +227,7 @@ def _remove(directories: Collection[Path], seconds: float) -> None:
         for directory in directories:
             with contextlib.suppress(OSError):
                 if os.listdir(directory) == [ASIDE]:  # noqa: PTH208 -- names
-                    until = (directory / ASIDE).stat().st_mtime + _KEPT
+                    until = (directory / ASIDE).stat().st_mtime + _KEPT_SECONDS
                     os.utime(directory, (until, until))
 
 
@@ -236,6 +236,6 @@ def _going(directory: Path) -> list[Path]:
         aside = directory / ASIDE
         inside = list(aside.iterdir())
         undone = [path for path in inside if ".undone-" in path.name]
-        if undone and aside.stat().st_mtime > time.time() - _KEPT:
+        if undone and aside.stat().st_mtime > time.time() - _KEPT_SECONDS:
             return [path for path in (*directory.iterdir(), *inside) if path != aside and path not in undone]
     return [directory]

@@ -9,11 +9,11 @@ from itertools import chain, islice
 
 from sagent.lib.dataclass import dataclass
 
-MOST = 50_000  # directories of one workspace
-_NEAR = 300  # directories that are looked at every time, the first that were found, however long that takes
-_FAR = 300  # of the others, as many at a time: a look at one takes 2 µs
-_LONGEST = 0.2  # seconds for directories that nobody has looked into yet; the next look goes on from there
-_UNSURE = 1_000_000_000  # ns since a directory has changed, within which its time of change may not show another
+MAX_DIRECTORIES = 50_000  # of one workspace
+_NEAR_DIRECTORIES = 300  # looked at every time, the first that were found, however long that takes
+_FAR_DIRECTORIES = 300  # as many of the others at a time: a look at one takes 2 µs
+_MAX_LOOK_SECONDS = 0.2  # for directories nobody has looked into yet; the next look goes on from there
+_UNSURE_NS = 1_000_000_000  # since a directory changed, within which its time may not show another change
 BUILT = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache", ".ruff_cache"})
 _PASSED_OVER = BUILT | {".git"}
 
@@ -42,7 +42,7 @@ class Survey:
         limit: int | None = None,
         unlock: Callable[[str], None] = lambda path: None,
     ) -> None:
-        self._counts, self._passed_over, self._limit = counts, passed_over, limit or MOST
+        self._counts, self._passed_over, self._limit = counts, passed_over, limit or MAX_DIRECTORIES
         self._unlock = unlock  # is given a directory that cannot be read
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
@@ -91,16 +91,16 @@ class Survey:
             found += self._found.get(path, ())
         return found
 
-    def look(self, seconds: float = _LONGEST) -> Iterator[str]:
+    def look(self, seconds: float = _MAX_LOOK_SECONDS) -> Iterator[str]:
         """Yield what is there now, as far as it is known."""
         size = len(self._known)
-        far = islice(self._known, max(self._at, _NEAR), max(self._at, _NEAR) + _FAR)
-        self._at = self._at + _FAR if self._at + _FAR < size else _NEAR
-        for path in [*islice(self._known, _NEAR), *far]:
+        far = islice(self._known, max(self._at, _NEAR_DIRECTORIES), max(self._at, _NEAR_DIRECTORIES) + _FAR_DIRECTORIES)
+        self._at = self._at + _FAR_DIRECTORIES if self._at + _FAR_DIRECTORIES < size else _NEAR_DIRECTORIES
+        for path in [*islice(self._known, _NEAR_DIRECTORIES), *far]:
             if path in self._known and self._known[path].state != _state(path):
                 self._visit(path)
         end = time.monotonic() + seconds
-        while self._goes_deeper and (len(self._known) < _NEAR or time.monotonic() < end):
+        while self._goes_deeper and (len(self._known) < _NEAR_DIRECTORIES or time.monotonic() < end):
             self._visit(self._new.popleft())
         return chain.from_iterable([*self._found.values()])
 
@@ -120,7 +120,7 @@ class Survey:
                         below.append(entry.path)
         except OSError:
             state = (0, 0)  # which is no directory's, so it is looked at again
-        recent = time.time_ns() - state[1] < _UNSURE
+        recent = time.time_ns() - state[1] < _UNSURE_NS
         self._known[path] = _Directory((0, 0) if recent else state, tuple(below))
         self._found.pop(path, None)
         if found:

@@ -9,8 +9,8 @@ import time
 from sagent.lib.locklimit import LOCKS
 from sagent.lib.process import spawn_aside
 
-MOST_PROCESSES = 4096  # threads counted
-_PATIENCE = 20.0  # seconds
+MAX_THREADS = 4096
+_TIMEOUT_SECONDS = 20.0
 # Its standard input ends with us. What starts others while it is looked for is found by the next look.
 _WATCH = """trap '' HUP INT QUIT TERM PIPE; read -r word && exit
 for look in $(seq 200); do
@@ -39,7 +39,7 @@ def marked(*marks: int) -> list[int]:
 
 def end(*marks: int) -> None:
     """Kill all that run with one of these marks, and what they start meanwhile."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while (found := marked(*marks)) and time.monotonic() < deadline:
         for pid in found:
             with contextlib.suppress(OSError):

@@ -37,7 +37,7 @@ from sagent.usage import Charge, Totals, Usage
 LOST = Charge("in a damaged log", Usage(), role="lost", provider="lost")
 """Stands for charges that nobody knows."""
 
-_LOOKED_AT = 4_000  # characters of a title in which secrets are looked for, where fewer are shown
+_SEARCHED_CHARS = 4_000  # of a title in which secrets are looked for, where fewer are shown
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
@@ -461,7 +461,7 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
     like a secret; "" before there is one."""
     from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
 
-    words = redact(" ".join(named(entries)[:_LOOKED_AT].split()))[0]
+    words = redact(" ".join(named(entries)[:_SEARCHED_CHARS].split()))[0]
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 

@@ -21,14 +21,14 @@ from sagent.usage import Charge, Saving, Usage
 Price: TypeAlias = Callable[[str, str, Usage, datetime, str], Decimal | None]
 """USD by list price: provider, model, tokens, time, service tier. None where that is not known."""
 
-LIFE = 300.0  # seconds for which a provider's cache is believed where nothing shows whether it was read
-SMALLEST = 4_096  # tokens: some cache no request below that
-MEDIA = 1_500  # tokens of an image or a document, about
-FRAME = 150  # bytes of an entry of a message or result around what it says, about
-INSTRUCTION = 215  # tokens of what asks for a summary, about
-ENOUGH = 500  # bytes of what is said, from which one may learn how many are a token
-LEAST, MOST = 0.1, 0.8  # tokens to a byte
-USUAL = {"said": 0.25, "found": 0.35}  # of prose, and of code and the like
+CACHE_LIFE_SECONDS = 300.0  # for which a provider's cache is believed where nothing shows whether it was read
+MIN_CACHED_TOKENS = 4_096  # some cache no request below that
+MEDIA_TOKENS = 1_500  # of an image or a document, about
+FRAME_BYTES = 150  # of an entry of a message or result around what it says, about
+INSTRUCTION_TOKENS = 215  # of what asks for a summary, about
+MIN_LEARNT_BYTES = 500  # of what is said, from which one may learn how many are a token
+MIN_TOKENS_PER_BYTE, MAX_TOKENS_PER_BYTE = 0.1, 0.8
+DEFAULT_TOKENS_PER_BYTE = {"said": 0.25, "found": 0.35}  # of prose, and of code and the like
 _KINDS = ("request", "spent", "message", "result", "compacted", "forked")
 _MARK = b'"kind":"compacted"'
 
@@ -109,7 +109,7 @@ class Savings:
         if b'"type":"tool_result"' in line:  # it carries all results that were logged before
             stand.said, stand.found, stand.media = 0, 0, 0
         start = line.find(b'"body":{' if entry.kind == "message" else b'"result":{')  # after a change that is not sent
-        size = max(0, len(line) - start - FRAME)
+        size = max(0, len(line) - start - FRAME_BYTES)
         if entry.kind == "result" or b'"type":"tool_result"' in line:
             stand.found += size
         else:
@@ -138,7 +138,7 @@ class Savings:
 
     def _see(self, usage: Usage) -> None:
         """The model has read the whole conversation, to sum it up: one that was answered says how much that was."""
-        stand, total = self._stand, usage.total_input - INSTRUCTION
+        stand, total = self._stand, usage.total_input - INSTRUCTION_TOKENS
         stand.seen |= usage.cache_read > 0
         much = (
             stand.said + stand.found > 3_000 or stand.media
@@ -182,18 +182,18 @@ class Savings:
         """Take over what a provider has counted for what was said to it."""
         kind, size = ("found", stand.found) if stand.found else ("said", stand.said)
         mixed = stand.media or (stand.found and stand.said)
-        if size >= ENOUGH and not mixed and LEAST <= tokens / size <= MOST:
+        if size >= MIN_LEARNT_BYTES and not mixed and MIN_TOKENS_PER_BYTE <= tokens / size <= MAX_TOKENS_PER_BYTE:
             known = self._known.get(kind, (0, 0))
             self._known[kind] = known[0] + tokens, known[1] + size
 
     def _measure(self, kind: str, size: int) -> int:
         """Estimate the tokens of so many bytes, by what was counted of their kind."""
-        tokens, known = self._known.get(kind, (USUAL[kind], 1))
+        tokens, known = self._known.get(kind, (DEFAULT_TOKENS_PER_BYTE[kind], 1))
         return round(size * tokens / known)
 
     def _since(self, stand: _Stand) -> int:
         """Tokens of what was said since the last request, about."""
-        return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA
+        return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA_TOKENS
 
     def _compare_counts(self, stand: _Stand, model: str, total: int) -> float:
         """Return how many tokens a model has for one of the model before it; learnt where the same was sent to both."""
@@ -206,10 +206,10 @@ class Savings:
         """Return what the twin would have been billed for in the place of a request."""
         same, total = model == stand.model, usage.total_input + stand.more
         stored, since = self._stored.get(model, (0, at))
-        soon = model in self._caching and (at - since).total_seconds() <= LIFE
+        soon = model in self._caching and (at - since).total_seconds() <= CACHE_LIFE_SECONDS
         first = stand.left is not None
         read = 0 if model == stand.other and model not in self._stored else usage.cache_read
-        if first or not same or (not read and usage.total_input < SMALLEST):
+        if first or not same or (not read and usage.total_input < MIN_CACHED_TOKENS):
             # the compacted request shares little with the one before, its twin all of it
             if soon or (same and stand.seen) or (first and read):
                 read = max(read, min(stored, total))

@@ -14,8 +14,8 @@ from sagent.session.log import read_lines
 from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
 
-_AROUND = 40  # characters of a message shown on either side of the first word
-_LOOKED_AT = 4_000  # characters on either side in which secrets are looked for
+_AROUND_CHARS = 40  # of a message shown on either side of the first word
+_SEARCHED_CHARS = 4_000  # on either side in which secrets are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[st
 
 def _excerpt(text: str, place: int, word: str) -> str:
     """Return the text around a word. Secrets are taken out of more than that: half of one would have no shape."""
-    begin, stop = max(0, place - _LOOKED_AT), place + _LOOKED_AT
+    begin, stop = max(0, place - _SEARCHED_CHARS), place + _SEARCHED_CHARS
     clean = redact(text[begin:stop])[0]
     at = clean.casefold().find(word)
-    at = max(0, (at if at >= 0 else clean.find("[redacted")) - _AROUND)  # it may have been in a secret
-    end = at + 2 * _AROUND + len(word)
+    at = max(0, (at if at >= 0 else clean.find("[redacted")) - _AROUND_CHARS)  # it may have been in a secret
+    end = at + 2 * _AROUND_CHARS + len(word)
     return f"{'…' if begin or at else ''}{clean[at:end]}{'…' if end < len(clean) or stop < len(text) else ''}"

@@ -30,7 +30,7 @@ LAST = "last-opened"  # the file next to the sessions of a working directory tha
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
 MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
-_BEGUN = 600  # seconds in which a copy surely has its lock
+_BEGUN_SECONDS = 600  # in which a copy surely has its lock
 
 
 class Session:
@@ -397,7 +397,7 @@ def _sweep_copies(home: Path) -> None:
 
     for left in home.glob(f"{_COPY}*"):
         with suppress(SessionBusy, SessionNotFound, OSError):
-            if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN:
+            if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN_SECONDS:
                 continue  # somebody may be about to take its lock
             with closing(_take_lock(left)):
                 shutil.rmtree(left)

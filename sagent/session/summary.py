@@ -17,7 +17,7 @@ from sagent.session.retention import size_of
 from sagent.session.store import named_logs
 from sagent.session.touches import Touched
 
-_MOST, _LOOKED_AT = 400, 4_000  # characters of what was said, and those in which secrets are looked for
+_MAX_SAID_CHARS, _SEARCHED_CHARS = 400, 4_000  # of what was said, and those in which secrets are looked for
 _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type":"text"'
 """What only parts of a message, and it itself, have in a line of canonical JSON."""
 
@@ -88,7 +88,7 @@ class Summary:
     def _note_words(self, entry: Entry) -> None:
         if isinstance(content := entry.content, MessageEntry):
             message = content.message
-            words = one_line(redact(message.text[:_LOOKED_AT])[0], _MOST)
+            words = one_line(redact(message.text[:_SEARCHED_CHARS])[0], _MAX_SAID_CHARS)
             self.model = message.model or self.model
             if message.role == "user" and not message.sender:
                 self.asked = self.asked or words

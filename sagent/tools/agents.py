@@ -20,7 +20,7 @@ from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 if TYPE_CHECKING:
     from sagent.context.agents import AgentKind
 
-LONGEST_DELAY = 86_400.0  # seconds
+MAX_DELAY_SECONDS = 86_400.0
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
 BEFORE_BIRTH = 20  # rounds of the loop in which a call of the same reply may have begun the agent that is written to
 LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
@@ -115,7 +115,7 @@ class AgentSend(Harmless):
         message = user(as_str(arguments.get("content")), sender=caller.path)
         names = ", ".join(peer.path for peer in peers)
         delay = arguments.get("delay")
-        seconds = float(min(max(delay, 0.0), LONGEST_DELAY)) if isinstance(delay, int | float) else 0.0
+        seconds = float(min(max(delay, 0.0), MAX_DELAY_SECONDS)) if isinstance(delay, int | float) else 0.0
         for peer in peers:
             caller.post(peer.path, message, seconds)
         when = f" in {seconds:g} s" if seconds else ""

@@ -8,7 +8,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_str
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
-MOST_OPTIONS = 9
+MAX_OPTIONS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AskUser(Harmless):
     parameters = arguments_schema(
         "question",
         question={"type": "string"},
-        options={"type": "array", "items": {"type": "string"}, "maxItems": MOST_OPTIONS},
+        options={"type": "array", "items": {"type": "string"}, "maxItems": MAX_OPTIONS},
         multiple={"type": "boolean", "description": "several options may be chosen"},
     )
 

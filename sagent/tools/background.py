@@ -6,7 +6,7 @@ from sagent.lib.text import count
 from sagent.peer import Caller, JobStatus
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
-LONGEST_WAIT = 3_600.0  # seconds
+MAX_WAIT_SECONDS = 3_600.0
 
 
 class BackgroundTask(Harmless):
@@ -47,8 +47,8 @@ class BackgroundTask(Harmless):
 async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str:
     match operation:
         case "wait":
-            limit = seconds if isinstance(seconds, int | float) else LONGEST_WAIT
-            return _line(await caller.wait_for_job(name, float(min(max(limit, 0.0), LONGEST_WAIT))))
+            limit = seconds if isinstance(seconds, int | float) else MAX_WAIT_SECONDS
+            return _line(await caller.wait_for_job(name, float(min(max(limit, 0.0), MAX_WAIT_SECONDS))))
         case "output":
             return caller.job_output(name) or "(nothing yet)"
         case "cancel":

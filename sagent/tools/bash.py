@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sagent.tools.capture import Capture
 
 DEFAULT_TIMEOUT = 120.0
-LONGEST_TIMEOUT = 3600.0
+MAX_TIMEOUT_SECONDS = 3600.0
 OUTPUT_LIMIT = 1 << 30
 
 _QUIET: Mapping[str, str] = {
@@ -47,13 +47,13 @@ _ANSI_C = {
     b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f",
     b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
 }  # fmt: skip
-_GRACE = 0.05  # seconds that `>(tee log)` and the like get to finish after the shell
+_TEE_GRACE_SECONDS = 0.05  # that `>(tee log)` and the like get to finish after the shell
 _FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
-_JOB_PROGRESS = 8_000  # characters
-_LONGEST_ARGUMENT = 100_000  # bytes; Linux takes 128 KiB in one argument
-_LONGEST_VARIABLE = 131_000  # bytes of name and value; Linux takes 128 KiB, with what stands around them
-_LARGEST_ENVIRONMENT = 800_000  # bytes; Linux takes 2 MiB together with the arguments, macOS 1 MiB
-_SMALLEST_ENVIRONMENT = 100_000  # what is left of one that the system has refused
+_JOB_PROGRESS_CHARS = 8_000
+_MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
+_MAX_VARIABLE_BYTES = 131_000  # of name and value; Linux takes 128 KiB, with what stands around them
+_MAX_ENVIRONMENT_BYTES = 800_000  # Linux takes 2 MiB together with the arguments, macOS 1 MiB
+_MIN_ENVIRONMENT_BYTES = 100_000  # left of one that the system has refused
 
 # The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
 # command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
@@ -165,7 +165,7 @@ class Bash:
                     shell.result()  # should anybody but us have cancelled it
                 if (capture.flooded or not in_time) and (left := await process.kill()):
                     notices.append(_unended(left))
-                await capture.settle(_GRACE)
+                await capture.settle(_TEE_GRACE_SECONDS)
             except asyncio.CancelledError:
                 left = await process.kill()
                 if (capture.size or left) and not process.released:
@@ -216,7 +216,7 @@ class Bash:
         name = Path(self._shell).name
         others = {"mark": MARK, "notes": 9, "plain": "command"}  # they know one digit only
         script = _SCRIPT.format_map({"mark": MARK, "notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
-        if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
+        if len(encoded := os.fsencode(command)) > _MAX_ARGUMENT_BYTES:
             import shlex
 
             scratch = run.blobs.scratch()
@@ -292,7 +292,7 @@ class Bash:
                 if error.errno != errno.E2BIG:
                     raise
                 whole = dict(start)
-                _shrink(start, _SMALLEST_ENVIRONMENT, notices)
+                _shrink(start, _MIN_ENVIRONMENT_BYTES, notices)
                 self._exports.after(run.workspace, run.agent, whole, dict(start), held=bool(confined.wall))
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
@@ -389,7 +389,7 @@ def _recent(capture: "Capture", run: RunContext) -> str:
         return capture.recent()
     where = capture.whereabouts()
     head = f"[{capture.size:,} bytes so far, all of them in {where}; the last lines:]\n" if where else ""
-    return head + capture.recent(_JOB_PROGRESS)
+    return head + capture.recent(_JOB_PROGRESS_CHARS)
 
 
 def _command(arguments: JsonObject) -> str:
@@ -464,7 +464,7 @@ def _timeout(arguments: JsonObject) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise ToolError(f"`timeout` must be a number of seconds above 0, not {str(timeout)[:40]!r}.")
-    return float(min(timeout, LONGEST_TIMEOUT))  # in this order: an integer may be larger than any float
+    return float(min(timeout, MAX_TIMEOUT_SECONDS))  # in this order: an integer may be larger than any float
 
 
 def _outcome(word: str, code: int) -> str:
@@ -522,7 +522,7 @@ def _remembered(
     kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
     if found and kept != start:
         kept = {name: value for name, value in kept.items() if name not in added}
-        _shrink(kept, _LARGEST_ENVIRONMENT, notices)
+        _shrink(kept, _MAX_ENVIRONMENT_BYTES, notices)
         return kept
     return None
 
@@ -557,7 +557,7 @@ def _shrink(environment: dict[str, str], limit: int, notices: list[str]) -> None
     total = sum(sizes.values())
     dropped: list[str] = []
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
-        if sizes[name] < _LONGEST_VARIABLE:
+        if sizes[name] < _MAX_VARIABLE_BYTES:
             if total <= limit:
                 break
             if name in _NEEDED:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 HEAD_CHARS = 10_000
 TAIL_CHARS = 20_000
 
-_IN_MEMORY = 128 * 1024
-_SAMPLE = 8_192  # bytes by which text is told from binary data
-_EDGE = 96 * 1024  # bytes looked at on either side; more than the characters shown, for colour codes and progress bars
-_CHUNK = 128 * 1024
+_MAX_MEMORY_BYTES = 128 * 1024
+_SAMPLE_BYTES = 8_192  # by which text is told from binary data
+_EDGE_BYTES = 96 * 1024  # on either side; more than the characters shown, for colour codes and progress bars
+_CHUNK_BYTES = 128 * 1024
 _CHUNKS_AT_ONCE = 32  # then the event loop gets its turn
-_PIPE_SIZE = 512 * 1024
+_PIPE_BYTES = 512 * 1024
 
 _KINDS = (
     (b"\x7fELF", "ELF program"), (b"\x89PNG", "PNG image"), (b"\xff\xd8\xff", "JPEG image"), (b"GIF8", "GIF image"),
@@ -60,7 +60,7 @@ class Capture:
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
         with contextlib.suppress(AttributeError, OSError):  # a larger pipe, where there are such: fewer turns for much
-            fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+            fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def begin(self, on_flood: Callable[[], None]) -> None:
         """Start to read; `on_flood` is called once, when more than `limit` bytes have come. The sink is closed here."""
@@ -110,14 +110,14 @@ class Capture:
 
     async def excerpt(self) -> str:
         """Return what a model should see. If it leaves something out it says where the whole is: in the blob store."""
-        head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
+        head, tail = bytes(self._start), self._tail(min(_EDGE_BYTES, max(self.size - _EDGE_BYTES, 0)))
         complete = self.size == len(head)
         from sagent.lib.encoding import decode_output
 
-        if kind := _binary_kind(head[:_SAMPLE], cut=not complete or len(head) > _SAMPLE):
+        if kind := _binary_kind(head[:_SAMPLE_BYTES], cut=not complete or len(head) > _SAMPLE_BYTES):
             whereabouts = await self._whereabouts("use a command on it")
             return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
-        decoded = decode_output(head if complete else head[:_EDGE], cut=not complete)
+        decoded = decode_output(head if complete else head[:_EDGE_BYTES], cut=not complete)
         text, guesses = _as_left(decoded.text, _ESCAPE), decoded.guesses
         if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
             return text + _read_as(text, guesses)
@@ -174,7 +174,7 @@ class Capture:
     def _pump(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):
             try:
-                chunk = os.read(self.source, _CHUNK)
+                chunk = os.read(self.source, _CHUNK_BYTES)
             except BlockingIOError:
                 return
             if not chunk:
@@ -189,11 +189,11 @@ class Capture:
             self.flooded = True
             if self._on_flood:
                 self._on_flood()
-        room = _IN_MEMORY - len(self._start)
+        room = _MAX_MEMORY_BYTES - len(self._start)
         self._start += chunk[:room]
         rest = chunk[room:]
         if rest and self.trouble:
-            self._late = (self._late + rest)[-_EDGE:]
+            self._late = (self._late + rest)[-_EDGE_BYTES:]
         elif rest:
             self._spill(rest)
 
@@ -208,7 +208,7 @@ class Capture:
             self._append(chunk)
         except OSError as error:
             self.trouble = error.strerror or str(error)
-            self._late = (self._tail(_EDGE) + chunk)[-_EDGE:]
+            self._late = (self._tail(_EDGE_BYTES) + chunk)[-_EDGE_BYTES:]
             self._forget_file()
 
     def _append(self, data: bytes | bytearray) -> None:

@@ -16,9 +16,9 @@ from sagent.tools.paths import explained, missing, named, short
 from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 
-_MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
-_MOST_DIFF = 400  # lines
-_MOST_SHOWN = 40  # lines
+_MAX_BYTES = 50_000_000  # more is not text anybody edits by quoting it, and what it held is not looked at
+_MAX_DIFF_LINES = 400
+_MAX_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str
     """The text that was there, the text to write with its line ends, in which encoding, and what to say about that."""
     try:
         with open_regular(real) as file:
-            existing = file.read(_MOST + 1)
+            existing = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None, content, UTF8, ""
     decoded = decode(existing)
-    if isinstance(decoded, Binary) or len(existing) > _MOST:
+    if isinstance(decoded, Binary) or len(existing) > _MAX_BYTES:
         return "", content, UTF8, ""
     old = decoded.text
     note = ""
@@ -133,7 +133,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     """The text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
     try:
         with open_regular(real) as file:
-            data = file.read(_MOST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         if creates:
             return "", UTF8
@@ -142,8 +142,8 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
         raise ToolError(
             f"{named(path)} exists; an empty old_string creates files. Quote the text to replace, or use Write."
         )
-    if len(data) > _MOST:
-        raise ToolError(f"{named(path)} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
+    if len(data) > _MAX_BYTES:
+        raise ToolError(f"{named(path)} is larger than {_MAX_BYTES // 1_000_000} MB. Change it with a command.")
     workspace.check_unchanged(real)
     check_writable(real)
     decoded = decode(data)
@@ -152,7 +152,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     return decoded.text, decoded.encoding
 
 
-def unified_diff(before: str, after: str, name: str, *, most: int | None = _MOST_DIFF) -> str:
+def unified_diff(before: str, after: str, name: str, *, most: int | None = _MAX_DIFF_LINES) -> str:
     """The change as a unified diff, of about so many lines at most; "" when nothing changed."""
     if not (diff := unified(_lines(before), _lines(after))):
         return ""
@@ -174,8 +174,8 @@ def _changed_lines(before: str, after: str) -> str:
                 number += 1
                 line, _, _ = text.partition("\n")
                 shown.append(f"{number}\t{line[:300]}")
-        if len(shown) > _MOST_SHOWN:
-            shown = [*shown[:_MOST_SHOWN], "..."]
+        if len(shown) > _MAX_SHOWN_LINES:
+            shown = [*shown[:_MAX_SHOWN_LINES], "..."]
             break
     return valid_text("\n".join(shown))
 

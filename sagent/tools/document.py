@@ -18,8 +18,8 @@ from sagent.tool import ToolOutput
 if TYPE_CHECKING:
     from sagent.lib.process import Finished
 
-_PATIENCE = 40  # seconds on the clock
-_MOST = 100_000_000  # bytes of an answer
+_TIMEOUT_SECONDS = 40  # on the clock
+_MAX_ANSWER_BYTES = 100_000_000
 _INSTEAD = {
     "pdf": 'Give fewer pages, as pages="1", or turn it into text with a command, as pdftotext.',
     "notebook": "Read its JSON with offset and limit.",
@@ -44,18 +44,18 @@ async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> 
     `show_document`, which says what to do `instead`."""
     why = "needs a process of its own, which could not be started"
     try:
-        done = await isolated.answered(module, data, seconds=_PATIENCE, most=_MOST)
+        done = await isolated.answered(module, data, seconds=_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES)
     except TimeoutError:
-        done, why = None, f"takes longer than {_PATIENCE} s"
-    if done is None or done.code or len(done.output) > _MOST:
+        done, why = None, f"takes longer than {_TIMEOUT_SECONDS} s"
+    if done is None or done.code or len(done.output) > _MAX_ANSWER_BYTES:
         raise ToolError(f"{name} {_failure(done) if done else why}; it could not be shown.{instead}")
     return done.output
 
 
 def _failure(done: "Finished") -> str:
     """Why a process that ended has nothing to show."""
-    if len(done.output) > _MOST:
-        return f"becomes more than {_MOST // 1_000_000} MB"
+    if len(done.output) > _MAX_ANSWER_BYTES:
+        return f"becomes more than {_MAX_ANSWER_BYTES // 1_000_000} MB"
     if done.code == -signal.SIGXCPU:
         return f"takes longer than {isolated.SECONDS} s of a processor"
     ended = signal.Signals(-done.code).name if done.code < 0 else f"exit code {done.code}"

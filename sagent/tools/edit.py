@@ -6,7 +6,7 @@ from pathlib import Path
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
-_LARGE = 200_000  # bytes; more is handled in a thread
+_MAX_INLINE_BYTES = 200_000  # more is handled in a thread
 _TEXTS = {"old_string": {"type": "string"}, "new_string": {"type": "string"}, "replace_all": {"type": "boolean"}}
 
 
@@ -67,6 +67,6 @@ class Edit:
 
 def _is_small(real: Path) -> bool:
     try:
-        return real.stat().st_size <= _LARGE
+        return real.stat().st_size <= _MAX_INLINE_BYTES
     except OSError:  # who reads it says why
         return True

@@ -17,7 +17,7 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 if TYPE_CHECKING:
     from sagent.tools.listing import Listing
 
-_MOST = 200  # paths
+_MAX_PATHS = 200
 
 
 class Glob:
@@ -114,9 +114,9 @@ def _select(
     matching = sorted(path for path in listing.files if regex.fullmatch(path) or regex.fullmatch(canonical(path)))
     found = [path for path in matching if not is_hidden(path)]
     # a directory may have become a link while its names were read
-    there = islice((path for path in found if is_regular(f"{root}/{path}")), _MOST)
+    there = islice((path for path in found if is_regular(f"{root}/{path}")), _MAX_PATHS)
     lines = [quote_path(label + path) for path in there]
-    if len(lines) < min(len(found), _MOST):
+    if len(lines) < min(len(found), _MAX_PATHS):
         lines.append("(Files that cannot be looked at are not shown.)")
     if not found:
         hint, name = "", pattern.removeprefix("**/")
@@ -129,8 +129,8 @@ def _select(
         if likely:
             hint = f" These look like it, and have other characters: {', '.join(map(quote_exactly, likely))}"
         lines.append(f"No files match.{hint}")
-    if len(found) > _MOST:
-        lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
+    if len(found) > _MAX_PATHS:
+        lines.append(f"(And {len(found) - _MAX_PATHS} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):
         lines.append(passed_over(len(matching) - len(found), "not shown"))
     closed = [quote_path(label + directory) for directory in listing.closed if not is_hidden(directory)]

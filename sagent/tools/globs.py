@@ -7,7 +7,7 @@ from itertools import islice, product
 from sagent.errors import ToolError
 from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 
-_MOST, _DEEPEST, _MOST_CLASSES = 1_000, 50, 4
+_MAX_GLOBS, _MAX_DEPTH, _MAX_CLASSES = 1_000, 50, 4
 _MAX_CHARACTERS = 10_000
 _RANGES = re.compile(r"(.)-(.)|.", re.DOTALL)
 _PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
@@ -26,7 +26,7 @@ def glob_regex(glob: str) -> str:
     pieces: list[str] = _PIECE.findall(glob)
     ways = _ways(iter(pieces), 0) if _balanced(pieces) else []
     lettered = ["\\\\" if piece == "\\" else piece for piece in re.findall(r"\*{2,}/|\*+|.", glob, re.DOTALL)]
-    every = [form for way in ways for form in _choices(way, _MOST // len(ways))]
+    every = [form for way in ways for form in _choices(way, _MAX_GLOBS // len(ways))]
     return "|".join(dict.fromkeys(join_tokens(_tokens(way)) for way in (*every, pieces, lettered)))
 
 
@@ -39,7 +39,7 @@ def ignore_regex(glob: str) -> str:
 def _choices(way: list[str], most: int) -> Iterator[list[str]]:
     """Yield a glob with each choice of what is a class, and what are brackets in a name; `most` at most."""
     classes = [at for at, piece in enumerate(way) if len(piece) > 1 and piece[0] == "["]
-    for choice in islice(product((False, True), repeat=min(len(classes), _MOST_CLASSES)), most):
+    for choice in islice(product((False, True), repeat=min(len(classes), _MAX_CLASSES)), most):
         plain = {at for at, is_plain in zip(classes, choice, strict=False) if is_plain}
         yield [each for at, piece in enumerate(way) for each in (map("\\{}".format, piece) if at in plain else [piece])]
 
@@ -55,8 +55,8 @@ def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:
             done, ways = done + ways, [[]]
             continue
         more = _ways(pieces, depth + 1) if piece == "{" else [[piece]]
-        if depth > _DEEPEST or len(done) + len(ways) * len(more) > _MOST:
-            raise ToolError(f"The glob's braces stand for more than {_MOST} globs: use several simpler ones.")
+        if depth > _MAX_DEPTH or len(done) + len(ways) * len(more) > _MAX_GLOBS:
+            raise ToolError(f"The glob's braces stand for more than {_MAX_GLOBS} globs: use several simpler ones.")
         if len(more) == 1:
             for way in ways:
                 way.extend(more[0])

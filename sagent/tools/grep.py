@@ -178,7 +178,7 @@ async def _search_apart(query: "Query") -> "Report":
     import json
 
     from sagent.lib import isolated
-    from sagent.tools.search import PATIENCE, Report
+    from sagent.tools.search import PROCESS_SECONDS, Report
 
     argv = isolated.command("sagent.tools.search", "serve")
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -186,15 +186,15 @@ async def _search_apart(query: "Query") -> "Report":
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROCESS_SECONDS):
             process.stdin.write(json.dumps(query).encode() + b"\n")
             output = await process.stdout.read()
             process.stdin.close()  # only now: it ends when its input does
             await process.wait()
     except TimeoutError:
         raise ToolError(
-            f"The search took more than {PATIENCE} s and was stopped. Repeat less within repeats in the pattern, or "
-            "search fewer files with path, glob or type."
+            f"The search took more than {PROCESS_SECONDS} s and was stopped. Repeat less within repeats in the pattern,"
+            " or search fewer files with path, glob or type."
         ) from None
     finally:
         process.stdin.close()

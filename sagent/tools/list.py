@@ -8,7 +8,7 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
-_MOST = 500  # entries
+_MAX_ENTRIES = 500
 
 
 class List:
@@ -40,11 +40,11 @@ class List:
             held.callback(os.close, directory)
             with os.scandir(directory) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
-            lines = [_line(entry, directory) for entry in found[:_MOST]]
+            lines = [_line(entry, directory) for entry in found[:_MAX_ENTRIES]]
         if not found:
             lines.append(f"{named(path)} is empty.")
-        if len(found) > _MOST:
-            lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
+        if len(found) > _MAX_ENTRIES:
+            lines.append(f"(And {len(found) - _MAX_ENTRIES} more. Use Glob to find some of them.)")
         lines += made_by_commands(real, run.workspace)
         return ToolOutput.of("\n".join(lines), summary=f"{len(found)} entries" if found else "empty")
 

@@ -25,10 +25,10 @@ _NOT_UTF8 = (
 )
 """What is in files that may hold text in another encoding: ripgrep, which takes all for UTF-8, cannot judge them."""
 
-_GRACE = 2  # seconds to name the files: it opens ignore files whatever they are, and waits for ever at a FIFO
-_PATIENCE = 20  # seconds
-_MEMORY = 1_000_000  # kB: an ignore file may have no end
-_MOST_SIZE = 64_000_000  # bytes: of a larger file it may hold the whole
+_RIPGREP_SECONDS = 2  # to name the files: it opens ignore files whatever they are, and waits for ever at a FIFO
+_MAX_SECONDS = 20
+_MAX_MEMORY_KB = 1_000_000  # an ignore file may have no end
+_MAX_FILE_BYTES = 64_000_000  # of a larger file it may hold the whole
 
 
 class Listing(NamedTuple):
@@ -43,10 +43,10 @@ class Listing(NamedTuple):
 
 async def list_files(root: str) -> Listing:
     """List the files that `walk` yields."""
-    listed = await _ripgrep(("--files",), root, _GRACE)
+    listed = await _ripgrep(("--files",), root, _RIPGREP_SECONDS)
     if listed is not None:
         return Listing(listed, by_ripgrep=True)
-    end = monotonic() + _PATIENCE
+    end = monotonic() + _MAX_SECONDS
     closed: list[str] = []
     walked = await offload(lambda stop: list(walk(root, lambda: stop.is_set() or monotonic() > end, closed=closed)))
     return Listing(walked, by_ripgrep=False, cut=monotonic() > end, closed=closed)
@@ -54,7 +54,7 @@ async def list_files(root: str) -> Listing:
 
 async def list_ignored(root: str, listing: Listing) -> list[str]:
     """Return files that git ignores and that a listing therefore has not, as many as are found in a short time."""
-    end, known = monotonic() + _GRACE, set(listing.files)
+    end, known = monotonic() + _RIPGREP_SECONDS, set(listing.files)
     return await offload(
         lambda stop: [
             path for path in walk(root, lambda: stop.is_set() or monotonic() > end, ignored=True) if path not in known
@@ -69,11 +69,11 @@ async def files_matching(
     if not listing.by_ripgrep:
         return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
-    smaller = f"--max-filesize={_MOST_SIZE}"
+    smaller = f"--max-filesize={_MAX_FILE_BYTES}"
     matching, other, small = await asyncio.gather(
-        _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, f"--regexp={rust}"), root, _PATIENCE),
-        _ripgrep(("--files-with-matches", "--text", smaller, *kinds, f"--regexp={_NOT_UTF8}"), root, _PATIENCE),
-        _ripgrep(("--files", smaller), root, _GRACE),
+        _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, f"--regexp={rust}"), root, _MAX_SECONDS),
+        _ripgrep(("--files-with-matches", "--text", smaller, *kinds, f"--regexp={_NOT_UTF8}"), root, _MAX_SECONDS),
+        _ripgrep(("--files", smaller), root, _RIPGREP_SECONDS),
     )
     if matching is None or other is None or small is None:
         return listing.files
@@ -82,7 +82,7 @@ async def files_matching(
 
 async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[str] | None:
     """The files that it names; None where it is not there, not sure, or takes longer."""
-    limited = ("/bin/sh", "-c", 'ulimit -S -d "$0"; exec rg "$@"', str(_MEMORY))
+    limited = ("/bin/sh", "-c", 'ulimit -S -d "$0"; exec rg "$@"', str(_MAX_MEMORY_KB))
     try:
         async with asyncio.timeout(seconds):
             done = await run([*limited, *_ALIKE, *arguments, "./"], cwd=root, env={"PATH": system_path()})

@@ -11,11 +11,11 @@ from sagent.lib.pictures import shrink_image
 from sagent.messages import Document, Image, Text
 from sagent.tool import ToolOutput
 
-MOST_DOCUMENT = 30_000_000  # bytes
-_MOST_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev, audio understanding)
+MAX_DOCUMENT_BYTES = 30_000_000
+_MAX_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev, audio understanding)
 # Anthropic's limit is 5 MB of base64, https://docs.anthropic.com/en/docs/build-with-claude/vision
-_MOST_BYTES = 3_900_000
-_MOST_SIDE = 8000  # pixels, same page
+_MAX_BYTES = 3_900_000
+_MAX_SIDE = 8000  # pixels, same page
 MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit where there are more than 20 images in a request, same page
 
 
@@ -23,8 +23,8 @@ def media_in(data: bytes, name: str) -> Image | Document | None:
     """The image, the PDF or the recording in some data, None for anything else. Raises ValueError for one that no
     provider takes."""
     if data.startswith(b"%PDF-"):
-        if len(data) > MOST_DOCUMENT:
-            raise ValueError(f"it has more than {MOST_DOCUMENT // 1_000_000} MB")
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES // 1_000_000} MB")
         return Document("application/pdf", data, name)
     try:
         shown = show_image(data, name)
@@ -44,8 +44,8 @@ def _recording(data: bytes, name: str) -> Document | None:
     from sagent.lib.audio import audio_type
 
     kind = audio_type(data)
-    if kind and len(data) > _MOST_AUDIO:
-        raise ValueError(f"it has more than {_MOST_AUDIO // 1_000_000} MB, the most of a recording: cut or compress it")
+    if kind and len(data) > _MAX_AUDIO:
+        raise ValueError(f"it has more than {_MAX_AUDIO // 1_000_000} MB, the most of a recording: cut or compress it")
     return Document(kind, data, name) if kind else None
 
 
@@ -57,22 +57,22 @@ def show_image(data: bytes, name: str) -> ToolOutput | None:
         return None
     size = measure_image(data, kind)
     if size is None:  # or there is something behind it, as a film behind a telephone's photograph
-        mended = shrink_image(data, MAX_SHOWN_SIDE, _MOST_BYTES)
+        mended = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
         if mended is None or not (size := measure_image(mended[1], mended[0])):
             raise ToolError(f"{name} is a broken or incomplete {kind} image.")
         said = f"{name}: {kind}, of which what could be read is shown as {size[0]}x{size[1]}"
         return ToolOutput((Text(said), Image(*mended)), summary=said)
     said = f"{name}: {kind}, {size[0]}x{size[1]}"
-    if max(size) > MAX_SHOWN_SIDE or len(data) > _MOST_BYTES or is_animated(data):
-        smaller = shrink_image(data, MAX_SHOWN_SIDE, _MOST_BYTES)
+    if max(size) > MAX_SHOWN_SIDE or len(data) > _MAX_BYTES or is_animated(data):
+        smaller = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
         if smaller is not None:
             kind, data = smaller
             width, height = measure_image(data, kind) or size
             said = f"{said}, shown as {width}x{height}"
-        elif max(size) > _MOST_SIDE or len(data) > _MOST_BYTES:
+        elif max(size) > _MAX_SIDE or len(data) > _MAX_BYTES:
             raise ToolError(
                 f"{name} is {size[0]}x{size[1]} pixels and {len(data)} bytes, and could not be made smaller; an image "
-                f"may have {_MOST_SIDE} pixels a side and {_MOST_BYTES} bytes. Make a smaller copy with a command and "
+                f"may have {_MAX_SIDE} pixels a side and {_MAX_BYTES} bytes. Make a smaller copy with a command and "
                 "read that."
             )
     return ToolOutput((Text(said), Image(kind, data)), summary=said)

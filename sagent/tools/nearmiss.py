@@ -14,8 +14,8 @@ from sagent.tools.patches import sure, unpacked
 
 QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")
-_MOST = 20_000  # lines that are looked through
-_MOST_TEXT = 1_000_000  # characters; what would be made of a longer text is not shown to who is to allow it
+_MAX_LINES = 20_000  # that are looked through
+_MAX_TEXT_CHARS = 1_000_000  # what would be made of a longer text is not shown to who is to allow it
 
 Pair = tuple[str, str]
 Lines = Sequence[str]
@@ -25,7 +25,7 @@ def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = F
     """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's.
     One of all places is sure where there is but one, however the lines are looked at."""
     lines = text.split("\n")
-    if len(lines) > _MOST or len(text) > _MOST_TEXT:
+    if len(lines) > _MAX_LINES or len(text) > _MAX_TEXT_CHARS:
         return []
     if (
         everywhere

@@ -12,9 +12,9 @@ from sagent.tool import Media, ToolOutput
 from sagent.tools.capture import without_colours
 from sagent.tools.media import media_in
 
-_MOST_OUTPUT = 4_000  # characters of one output
-_MOST_TEXT = 50_000  # characters
-_MOST_IMAGES = 10
+_MAX_OUTPUT_CHARS = 4_000  # of one output
+_MAX_TEXT_CHARS = 50_000
+_MAX_IMAGES = 10
 _WORDY = ("text/markdown", "application/json", "text/latex", "text/html")
 
 
@@ -33,16 +33,16 @@ def show_notebook(data: bytes) -> ToolOutput | None:
         for part in _cell(as_object(cell), number):
             if isinstance(part, Image):
                 images += 1
-                if images <= _MOST_IMAGES:
+                if images <= _MAX_IMAGES:
                     parts.append(part)
                 continue
             size += len(part.text)
-            if size > _MOST_TEXT:
+            if size > _MAX_TEXT_CHARS:
                 parts.append(Text(f"(Cells from {number} on are left out. Read the JSON with offset and limit.)"))
                 return ToolOutput(_joined(parts), summary=f"{number - 1} of {len(cells)} cells")
             parts.append(part)
-    if images > _MOST_IMAGES:
-        parts.append(Text(f"({images - _MOST_IMAGES} more images are left out.)"))
+    if images > _MAX_IMAGES:
+        parts.append(Text(f"({images - _MAX_IMAGES} more images are left out.)"))
     return ToolOutput(_joined(parts), summary=f"{len(cells)} cells")
 
 
@@ -88,8 +88,8 @@ def words_of(data: Mapping[str, object]) -> str:
 
 
 def _output(text: str) -> Text:
-    cut = f"... [{len(text) - _MOST_OUTPUT} characters cut]" if len(text) > _MOST_OUTPUT else ""
-    return Text(f"--- output ---\n{text[:_MOST_OUTPUT].rstrip()}{cut}\n")
+    cut = f"... [{len(text) - _MAX_OUTPUT_CHARS} characters cut]" if len(text) > _MAX_OUTPUT_CHARS else ""
+    return Text(f"--- output ---\n{text[:_MAX_OUTPUT_CHARS].rstrip()}{cut}\n")
 
 
 def whole(value: object) -> str:

@@ -11,10 +11,10 @@ from sagent.errors import ToolError
 from sagent.messages import Image, Text
 from sagent.tool import Media, ToolOutput
 
-_MOST_PICTURES = 10  # a call
-_MOST_TEXT_PAGES = 20  # a call
-_MOST_TEXT = 50_000  # characters
-_SIDE = 1400  # pixels of a picture's longer side: what models see without scaling it down
+_MAX_PICTURES = 10  # a call
+_MAX_TEXT_PAGES = 20  # a call
+_MAX_TEXT_CHARS = 50_000
+_SIDE_PIXELS = 1400  # of a picture's longer side: what models see without scaling it down
 
 
 class TextPage(Protocol):
@@ -78,22 +78,22 @@ def parse_pages(pages: str, total: int) -> list[int]:
 def _show(document: Document, name: str, pages: str) -> ToolOutput:
     total = len(document)
     wanted = parse_pages(pages, total) if pages else list(range(1, total + 1))
-    if pages and len(wanted) > _MOST_PICTURES:
-        raise ToolError(f"pages names {len(wanted)} pages; at most {_MOST_PICTURES} can be shown in one call.")
+    if pages and len(wanted) > _MAX_PICTURES:
+        raise ToolError(f"pages names {len(wanted)} pages; at most {_MAX_PICTURES} can be shown in one call.")
     parts: list[Media] = []
     size = shown = 0
-    for number in wanted[:_MOST_TEXT_PAGES]:
+    for number in wanted[:_MAX_TEXT_PAGES]:
         page = document[number - 1]
         text = page.get_textpage().get_text_bounded().replace("\r\n", "\n").strip()
         text = text or "(no text on this page; it may be a scan: give pages to see it)"
         size += len(text)
-        if size > _MOST_TEXT and parts:
+        if size > _MAX_TEXT_CHARS and parts:
             break
-        parts.append(Text(f"--- page {number} of {total} ---\n{text[:_MOST_TEXT]}\n"))
+        parts.append(Text(f"--- page {number} of {total} ---\n{text[:_MAX_TEXT_CHARS]}\n"))
         if pages:
             parts.append(Image("image/png", _picture(page)))
         shown += 1
-    if left := wanted[shown : shown + _MOST_PICTURES]:
+    if left := wanted[shown : shown + _MAX_PICTURES]:
         following = ",".join(map(str, left)) if pages else f"{left[0]}-{left[-1]}"
         parts.append(Text(f'(The pages from {left[0]} on are left out. Give pages, as "{following}".)'))
     elif not pages:
@@ -104,7 +104,7 @@ def _show(document: Document, name: str, pages: str) -> ToolOutput:
 def _picture(page: Page) -> bytes:
     """A page as PNG."""
     width, height = page.get_size()
-    bitmap = page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)
+    bitmap = page.render(scale=_SIDE_PIXELS / max(width, height, 1), rev_byteorder=True)
     return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
 
 

@@ -13,7 +13,7 @@ from sagent.messages import ToolCall
 from sagent.tools.nearmiss import QUOTES, meant
 from sagent.tools.textfile import line_end
 
-_MOST_LINES = 20_000
+_MAX_LINES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,6 @@ def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     from difflib import get_close_matches
 
     longest = max(range(len(wanted)), key=lambda index: len(wanted[index]))
-    stripped = [line.strip()[:500] for line in lines[:_MOST_LINES]]
+    stripped = [line.strip()[:500] for line in lines[:_MAX_LINES]]
     near = get_close_matches(wanted[longest].strip()[:500], list(dict.fromkeys(stripped)), 1, 0.6)
     return max(0, stripped.index(near[0]) - longest) if near else None

@@ -19,19 +19,19 @@ from sagent.lib.regular import open_regular
 from sagent.tools.globs import glob_regex
 
 TIME = 20  # seconds for a search, which then shows what it has
-PATIENCE = 30  # seconds for one in a process of its own
+PROCESS_SECONDS = 30  # for one in a process of its own
 CUT = "(There was not enough time to search the whole directory. Give a narrower path.)"
-_BLOCK = 4_000_000  # bytes read at once
-_MOST_WHOLE = 64_000_000  # bytes of a file that must be in memory at once: UTF-16, or a search across lines
-_MOST_SIZE = 1_000_000_000  # bytes of a file that was not asked for by its name
-_MOST_TEXT = 40_000  # characters of output
-_MOST_LINE = 400  # characters of a line
-_MOST_LINES_A_HIT = 30
+_BLOCK_BYTES = 4_000_000  # read at once
+_MAX_WHOLE_BYTES = 64_000_000  # of a file that must be in memory at once: UTF-16, or a search across lines
+_MAX_FILE_BYTES = 1_000_000_000  # of a file that was not asked for by its name
+_MAX_TEXT_CHARS = 40_000  # of output
+_MAX_LINE_CHARS = 400
+_MAX_LINES_PER_HIT = 30
 _BOMS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _UNREADABLE, _BINARY = "could not be read", "are binary"  # why files are not searched
-_HUGE = f"are larger than {_MOST_SIZE // 1_000_000_000} GB"
+_HUGE = f"are larger than {_MAX_FILE_BYTES // 1_000_000_000} GB"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)  # or no file any more since it was found
-_TOO_LARGE = f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"
+_TOO_LARGE = f"are too large for this search (over {_MAX_WHOLE_BYTES // 1_000_000} MB)"
 
 
 class Query(NamedTuple):
@@ -133,7 +133,7 @@ def _end_with_parent() -> None:
     import select
     import signal
 
-    signal.alarm(PATIENCE + 5)
+    signal.alarm(PROCESS_SECONDS + 5)
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([0], [], [], 0)[0]:  # closed before the kernel was asked
@@ -218,7 +218,7 @@ class _Page:
 
     def _admit(self) -> bool:
         """Count an entry, unless the page is full."""
-        if self._entries >= self._query.offset + self._query.limit or self._size > _MOST_TEXT:
+        if self._entries >= self._query.offset + self._query.limit or self._size > _MAX_TEXT_CHARS:
             self.full = True
             self._hits_here -= self._query.mode == "content"
             return False
@@ -226,8 +226,8 @@ class _Page:
         return True
 
     def _show_hit(self, number: int, text: str, hit: "re.Match[str]") -> None:
-        if self._lines_of_hit > _MOST_LINES_A_HIT:
-            if self._lines_of_hit == _MOST_LINES_A_HIT + 1:
+        if self._lines_of_hit > _MAX_LINES_PER_HIT:
+            if self._lines_of_hit == _MAX_LINES_PER_HIT + 1:
                 self._out.append("... (the match continues)")
             self._last = number
             return
@@ -328,7 +328,7 @@ class _Finder:
         if self._is_late(path):
             return
         with open_regular(self._query.root if self._query.single else f"{self._query.root}/{path}") as file:
-            data = file.read(_BLOCK)
+            data = file.read(_BLOCK_BYTES)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
             if codec == "utf-8" and b"\0" in data[:65_536]:
                 codec = self._detect(data[:65_536])
@@ -336,19 +336,19 @@ class _Finder:
                 if self._query.single:
                     self._passed_over[_BINARY].append(path)
                 return
-            if not self._query.single and os.fstat(file.fileno()).st_size > _MOST_SIZE:
+            if not self._query.single and os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
                 self._passed_over[_HUGE].append(path)
                 return
             data = data.removeprefix(b"\xef\xbb\xbf")
             if codec != "utf-8" or self._query.multiline:
-                data += file.read(_MOST_WHOLE)
-                if len(data) > _MOST_WHOLE:
+                data += file.read(_MAX_WHOLE_BYTES)
+                if len(data) > _MAX_WHOLE_BYTES:
                     self._passed_over[_TOO_LARGE].append(path)
                     return
             while data:
-                more = file.read(_BLOCK) if len(data) >= _BLOCK else b""
+                more = file.read(_BLOCK_BYTES) if len(data) >= _BLOCK_BYTES else b""
                 cut = data.rfind(b"\n") + 1 if more else len(data)
-                if cut == 0 and len(data) < _MOST_WHOLE:
+                if cut == 0 and len(data) < _MAX_WHOLE_BYTES:
                     data += more
                     continue
                 cut = cut or len(data)
@@ -414,8 +414,8 @@ def _has_undecoded(text: str) -> bool:
 
 
 def _cut(text: str, column: int) -> str:
-    if len(text) <= _MOST_LINE:
+    if len(text) <= _MAX_LINE_CHARS:
         return text
-    start = max(0, column - _MOST_LINE // 4) if column > _MOST_LINE * 3 // 4 else 0
-    end = start + _MOST_LINE
+    start = max(0, column - _MAX_LINE_CHARS // 4) if column > _MAX_LINE_CHARS * 3 // 4 else 0
+    end = start + _MAX_LINE_CHARS
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

@@ -15,26 +15,26 @@ from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.lib.pace import offload
 from sagent.tool import Stamp, ToolOutput, Workspace
 
-_SMALL = 1_000_000  # bytes; more is looked through in a thread
-_MOST = 50_000_000  # bytes; of more only the part asked for is read
-_MOST_KEPT = 1_000_000  # bytes of a line in a file larger than that
-_MOST_LINES = 2000
-_MOST_TEXT = 50_000  # characters
-_MOST_LINE = 2000  # characters
-_PATIENCE = 20  # seconds to go through a file for the lines that were asked for
+_MAX_INLINE_BYTES = 1_000_000  # more is looked through in a thread
+_MAX_FILE_BYTES = 50_000_000  # of more only the part asked for is read
+_MAX_LINE_BYTES = 1_000_000  # in a file larger than that
+_MAX_LINES = 2000
+_MAX_TEXT_CHARS = 50_000
+_MAX_LINE_CHARS = 2000
+_SCAN_SECONDS = 20  # to go through a file for the lines that were asked for
 
 
 async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
     """A file that really lies at `real`, or the part of it that is asked for. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
-    limit = min(_MOST_LINES, as_int(arguments.get("limit"), _MOST_LINES))
+    limit = min(_MAX_LINES, as_int(arguments.get("limit"), _MAX_LINES))
     stat = os.fstat(file.fileno())
-    if stat.st_size > _MOST:
+    if stat.st_size > _MAX_FILE_BYTES:
         output = await offload(lambda stop: _show_part(file, path.name, offset, limit, stop))
         workspace.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, "")
         return output
-    small = stat.st_size <= _SMALL
-    data = await offload(lambda _: file.read(_MOST), small=small)
+    small = stat.st_size <= _MAX_INLINE_BYTES
+    data = await offload(lambda _: file.read(_MAX_FILE_BYTES), small=small)
     output, is_pdf = None, data.startswith(b"%PDF-")
     if arguments.get("pages") and not is_pdf:
         raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
@@ -76,7 +76,7 @@ def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: E
     decoded = decode(head.rpartition(b"\n")[0] or head[:-3])
     if isinstance(decoded, Binary) or decoded.encoding.codec.startswith(("utf-16", "utf-32")):
         kind = decoded.kind if isinstance(decoded, Binary) else decoded.encoding.name
-        raise ToolError(f"{name} is larger than {_MOST} bytes and is {kind}. Look into it with a command.")
+        raise ToolError(f"{name} is larger than {_MAX_FILE_BYTES} bytes and is {kind}. Look into it with a command.")
     file.seek(0)
     found = list(islice(_starts(file, stop), offset - 1, offset + limit))
     if not found:
@@ -88,13 +88,13 @@ def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: E
 
 def _starts(file: BufferedReader, stop: Event) -> Iterator[bytes]:
     """The starts of a file's lines, however long the lines are. Raises ToolError where that takes too long."""
-    end = monotonic() + _PATIENCE
-    while start := file.readline(_MOST_KEPT):
+    end = monotonic() + _SCAN_SECONDS
+    while start := file.readline(_MAX_LINE_BYTES):
         piece = start
         while piece:
             if stop.is_set() or monotonic() > end:
-                raise ToolError(f"Its lines could not be counted in {_PATIENCE} s. Look into it with a command.")
-            piece = b"" if piece.endswith(b"\n") else file.readline(_MOST_KEPT)
+                raise ToolError(f"Its lines could not be counted in {_SCAN_SECONDS} s. Look into it with a command.")
+            piece = b"" if piece.endswith(b"\n") else file.readline(_MAX_LINE_BYTES)
         yield start
 
 
@@ -111,9 +111,10 @@ def _number_lines(lines: Sequence[str], first: int, total: int | None) -> tuple[
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, first):
-        text = line if len(line) <= _MOST_LINE else f"{line[:_MOST_LINE]}... [{len(line) - _MOST_LINE} characters cut]"
+        beyond = len(line) - _MAX_LINE_CHARS
+        text = line if beyond <= 0 else f"{line[:_MAX_LINE_CHARS]}... [{beyond} characters cut]"
         size += len(text) + len(str(number)) + 2
-        if size > _MOST_TEXT and shown:
+        if size > _MAX_TEXT_CHARS and shown:
             break
         shown.append(f"{number}\t{text}")
     last = first + len(shown) - 1

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sagent.lib.regular import read_regular
 from sagent.tools.globs import ignore_regex
 
-_LONGEST = 4_096  # characters of a pattern: of a path there are no more
+_MAX_PATTERN_CHARS = 4_096  # of a path there are no more
 
 
 def walk(
@@ -100,7 +100,7 @@ def _parse(line: str, prefix: str) -> _Rule | None:
     line = line[negated:]
     only_dirs = line.endswith("/")
     line = line.rstrip("/")
-    if not line or len(line) > _LONGEST:
+    if not line or len(line) > _MAX_PATTERN_CHARS:
         return None
     regex = ("" if "/" in line else "(?:.*/)?") + ignore_regex(line.removeprefix("/"))
     return _Rule(prefix, re.compile(regex, re.DOTALL), not negated, only_dirs)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
-_LARGE = 1_000_000  # characters; more is handled in a thread
+_MAX_INLINE_CHARS = 1_000_000  # more is handled in a thread
 
 
 class Write:
@@ -45,5 +45,5 @@ class Write:
         with run.workspace.changing(real):
             return await offload(
                 lambda _: make(plan_write(path, real, content, run.workspace), run.workspace),
-                small=len(content) <= _LARGE,
+                small=len(content) <= _MAX_INLINE_CHARS,
             )

@@ -12,7 +12,7 @@ from sagent.lib.text import one_line
 from sagent.session.entries import Entry, read_body, unreadable
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
-LOOKED_AT = 4_000  # characters in which they are looked for, where fewer are shown
+SEARCHED_CHARS = 4_000  # in which they are looked for, where fewer are shown
 _JSON = ("arguments", "data", "schema")  # members whose text is JSON
 
 
@@ -47,7 +47,7 @@ class Redaction:
 
     def line(self, text: str, width: int) -> str:
         """A text in one line of so many characters: they are looked for in more than is shown."""
-        return one_line(self.text(text[:LOOKED_AT]), width)
+        return one_line(self.text(text[:SEARCHED_CHARS]), width)
 
     def value(self, value: object, name: str = "") -> object:
         """A JSON value without them: in every text, names of members included; `name` is what it is called."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sagent.advisor.advisor import Advisor
-from sagent.advisor.advisory import FAIR, LONG_TASK, Setup
+from sagent.advisor.advisory import COMPARED_TURNS, UNASKED_HINT_TURNS, Setup
 from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits, Tree
@@ -491,7 +491,7 @@ async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
 
 
 async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
-    steps = [(act(f"c{n}", n=n),) for n in range(LONG_TASK)]
+    steps = [(act(f"c{n}", n=n),) for n in range(UNASKED_HINT_TURNS)]
     rig = Rig(worker(*steps, "done", "again"), oracle())
     await rig.run()
     await rig.run()
@@ -499,16 +499,16 @@ async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
 
 
 async def test_consulting_so_much_that_the_advisor_alone_had_been_cheaper_is_remarked() -> None:
-    steps = [(act(f"c{n}", n=n), ask(f"a{n}"), Usage(input=100, output=10)) for n in range(FAIR)]
-    dear = [(OK, Usage(input=5_000, output=1_000)) for _ in range(FAIR)]
+    steps = [(act(f"c{n}", n=n), ask(f"a{n}"), Usage(input=100, output=10)) for n in range(COMPARED_TURNS)]
+    dear = [(OK, Usage(input=5_000, output=1_000)) for _ in range(COMPARED_TURNS)]
     rules = Rules(triggers=(), max_advisor_calls=None)
     rig = Rig(worker(*steps, ("done", Usage(input=100, output=10))), oracle(*dear), rules=rules)
     await rig.run()
     (remark,) = [text for text in rig.notices if "alone at low effort" in text]
-    assert remark.startswith(f"{FAIR} consultations in {FAIR + 1} turns: strong/oracle alone")
+    assert remark.startswith(f"{COMPARED_TURNS} consultations in {COMPARED_TURNS + 1} turns: strong/oracle alone")
     cheap = Rig(
         worker(*[(*step[:2], Usage(input=9_000, output=900)) for step in steps], "done"),
-        oracle(*[(OK, Usage(input=50, output=9))] * FAIR),
+        oracle(*[(OK, Usage(input=50, output=9))] * COMPARED_TURNS),
         rules=rules,
     )
     await cheap.run()

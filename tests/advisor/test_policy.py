@@ -9,7 +9,7 @@ from sagent.advisor.conversation import HELD
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.rules import Rules, Trigger
 from sagent.agent import RunLimits
-from sagent.context.calls import MOST_OUTPUT
+from sagent.context.calls import MAX_OUTPUT_CHARS
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
 from sagent.model import Request
@@ -247,8 +247,8 @@ async def test_unasked_advice_is_no_longer_than_asked_advice_may_be() -> None:
     )
     await rig.run()
     (message,) = advice_messages(rig)
-    assert len(message) < MOST_OUTPUT + 200
-    assert len(rig.told()) < MOST_OUTPUT + 200
+    assert len(message) < MAX_OUTPUT_CHARS + 200
+    assert len(rig.told()) < MAX_OUTPUT_CHARS + 200
 
 
 async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None:

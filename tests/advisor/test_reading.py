@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.advisor.reading import MOST_GAPS, Reading, read_advice
+from sagent.advisor.reading import MAX_GAPS, Reading, read_advice
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_advice_is_taken_apart(text: str, reading: Reading) -> None:
 def test_no_answer_is_too_odd_to_be_read(text: str) -> None:
     found = read_advice(text)
     assert found.verdict in ("", "proceed", "adjust", "stop")
-    assert len(found.gaps) <= MOST_GAPS
+    assert len(found.gaps) <= MAX_GAPS
     assert found == read_advice(text)

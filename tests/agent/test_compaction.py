@@ -111,7 +111,7 @@ async def test_a_long_run_stays_below_the_window_and_keeps_what_was_asked(tmp_pa
 async def test_a_summary_that_is_none_never_costs_the_task(
     tmp_path: Path, summary: Told, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.engine.request.LEAST_WAIT", 0.001)
+    monkeypatch.setattr("sagent.engine.request.MIN_WAIT_SECONDS", 0.001)
     model = Endless(6, summary, window=100_000)
     agent, told = agent_of(model, tmp_path)
     await agent.run("the one thing I want")

@@ -179,7 +179,7 @@ async def test_an_interrupt_leaves_jobs_alone_and_closing_ends_them() -> None:
 
 
 async def test_the_model_lists_reads_awaits_and_cancels_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.agent.conversation._LONGEST_START", 0.05)  # no command is started here
+    monkeypatch.setattr("sagent.agent.conversation._OFFER_SECONDS", 0.05)  # no command is started here
     gate = Gate()
     said: list[str] = []
 

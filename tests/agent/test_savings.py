@@ -24,7 +24,7 @@ from sagent.providers import Anthropic, OpenAICompatible
 from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, MessageEntry, RequestSent, StoredMessage
 from sagent.session.folds import charges, history
 from sagent.session.log import MemoryLog, read_log
-from sagent.session.savings import INSTRUCTION, Savings, add_savings
+from sagent.session.savings import INSTRUCTION_TOKENS, Savings, add_savings
 from sagent.session.store import Session, named_logs
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn, Usage
 from sagent.tool import Workspace
@@ -315,8 +315,8 @@ def summed(read: int) -> list[Content]:
         ),
         pytest.param(
             # the twin has 34,010 more, of which the provider has counted what was pasted: 4,000
-            [PASTED, summed(44_010 + INSTRUCTION), asked(cache_read=1_000, cache_write=9_000)],
-            34_010 - 44_010 - INSTRUCTION,
+            [PASTED, summed(44_010 + INSTRUCTION_TOKENS), asked(cache_read=1_000, cache_write=9_000)],
+            34_010 - 44_010 - INSTRUCTION_TOKENS,
             40_000 + 20 * 4_010 - 181_000 - 40_000,
             id="with what was said before it counted by the summary",
         ),

@@ -174,7 +174,7 @@ async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool
 def test_whatever_happens_the_bill_is_not_over_the_cap(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("tree")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retries, "LEAST_WAIT", 0.002)
-        patch.setattr(retries, "MOST_WAIT", 0.002)
+        patch.setattr(retries, "MIN_WAIT_SECONDS", 0.002)
+        patch.setattr(retries, "MAX_WAIT_SECONDS", 0.002)
         asyncio.run(live(seed, place, patch))
     shutil.rmtree(place)

@@ -29,7 +29,7 @@ class Heard(io.StringIO):
 @pytest.mark.parametrize("words", [[], ["what", "is", "this"]])
 @pytest.mark.parametrize("first", [b"some data", b""])
 def test_open_pipe_is_said(monkeypatch: pytest.MonkeyPatch, first: bytes, words: list[str]) -> None:
-    monkeypatch.setattr(headless, "FIRST_BYTE", 0.05)
+    monkeypatch.setattr(headless, "FIRST_BYTE_TIMEOUT_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.write(writing, first)
 
@@ -55,7 +55,7 @@ def test_open_pipe_is_said(monkeypatch: pytest.MonkeyPatch, first: bytes, words:
     [(b"plain\n", "plain"), ("café".encode("utf-16"), "café"), ("caf\xe9 au lait".encode("latin-1"), "")],
 )
 def test_message_to_an_agent_is_decoded(monkeypatch: pytest.MonkeyPatch, piped: bytes, reads: str) -> None:
-    monkeypatch.setattr(headless, "FIRST_BYTE", 0.05)
+    monkeypatch.setattr(headless, "FIRST_BYTE_TIMEOUT_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.write(writing, piped)
     err = Heard(lambda: os.close(writing))
@@ -66,7 +66,7 @@ def test_message_to_an_agent_is_decoded(monkeypatch: pytest.MonkeyPatch, piped: 
 
 
 def test_closed_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headless, "FIRST_BYTE", 5.0)
+    monkeypatch.setattr(headless, "FIRST_BYTE_TIMEOUT_SECONDS", 5.0)
     reading, writing = os.pipe()
     os.write(writing, b"data")
     os.close(writing)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.context.instructions import FILE_LIMIT, TOTAL_LIMIT, gather, repository_root
+from sagent.context.instructions import MAX_FILE_BYTES, MAX_TOTAL_BYTES, gather, repository_root
 
 
 @pytest.fixture
@@ -159,13 +159,13 @@ def test_encodings_are_told_apart(encoding, tree, user):
 def test_a_long_file_is_cut_at_a_line_with_a_notice(tree, user):
     (tree / "AGENTS.md").write_text("é" * 50 + "\n" + ("ü" * 99 + "\n") * 1000)
     found = gather(tree, user)
-    assert FILE_LIMIT - 300 < len(found.text.encode()) < FILE_LIMIT + 300
+    assert MAX_FILE_BYTES - 300 < len(found.text.encode()) < MAX_FILE_BYTES + 300
     kept, _, said = found.text.rpartition("\n\n")
     assert kept.endswith("ü" * 99)
     assert "rest of this file" in said
     assert str(tree / "AGENTS.md") in said
     assert "�" not in found.text
-    assert f"{FILE_LIMIT:,} bytes" in found.notices[0]
+    assert f"{MAX_FILE_BYTES:,} bytes" in found.notices[0]
 
 
 def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
@@ -173,7 +173,7 @@ def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
     for place in (user, tree, tree / "a", tree / "a" / "b"):
         (place / "AGENTS.md").write_text(f"BEGIN {place.name}\n" + text * 250)
     found = gather(tree / "a" / "b", user)
-    assert len(found.text.encode()) <= TOTAL_LIMIT + 10
+    assert len(found.text.encode()) <= MAX_TOTAL_BYTES + 10
     assert "BEGIN user" in found.text
     assert "BEGIN b" in found.text
     assert f"The rest of this file was left out; read {tree}/a/AGENTS.md" in found.text

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.context.compaction import SMALLEST, can_shrink, shrink
+from sagent.context.compaction import MIN_BYTES, can_shrink, shrink
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
@@ -84,8 +84,8 @@ def test_media_are_kept_too_and_named() -> None:
 
 def test_nothing_to_shrink() -> None:
     assert not can_shrink([user("x" * 100_000)])
-    assert not can_shrink(history_of(("x" * (SMALLEST - 1),)))
-    assert can_shrink(history_of(("x" * SMALLEST,)))
+    assert not can_shrink(history_of(("x" * (MIN_BYTES - 1),)))
+    assert can_shrink(history_of(("x" * MIN_BYTES,)))
 
 
 texts = st.text(string.ascii_letters + "é\n", max_size=3_000).map(lambda text: text * 5)

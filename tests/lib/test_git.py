@@ -171,7 +171,7 @@ def test_a_configuration_that_is_long_for_its_blanks_does_not_hold_it_up(reposit
 async def test_a_pipe_in_the_place_of_an_ignore_file_ends_the_asking(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project, "_PATIENCE", 0.5)
+    monkeypatch.setattr(project, "_GIT_TIMEOUT_SECONDS", 0.5)
     os.mkfifo(repository / ".gitignore")
     async with asyncio.timeout(20):
         assert "a.txt" in await list_files(repository)

@@ -251,7 +251,7 @@ def test_files_that_wildcards_may_name_are_not_looked_for_without_end(tree, monk
     for name in ("a.py", "b.py"):
         (tree.cwd / "src" / name).write_text("")
     assert judge(tree, "cat src/*.py") == judge(tree, "cat */a.p[xy]") == Allow()
-    monkeypatch.setattr(commands, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(commands, "_MAX_ENTRIES", 2)
     for command in ("cat */*/*/*.none", "cat /*/*/*/*/*/*/*.none", f"echo {'[' * 30_000}"):
         asked = judge(tree, command)
         assert isinstance(asked, Ask)

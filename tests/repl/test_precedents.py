@@ -8,7 +8,7 @@ from samples import PNG
 from sagent.agent import Agent, Resources
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Image, Message, Text, ToolCall
-from sagent.repl.terminal.precedents import MOST_LOOKED_AT, also_allowed, rules_text
+from sagent.repl.terminal.precedents import MAX_SEARCHED_CALLS, also_allowed, rules_text
 from sagent.session.folds import points
 from sagent.session.log import Log, MemoryLog
 from sagent.session.store import Session
@@ -67,7 +67,7 @@ async def test_a_log_that_cannot_be_read_is_said_in_place_of_what_rules_match(tm
 
 
 async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -> None:
-    calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MOST_LOOKED_AT))
+    calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MAX_SEARCHED_CALLS))
     agent = Agent(ScriptedModel((bash("false 0"),), calls, "done"), tools=[Silent()])
     await agent.run("go")
     text = rules_text(["Bash(false:*)"], bash("false now"), agent, tmp_path)

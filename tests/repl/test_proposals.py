@@ -9,7 +9,7 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.repl.terminal.approval import approval_options
-from sagent.repl.view.calls import MOST_SHOWN, proposal, read_text, render_approval
+from sagent.repl.view.calls import MAX_COMPARED_CHARS, proposal, read_text, render_approval
 from sagent.repl.view.lines import plain
 from sagent.tool import Workspace
 
@@ -33,7 +33,7 @@ def test_a_file_in_any_encoding_is_compared(tmp_path: Path, codec: str, end: str
 
 
 def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("café = 1\nx = 1\n" + "y" * MOST_SHOWN)
+    (tmp_path / "f").write_text("café = 1\nx = 1\n" + "y" * MAX_COMPARED_CHARS)
     assert read_text(tmp_path, "f") is None
     workspace = Workspace(tmp_path.resolve())
     workspace.saw(workspace.cwd / "f", (tmp_path / "f").read_bytes(), (tmp_path / "f").stat())

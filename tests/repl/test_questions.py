@@ -32,7 +32,7 @@ from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Stop, render_picker
-from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
+from sagent.repl.terminal.questions import LETTER_SECONDS, QUIET_SECONDS, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.calls import read_text
@@ -93,7 +93,7 @@ class Desk:
         self.screen.buffer.insert_text(text)
         self.press()
 
-    async def wait(self, seconds: float = QUIET) -> None:
+    async def wait(self, seconds: float = QUIET_SECONDS) -> None:
         """All is drawn that may be, time passes, and the question looks up."""
         for _ in range(9):
             await asyncio.sleep(0)
@@ -121,7 +121,7 @@ class Desk:
 @asynccontextmanager
 async def seated(monkeypatch: pytest.MonkeyPatch, cwd: Path) -> AsyncIterator[Desk]:
     monkeypatch.setattr(SteadyOutput, "_write_all", lambda *_: None)
-    monkeypatch.setattr("sagent.repl.terminal.questions.PAUSE", 0.0)
+    monkeypatch.setattr("sagent.repl.terminal.questions.LETTER_SECONDS", 0.0)
     with create_pipe_input() as keys:
         screen = Screen(ProjectHistory(), stdin=keys, stdout=Terminal())
         task = asyncio.create_task(screen.app.run_async(handle_sigint=False))
@@ -143,12 +143,12 @@ async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_typ
         assert desk.screen.buffer.text == "deploy it aft"
         desk.screen.buffer.reset()  # sent
         desk.press()
-        await desk.wait(QUIET / 2)
+        await desk.wait(QUIET_SECONDS / 2)
         assert desk.questions.taking is None
         desk.press()
-        await desk.wait(QUIET * 0.9)
+        await desk.wait(QUIET_SECONDS * 0.9)
         assert desk.questions.taking is None  # the person is still at the keys
-        await desk.wait(QUIET * 0.2)
+        await desk.wait(QUIET_SECONDS * 0.2)
         assert desk.questions.taking is not None
         desk.questions.enter()
         await asyncio.sleep(0)
@@ -176,7 +176,7 @@ async def test_a_question_that_takes_long_to_draw_takes_no_key_of_that_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
-        monkeypatch.setattr("sagent.repl.terminal.questions.QUIET", 0.0)
+        monkeypatch.setattr("sagent.repl.terminal.questions.QUIET_SECONDS", 0.0)
         desk.bind()
         await desk.screen.until_drawn()
         asked = await desk.ask()
@@ -254,7 +254,7 @@ async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
 async def test_a_letter_and_enter_answer_and_a_letter_enter_and_more_do_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert PAUSE >= 0.3  # seconds: so slowly does a person type who is not fast
+    assert LETTER_SECONDS >= 0.3  # seconds: so slowly does a person type who is not fast
     async with seated(monkeypatch, tmp_path) as desk:
         asked = await desk.ask()
         await desk.wait()
@@ -606,7 +606,7 @@ async def test_nobody_is_asked_for_a_file_that_cannot_be_written(tmp_path: Path)
 
 async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
-        monkeypatch.setattr("sagent.repl.terminal.questions.PAUSE", 0.01)
+        monkeypatch.setattr("sagent.repl.terminal.questions.LETTER_SECONDS", 0.01)
         asked = await desk.ask()
         questions = desk.questions
         await desk.wait()
@@ -629,7 +629,7 @@ async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.Monkey
         assert picker is not None
         assert picker.at == -1  # nothing is selected any more
         questions.move(-1)
-        desk.now += PAUSE
+        desk.now += LETTER_SECONDS
         questions.enter()
         await desk.until_lining()
         questions.take_line("because")
@@ -742,7 +742,7 @@ async def test_a_preview_leaves_room_for_what_is_chosen_from(width: int, height:
 async def test_what_was_said_is_looked_up_when_no_key_comes_and_the_next_key_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sagent.repl.terminal.questions.REST", 0.0)
+    monkeypatch.setattr("sagent.repl.terminal.questions.LOOKUP_DELAY_SECONDS", 0.0)
     begun, ended, asked = threading.Event(), threading.Event(), list[str]()
 
     def search(words: str, stop: Stop) -> dict[int, str]:
@@ -830,7 +830,7 @@ async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased
 async def test_an_editor_gets_no_answer_of_the_terminal_that_a_question_waits_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sagent.repl.terminal.screen.ASKED_AGAIN", 0.01)
+    monkeypatch.setattr("sagent.repl.terminal.screen.ASK_AGAIN_SECONDS", 0.01)
     async with seated(monkeypatch, tmp_path) as desk:
         desk.keys.send_text("\x1b[>1;10;0c")
         await asyncio.sleep(0.1)

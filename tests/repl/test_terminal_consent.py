@@ -9,7 +9,7 @@ import pytest
 from console import Console, last_text
 from samples import PNG
 
-from sagent.repl.terminal.questions import QUIET
+from sagent.repl.terminal.questions import QUIET_SECONDS
 from sagent.testing.server import Call, ErrorEvent, Received, Stall, Step, Turn
 from tests.waiting import wait_until
 
@@ -174,7 +174,7 @@ def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: C
     for keys in ("", "y"):
         for child in children:
             os.kill(child, signal.SIGSTOP)
-        time.sleep(2 * QUIET)
+        time.sleep(2 * QUIET_SECONDS)
         console.tmux("send-keys", "-l", keys)
         for child in children:
             os.kill(child, signal.SIGCONT)

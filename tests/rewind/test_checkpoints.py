@@ -31,7 +31,7 @@ from sagent.rewind.diff import MOVED_HERE
 from sagent.rewind.plan import BETWEEN, ELSE
 from sagent.rewind.recorder import only_looks
 from sagent.rewind.restore import FileChanges
-from sagent.rewind.snapshot import SETTLED
+from sagent.rewind.snapshot import SETTLED_NS
 from sagent.session.contents import Opened, Unknown
 from sagent.session.folds import contents
 from sagent.session.log import Log, MemoryLog
@@ -354,9 +354,9 @@ def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Pat
 def test_an_ignore_file_without_an_end_holds_up_git_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(repository / "below" / ".gitignore")
     root, stop = os.fsencode(repository.resolve()), snapshot_module.Stop()
-    monkeypatch.setattr(snapshot_module, "PATIENCE", 0.3)
+    monkeypatch.setattr(snapshot_module, "SEARCH_TIMEOUT_SECONDS", 0.3)
     first = snapshot_module.take_snapshot(root, None, (), stop)
-    monkeypatch.setattr(snapshot_module, "PATIENCE", 60)
+    monkeypatch.setattr(snapshot_module, "SEARCH_TIMEOUT_SECONDS", 60)
     timer = threading.Timer(10, stop.set)  # which raises, if git is waited for once more
     timer.start()
     try:
@@ -539,7 +539,7 @@ async def test_what_was_moved_here_from_where_nobody_looked_is_not_deleted(
     linked.write_text("one of two\n")
     if born(os.fsencode(theirs)) is None:
         pytest.skip("this file system does not tell when a file was made")
-    await asyncio.sleep(2 * SETTLED / 1e9)
+    await asyncio.sleep(2 * SETTLED_NS / 1e9)
     async with at_work(cwd) as rig:
         point = await rig.run(f"mv {theirs} below/c; ln {linked} below/d; mv below/b.txt e; cp -p a.txt f; echo x > g")
         await rig.run("mv e below/e; mv g below/g")
@@ -576,7 +576,7 @@ async def test_too_many_files_are_said_not_to_be_covered(
     cwd: Path = request.getfixturevalue(where)
     for number in range(60):
         (cwd / f"file{number}").touch()
-    for most in ("MOST_FILES", "MOST_WATCHED"):
+    for most in ("MAX_FILES", "MAX_WATCHED_FILES"):
         monkeypatch.setattr(snapshot_module, most, 50)
     async with at_work(cwd) as rig:
         point = await rig.run("echo x > a.txt")
@@ -592,7 +592,7 @@ async def test_too_many_files_are_said_not_to_be_covered(
 async def test_what_is_held_in_memory_has_a_limit(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (plain / f"file{number}").write_text(str(number) * 1_000)
-    monkeypatch.setattr(snapshot_module, "MOST_HELD", 5_000)
+    monkeypatch.setattr(snapshot_module, "MAX_HELD_BYTES", 5_000)
     async with at_work(plain) as rig:
         point = await rig.run("for n in 0 1 2 3 4 5 6 7 8 9; do echo x > file$n; done")
         done = await rig.agent.rewind_files(point)

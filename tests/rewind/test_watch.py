@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.rewind.diff import Difference, compare
-from sagent.rewind.snapshot import SETTLED, Stop, TreeSnapshot, take_snapshot
+from sagent.rewind.snapshot import SETTLED_NS, Stop, TreeSnapshot, take_snapshot
 from sagent.rewind.watch import Watch
 from tests.depth import deep
 
@@ -120,7 +120,7 @@ def test_it_finds_what_a_look_at_everything_finds(
         git(root, "add", "-A")
         git(root, "commit", "-qm", "x")
     if pause:
-        time.sleep(2 * SETTLED / 1e9)
+        time.sleep(2 * SETTLED_NS / 1e9)
     looks = Looks(root)
     for relist in (False, True, False):
         looks.look(relist=relist)
@@ -154,7 +154,7 @@ def looks(tmp_path: Path) -> Looks:
     made = Looks(tmp_path)
     if not made.watch.works:
         pytest.skip("this file system is not one of this machine alone")
-    time.sleep(2 * SETTLED / 1e9)
+    time.sleep(2 * SETTLED_NS / 1e9)
     made.look(relist=True)
     made.look(relist=True)
     return made

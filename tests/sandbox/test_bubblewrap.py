@@ -324,7 +324,7 @@ def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: p
 
 
 def _hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr("sagent.sandbox.bubblewrap.PATIENCE", seconds)
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.START_TIMEOUT_SECONDS", seconds)
     monkeypatch.setattr("sagent.sandbox.bubblewrap._MOUNT_SECONDS", 0.0)
 
 
@@ -398,7 +398,7 @@ def test_the_limit_of_process_numbers_is_set_only_where_it_is_the_namespaces_own
 async def test_what_is_exposed_is_there_however_full_the_host_s_tmp_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.mounts._MOST_SHOWN", 0)
+    monkeypatch.setattr("sagent.sandbox.mounts._MAX_SHOWN", 0)
     (tmp_path / "blob").write_text("kept")
     sandbox = Sandbox()
     try:

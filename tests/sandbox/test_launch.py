@@ -150,7 +150,7 @@ async def test_a_directory_of_our_own_path_that_commands_may_write_has_no_progra
 async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_ended(
     boxed: Boxed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.bubblewrap.MOST_PROCESSES", 700)
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.MAX_THREADS", 700)
     threads = "Thread(target=sleep, args=(60,), daemon=True).start()"
     program = f"from threading import Thread; from time import sleep; [{threads} for _ in range(320)]"
     await boxed.run(

@@ -232,8 +232,8 @@ async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandb
 def warned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The warnings of a sandbox that looks at one directory for each command, and at the others by and by."""
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
-    monkeypatch.setattr("sagent.sandbox.survey._FAR", 60)  # bubblewrap's time is the square of the files
+    monkeypatch.setattr("sagent.sandbox.survey._NEAR_DIRECTORIES", 1)
+    monkeypatch.setattr("sagent.sandbox.survey._FAR_DIRECTORIES", 60)  # bubblewrap's time is the square of the files
     said: list[str] = []
     sandbox.warn = said.append
     return said

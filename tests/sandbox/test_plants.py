@@ -248,7 +248,7 @@ async def test_granted_configuration_is_written(
 
 
 async def test_large_tree_is_searched_by_and_by(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.sandbox.survey._NEAR", 1)
+    monkeypatch.setattr("sagent.sandbox.survey._NEAR_DIRECTORIES", 1)
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
     work = place / "plain"
     sandbox = made("bubblewrap", monkeypatch)

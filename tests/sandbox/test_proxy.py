@@ -258,7 +258,7 @@ async def test_a_dismissed_pass_loses_its_connections(tmp_path: Path) -> None:
 
 
 async def test_no_more_connections_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(proxy, "MAX_CONNECTIONS", 2)
     async with serving(digest) as origin, standing(tmp_path) as (out, port):
         place = f"127.0.0.1:{origin}"
         token, other = out.admit([place]), out.admit([place])
@@ -399,12 +399,12 @@ async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.Monk
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    monkeypatch.setattr(exchange, "IDLE", 0.05)
+    monkeypatch.setattr(exchange, "IDLE_TIMEOUT_SECONDS", 0.05)
     async with serving(silent) as origin, standing(tmp_path) as (out, port):
         reader, writer, head = await connect(port, f"127.0.0.1:{origin}", out.admit([f"127.0.0.1:{origin}"]))
         assert status(head) == 200
         assert await reader.read() == b""
-        monkeypatch.setattr(proxy, "PATIENCE", 0.05)
+        monkeypatch.setattr(proxy, "REQUEST_TIMEOUT_SECONDS", 0.05)
         late, other = await asyncio.open_connection("127.0.0.1", port)
         assert await late.read() == b""
         writer.close()
@@ -412,7 +412,7 @@ async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_who_sends_a_head_byte_by_byte_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "PATIENCE", 0.3)
+    monkeypatch.setattr(proxy, "REQUEST_TIMEOUT_SECONDS", 0.3)
     async with standing(tmp_path) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nX: ")
@@ -430,8 +430,8 @@ async def test_who_sends_a_head_byte_by_byte_is_not_waited_for(tmp_path: Path, m
 async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy, "MOST_OF_ALL", 40)
-    monkeypatch.setattr(proxy, "MOST_WAITING", 10)
+    monkeypatch.setattr(proxy, "MAX_ALL_CONNECTIONS", 40)
+    monkeypatch.setattr(proxy, "MAX_WAITING", 10)
     async with serving(digest) as origin, standing(tmp_path) as (out, port):
         place = f"127.0.0.1:{origin}"
         token = out.admit([place])
@@ -450,8 +450,8 @@ async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_o
 
 
 async def test_connections_that_are_being_ended_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "MOST_OF_ALL", 40)
-    monkeypatch.setattr(proxy, "MOST_WAITING", 10)
+    monkeypatch.setattr(proxy, "MAX_ALL_CONNECTIONS", 40)
+    monkeypatch.setattr(proxy, "MAX_WAITING", 10)
     async with Proxy(no_names) as out:
         path = await out.listen(tmp_path / "way-out")
         with contextlib.ExitStack() as silent:
@@ -599,7 +599,7 @@ async def test_the_relay_outlives_who_hangs_up_and_lets_more_wait_than_it_can_se
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"x" * 1000)
             writer.transport.abort()
-        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(relay.MOST + 50)]
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(relay.MAX_CONNECTIONS + 50)]
         for _, writer in waiting:
             writer.write(b"x")
         for reader, writer in waiting:

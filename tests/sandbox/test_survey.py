@@ -42,7 +42,7 @@ def test_keys_and_repositories_in_the_depths_of_a_large_workspace_are_known(tmp_
 async def test_of_a_workspace_that_is_too_large_to_be_known_the_person_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.survey.MOST", 3)
+    monkeypatch.setattr("sagent.sandbox.survey.MAX_DIRECTORIES", 3)
     root = tmp_path.resolve() / "work"
     for number in range(2):
         (root / str(number)).mkdir(parents=True)

@@ -266,7 +266,7 @@ async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(
 
 
 async def test_what_a_process_substitution_prints_last_is_not_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.tools.bash._GRACE", 30.0)  # on a busy machine it takes long
+    monkeypatch.setattr("sagent.tools.bash._TEE_GRACE_SECONDS", 30.0)  # on a busy machine it takes long
     assert await rig.text("echo x > >(sleep 0.01; cat)") == "x"
 
 

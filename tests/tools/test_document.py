@@ -63,7 +63,7 @@ async def test_a_call_that_is_cancelled_or_takes_too_long_leaves_no_process(
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert _readers() == []
-    monkeypatch.setattr(document, "_PATIENCE", 0.5)
+    monkeypatch.setattr(document, "_TIMEOUT_SECONDS", 0.5)
     with pytest.raises(ToolError, match=r"slow.pdf takes longer than 0.5 s"):
         await read(call, "slow.pdf")
     assert _readers() == []

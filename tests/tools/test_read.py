@@ -354,7 +354,7 @@ async def test_pdf_pages_come_as_text_and_when_asked_for_as_pictures(call, root)
 
 
 def test_what_of_a_long_pdf_is_not_shown_is_named_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.tools.pdf._MOST_TEXT", 6)
+    monkeypatch.setattr("sagent.tools.pdf._MAX_TEXT_CHARS", 6)
     for pages, following in (("", "2-3"), ("1-3", "2,3"), ("3,1,2", "1,2")):
         shown = text_of(show_pdf(make_pdf("one", "four", "three"), "d.pdf", pages))
         assert shown.count("--- page") == 1

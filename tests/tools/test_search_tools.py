@@ -557,7 +557,7 @@ async def test_a_file_that_is_named_was_judged_by_itself(call, root, workspace, 
 @pytest.mark.parametrize("place", [".gitignore", "a/.gitignore", ".git/info/exclude"])
 @pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
 async def test_no_ignore_file_holds_up_a_search(call, root, engine, monkeypatch, place, kind) -> None:
-    monkeypatch.setattr("sagent.tools.listing._GRACE", 0.3)
+    monkeypatch.setattr("sagent.tools.listing._RIPGREP_SECONDS", 0.3)
     make(root, {"a/b/found.txt": "hello\n", ".git/info/x": ""})
     if kind == "fifo":
         os.mkfifo(root / place)
@@ -583,7 +583,7 @@ async def test_no_large_file_holds_up_a_search(call, root, engine, monkeypatch) 
         monkeypatch.setattr("sagent.tools.search.TIME", 0.5)
         text = text_of(await call(Grep(), pattern="nothing", path="text.log"))
         assert text.startswith("No matches.\n(Stopped after 0.5 s at text.log.")
-        monkeypatch.setattr("sagent.tools.view._PATIENCE", 0.5)
+        monkeypatch.setattr("sagent.tools.view._SCAN_SECONDS", 0.5)
         with pytest.raises(ToolError, match="could not be counted"):
             await call(Read(), file_path="text.log", offset=30_000)
 

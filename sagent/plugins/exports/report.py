@@ -27,7 +27,7 @@ from sagent.plugins.exports.steps import (
 )
 from sagent.plugins.exports.times import seconds_between
 from sagent.session.contents import AdviceRated, StoredCall
-from sagent.transcript.redaction import LOOKED_AT, Redaction
+from sagent.transcript.redaction import SEARCHED_CHARS, Redaction
 from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
@@ -182,7 +182,7 @@ class Report:
         return self.redaction.line(text, 2 * WIDTH)
 
     def _arguments(self, call: StoredCall) -> str:
-        long, text = len(call.arguments) > LOOKED_AT, call.arguments[:LOOKED_AT]
+        long, text = len(call.arguments) > SEARCHED_CHARS, call.arguments[:SEARCHED_CHARS]
         text = self.redaction.text(text) if long else as_str(self.redaction.value(text, "arguments"))
         return cut(text, WIDTH)
 
@@ -190,7 +190,7 @@ class Report:
         lines = text.strip("\n").splitlines() if text.strip() else []
         if self.lines is not None:  # a line says something, and no more than a screen shows of it
             lines = [line for line in lines if line.strip()]
-        shown = lines if self.lines is None else [line[:LOOKED_AT] for line in lines[: self.lines]]
+        shown = lines if self.lines is None else [line[:SEARCHED_CHARS] for line in lines[: self.lines]]
         more = len(lines) - len(shown)
         shown = self.redaction.text("\n".join(shown)).split("\n")
         for number, line in enumerate(shown if lines else ()):

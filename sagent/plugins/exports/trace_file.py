@@ -14,8 +14,8 @@ from sagent.transcript.event_json import encode_event
 from sagent.transcript.redaction import Redaction
 
 _BEGINNING = b'{"type":"'  # of every line, which may have been cut off there
-_MAX_WAITING_CHARS = 1 << 16  # characters of pieces that wait to be written
-_KEPT = 2_000  # of them that go on waiting: a secret may have begun there
+_MAX_WAITING_CHARS = 1 << 16  # of pieces that wait to be written
+_KEPT_CHARS = 2_000  # that go on waiting: a secret may have begun there
 
 _Body: TypeAlias = Mapping[str, object]
 
@@ -56,7 +56,7 @@ class TraceFile:
             self._waiting.setdefault((event.agent, as_str(body["type"]), which), []).append(body)
             self._size += len(event.text)
             if self._size > _MAX_WAITING_CHARS:
-                self._write(list(self._waiting), _KEPT)
+                self._write(list(self._waiting), _KEPT_CHARS)
         else:
             whole = as_object(Redaction().value(body))
             self._write([text for text in self._waiting if text[0] == event.agent], 0, whole)

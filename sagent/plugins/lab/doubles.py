@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import NamedTuple, NoReturn
 
 from sagent.codec import encode_message
-from sagent.context.calls import MOST_OUTPUT
+from sagent.context.calls import MAX_OUTPUT_CHARS
 from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import ModelError, SagentError
 from sagent.lib.dataclass import dataclass
@@ -301,7 +301,7 @@ class Player:
 
 def is_long(turn: Turn) -> bool:
     """Return True if a result of a turn is cut when it comes back from a tool, although it had been cut before."""
-    return any(len(result.text) > MOST_OUTPUT for result in turn.answers)
+    return any(len(result.text) > MAX_OUTPUT_CHARS for result in turn.answers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sagent.messages import Text, ToolCall
 from sagent.policy import Allow, Ask, Deny, Hold
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, foresee
 
-MOST_TEXT = 200_000  # characters of a file that is put in
+MAX_TEXT_CHARS = 200_000  # of a file that is put in
 _SHELL = re.compile(r"!`([^`\n]+)`|!\{([^{}\n]+)\}")
 _FILE = re.compile(r"(?:^|(?<=[\s(]))@(?:\{([^{}\n]+)\}|\"([^\"\n]+)\"|([^\s\"@`{}()]+))")
 
@@ -98,7 +98,7 @@ async def _file(name: str, agent: Agent) -> str:
             return ""
         call = ToolCall(f"command-{os.urandom(6).hex()}", "Read", json_freeze_object({"file_path": str(path)}))
         await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
-        data = read_regular(path, most=MOST_TEXT, cut=True)
+        data = read_regular(path, most=MAX_TEXT_CHARS, cut=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"@{name} could not be read: {why_unread(error)}") from error
     decoded = decode(data)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
 
-PATIENCE = 15.0  # seconds for a provider to take a key
+KEY_CHECK_SECONDS = 15.0
 
 _LogIn: TypeAlias = Callable[[CommandContext, str], Awaitable[None]]
 _TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
@@ -280,11 +280,11 @@ async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "Cu
     rows = {name: one.row for name, one in own.items()}
     opened = provider_named(provider, key=key, base_url=base_url or None, rows=rows)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(KEY_CHECK_SECONDS):
             return await prove_key(provider, opened, rows)
     except ModelError as error:
         raise UsageError(f"The key was not saved: {error}") from error
     except TimeoutError:
-        raise UsageError(f"The key was not saved: {provider} did not answer within {PATIENCE:.0f} s") from None
+        raise UsageError(f"The key was not saved: {provider} did not answer within {KEY_CHECK_SECONDS:.0f} s") from None
     finally:
         await opened.aclose()

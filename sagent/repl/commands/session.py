@@ -24,7 +24,7 @@ from sagent.session.retention import Glance, glances, in_use
 from sagent.session.store import find
 from sagent.usage import Sum, Totals, Usage
 
-_MOST_SESSIONS = 50  # that /sessions lists
+_MAX_SESSIONS = 50  # that /sessions lists
 
 
 def _own(context: CommandContext) -> str:
@@ -123,7 +123,7 @@ async def list_sessions(context: CommandContext) -> None:
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
     facts = _facts(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
     rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")]]
-    for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MOST_SESSIONS]]):
+    for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MAX_SESSIONS]]):
         facts = _facts(one.last, one.usd, one.id, least=bool(one.unpriced))
         rows.append([("", " "), ("class:dim", facts), ("", one.title)])
     context.write(table(rows))

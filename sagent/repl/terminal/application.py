@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout import Container
     from prompt_toolkit.layout.screen import WritePosition
 
-CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
+ESCAPE_SECONDS = 0.1  # after Esc in which another key makes it a combination
 
 
 class ScreenApplication(Application[None]):
@@ -28,7 +28,7 @@ class ScreenApplication(Application[None]):
     def timeoutlen(self) -> float:
         """Seconds to wait for the next key of a combination."""
         pressed = self.key_processor.key_buffer
-        return CLOSING if pressed and pressed[-1].key == Keys.Escape else 1.0
+        return ESCAPE_SECONDS if pressed and pressed[-1].key == Keys.Escape else 1.0
 
     @timeoutlen.setter
     def timeoutlen(self, value: float) -> None:

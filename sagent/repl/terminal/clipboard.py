@@ -13,8 +13,8 @@ from sagent.lib.process import run, system_path
 if TYPE_CHECKING:
     from sagent.messages import Image
 
-MOST_COPIED = 100_000  # bytes; terminals refuse longer ones
-PATIENCE = 3.0  # seconds for a program
+MAX_COPIED_BYTES = 100_000  # terminals refuse longer ones
+PROGRAM_TIMEOUT_SECONDS = 3.0
 _WINDOWS = (
     "Add-Type -AssemblyName System.Windows.Forms; $image = [Windows.Forms.Clipboard]::GetImage(); if ($image) {"
     "$out = New-Object IO.MemoryStream; $image.Save($out, [Drawing.Imaging.ImageFormat]::Png);"
@@ -33,8 +33,8 @@ PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 def osc52(text: str) -> str:
     """The sequence that asks a terminal, also a remote one, to put a text into the clipboard. Raises UsageError for one
     that is too long."""
-    if len(data := text.encode("utf-8", "replace")) > MOST_COPIED:
-        most = f"a terminal takes {MOST_COPIED:,}"
+    if len(data := text.encode("utf-8", "replace")) > MAX_COPIED_BYTES:
+        most = f"a terminal takes {MAX_COPIED_BYTES:,}"
         raise UsageError(f"The answer has {len(data):,} bytes, and {most}. Use `/export md` to write it to a file.")
     return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
 
@@ -61,7 +61,7 @@ async def image_from_clipboard() -> "Image | None":
 async def _output(command: tuple[str, ...]) -> bytes:
     """Return what a program writes, b"" if it fails or takes too long."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROGRAM_TIMEOUT_SECONDS):
             return done.output if (done := await run(command)) else b""
     return b""
 

@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 from sagent.lib.text import printable
 from sagent.repl.terminal.picker import matches
 
-MOST = 200  # that are offered at once
+MAX_OFFERED = 200  # at once
 _BARE = re.compile(r"[^\s@]\S*(?<![.,;:!?)])")  # a path that a mention has without quotes
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
@@ -68,7 +68,7 @@ def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> I
             scored.append(((False, score if typed else 0), text, detail))
         elif typed in detail.lower():
             scored.append(((True, 0), text, detail))
-    for _, text, detail in sorted(scored, key=lambda each: each[0])[:MOST]:
+    for _, text, detail in sorted(scored, key=lambda each: each[0])[:MAX_OFFERED]:
         yield Completion(text, -len(typed), display=mark + printable(text), display_meta=printable(detail))
 
 

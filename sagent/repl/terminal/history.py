@@ -12,8 +12,8 @@ from prompt_toolkit.history import History
 if TYPE_CHECKING:
     from pathlib import Path
 
-MOST_CHARACTERS = 20_000  # of an entry that is kept
-MOST_BYTES = 2_000_000  # of a file; when it is larger, the older half goes
+MAX_ENTRY_CHARS = 20_000
+MAX_FILE_BYTES = 2_000_000  # when it is larger, the older half goes
 
 
 class ProjectHistory(History):
@@ -50,8 +50,8 @@ class ProjectHistory(History):
             data = self._path.read_bytes()
         except OSError:
             return []
-        if len(data) > MOST_BYTES:
-            data = data[-MOST_BYTES // 2 :].partition(b"\n")[2]
+        if len(data) > MAX_FILE_BYTES:
+            data = data[-MAX_FILE_BYTES // 2 :].partition(b"\n")[2]
             with contextlib.suppress(OSError):
                 put(self._path, data)
         found: list[str] = []
@@ -68,7 +68,7 @@ class ProjectHistory(History):
         """Append an entry to a file that only its owner can read. A full disk is ignored."""
         import json
 
-        if self._path is None or len(string) > MOST_CHARACTERS:
+        if self._path is None or len(string) > MAX_ENTRY_CHARS:
             return
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
 
-MOST_COMPLETIONS = 8
+MAX_COMPLETION_ROWS = 8
 
 
 class InputLine:
@@ -76,7 +76,7 @@ class InputLine:
 
     def menu(self, width: int) -> "StyleAndTextTuples":
         """The completions around the one at hand."""
-        state, most = self.buffer.complete_state, max(min(MOST_COMPLETIONS, self._rows // 3), 2)
+        state, most = self.buffer.complete_state, max(min(MAX_COMPLETION_ROWS, self._rows // 3), 2)
         rows = [(each.display_text, each.display_meta_text) for each in state.completions] if state else []
         at = -1 if state is None or state.complete_index is None else state.complete_index
         return drawn_text(render_menu(rows, at, width, most))

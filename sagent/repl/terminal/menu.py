@@ -7,7 +7,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.repl.view.lines import Line, cut, cut_line, cut_middle, line_width, one_line, printable, width_of
 
 GAP = 2  # columns between a name and what is said of it, and between columns of that
-LEAST = 8  # columns in which a sentence is begun
+MIN_SENTENCE_COLUMNS = 8
 _COLUMN = re.compile(rf"(?<= {{{GAP}}})(?=\S)")
 
 
@@ -60,7 +60,7 @@ def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
 
 def _words(about: str, room: int) -> str:
     """As much of a sentence as there is room for; nothing where that is no more than the beginning of a word."""
-    return cut(about, room) if room >= LEAST or width_of(about) <= room else ""
+    return cut(about, room) if room >= MIN_SENTENCE_COLUMNS or width_of(about) <= room else ""
 
 
 def _cut_apart(names: Sequence[str], width: int) -> list[str]:

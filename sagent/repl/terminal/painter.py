@@ -14,11 +14,11 @@ from sagent.repl.terminal.surface import Surface
 from sagent.repl.view.blocks import Block, Report, expand, expandable, render_block, separated
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
-from sagent.repl.view.view import MOST_TAIL, ROOT, Running, View, plain_text, reduce
+from sagent.repl.view.view import MAX_TAIL_CHARS, ROOT, Running, View, plain_text, reduce
 
-INTERVAL = 0.08  # seconds between two paintings: less than small pieces are gathered for, so each reading is painted
-MOST_RECALLED = 500  # blocks of the root's that are shown when one is back
-MOST_EXPANDABLE = 100  # blocks that can still be shown whole
+INTERVAL_SECONDS = 0.08  # between two paintings: less than small pieces are gathered for, so each reading is painted
+MAX_RECALLED_BLOCKS = 500  # of the root's that are shown when one is back
+MAX_EXPANDABLE_BLOCKS = 100  # that can still be shown whole
 
 
 class Painter:
@@ -35,7 +35,7 @@ class Painter:
         self._last: Block | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._painted = 0.0
-        self._recent: deque[Block] = deque(maxlen=MOST_EXPANDABLE)
+        self._recent: deque[Block] = deque(maxlen=MAX_EXPANDABLE_BLOCKS)
         self._expanded = 0  # how many of them, counted from the end, were shown
 
     def show(self, event: Event) -> None:
@@ -82,7 +82,7 @@ class Painter:
     def _take_near(self, event: Event, blocks: Sequence[Block], at: float) -> Sequence[Block]:
         """Return the blocks that an event adds while another agent than the root is read along with."""
         if event.agent != self.near or isinstance(event, Finished):
-            self._kept = [*self._kept, *blocks][-MOST_RECALLED:]
+            self._kept = [*self._kept, *blocks][-MAX_RECALLED_BLOCKS:]
         if event.agent != self.near:
             return ()
         self._near_view, blocks = reduce(self._near_view, replace(event, agent=ROOT), at)
@@ -105,7 +105,7 @@ class Painter:
         def show_output(text: str) -> None:
             nonlocal shown
             others = tuple(one for one in self.view.shells if one is not shown)
-            shown = replace(shown, tail=text[-MOST_TAIL:])
+            shown = replace(shown, tail=text[-MAX_TAIL_CHARS:])
             self.view = replace(self.view, shells=(*others, shown))
             self._schedule(redraw=True)
 
@@ -130,7 +130,7 @@ class Painter:
             self._redraw()
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._painted + INTERVAL), self.paint)
+            self._timer = loop.call_at(max(loop.time(), self._painted + INTERVAL_SECONDS), self.paint)
 
     def paint(self) -> None:
         """Bring the terminal up to date now; one that does not read, when it has."""

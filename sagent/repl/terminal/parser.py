@@ -10,8 +10,8 @@ from prompt_toolkit.keys import Keys
 
 from sagent.repl.terminal.key_codes import read_key
 
-MOST_TYPED = 200  # characters that come at once from keys
-MOST_TYPED_LINES = 16  # the same with an Enter among them
+MAX_TYPED = 200  # characters that come at once from keys
+MAX_TYPED_ENTER = 16  # the same with an Enter among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 WHO = "\x1b[>c"  # what it is, which it says when it has drawn what came before (DA2, same page)
 _NUMBER = re.compile(r"\x1b\[>(\d{1,5})[;\d]*c")
@@ -110,7 +110,7 @@ class InputParser(Vt100Parser):
             return False
         line = data.rstrip("\r\n")
         several = "\r" in line or "\n" in line
-        return bool(self._pasted) or (len(data) > MOST_TYPED_LINES if several else len(line) == len(data) > MOST_TYPED)
+        return bool(self._pasted) or (len(data) > MAX_TYPED_ENTER if several else len(line) == len(data) > MAX_TYPED)
 
     def flush(self) -> None:
         """Nothing more came for a while."""

@@ -15,13 +15,13 @@ T = TypeVar("T")
 Stop: TypeAlias = Callable[[], bool]
 Shown: TypeAlias = Callable[[int], Sequence[Line]]
 """What is to be read, in lines of a width, before something is chosen."""
-MOST_ROWS = 10
-MOST_SOUGHT = 100  # characters that narrow a list: a paste may have a megabyte of them
-MOST_ABOUT = 7  # rows about the option at hand
-LEAST_SAID = 10  # columns in which who asks is begun
+MAX_ROWS = 10
+MAX_QUERY_CHARS = 100  # a paste may have a megabyte of them
+MAX_ABOUT_ROWS = 7  # about the option at hand
+MIN_ASKER_COLUMNS = 10  # in which who asks is begun
 COUNTED = 6  # columns for how many rows are not shown
 _IN_HINT = 1_000  # worse than any match of a name
-_NEAR = 5  # characters from one letter to the next
+_MAX_LETTER_GAP = 5  # characters from one letter to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def matches(query: str, text: str) -> int | None:
         found = text.find(letter, position + 1)
         if found < 0:
             return None
-        if position >= 0 and found - position > _NEAR and " " in text:
+        if position >= 0 and found - position > _MAX_LETTER_GAP and " " in text:
             return None
         score += min(found - position - 1, 10)
         position = found
@@ -179,7 +179,7 @@ class Picker(Generic[T]):
         rows: list[Line] = []
         for name, text in about:
             line: Line = (("class:dim", f"  {name:7}"), ("", one_line(text)))
-            most = 2 if len(about) < room <= MOST_ABOUT else room
+            most = 2 if len(about) < room <= MAX_ABOUT_ROWS else room
             rows += [cut_line(line, width)] if room <= len(about) else wrap(line[1:], width, line[:1])[:most]
         return rows[:room]
 
@@ -191,7 +191,7 @@ class Picker(Generic[T]):
     def type(self, text: str) -> bool:
         """Take a letter: it chooses, or narrows. False where it is not a choice."""
         if not self.keys:
-            self.query, self.at = (self.query + text)[:MOST_SOUGHT], 0
+            self.query, self.at = (self.query + text)[:MAX_QUERY_CHARS], 0
             return True
         if text == " " and self.ticked is not None:
             self._tick(max(self.at, 0))
@@ -275,7 +275,7 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
     short = " ".join(f"{arrow}{rows}" for arrow, rows in hidden_rows)
     ways = (f"  {long} · PgUp PgDn, Ctrl-O shows all", f"  {short} lines · PgUp PgDn Ctrl-O", f" {short} · Ctrl-O")
     counted = next((way for way in ways if head and width_of(way) <= width), ways[-1])
-    who = () if head or width - width_of(counted) < LEAST_SAID else (("", "  "), *title[0])
+    who = () if head or width - width_of(counted) < MIN_ASKER_COLUMNS else (("", "  "), *title[0])
     return [*head, *body[first : first + room], cut_line((("class:warning", counted), *who), width), *foot]
 
 
@@ -284,21 +284,21 @@ def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
     room = height - _most_options(height) - 1
     title = picker.title(width) if callable(picker.title) else picker.title
     head = [cut_line(line, width) for line in title[: room > 3]]
-    room = max(min(room - len(head), MOST_ABOUT), 0)
+    room = max(min(room - len(head), MAX_ABOUT_ROWS), 0)
     about = picker.preview(width, room)
     return [*head, *about, *[()] * (room - len(about))]
 
 
 def _most_options(height: int) -> int:
     """The options shown below a preview."""
-    return max(min(MOST_ROWS, (height - 1) // 2), 1)
+    return max(min(MAX_ROWS, (height - 1) // 2), 1)
 
 
 def _rendered_options(picker: Picker[T], width: int, height: int, above: int) -> list[Line]:
     """The options below so many rows of a title; where the terminal is low, all those with keys on as few lines as they
     fit on."""
     shown = picker.shown
-    most = max(height - above, height // 2) if picker.keys else MOST_ROWS
+    most = max(height - above, height // 2) if picker.keys else MAX_ROWS
     least = 2 if picker.keys else 1 + min(above, 2)  # rows for what stands above
     most = max(min(most, height - least), 1) if picker.lookup is None else _most_options(height)
     if not (picker.keys or picker.held):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent
     from sagent.session.view import LogView
 
-MOST_LOOKED_AT = 1_000  # of a session's calls, the last ones
-MOST_OTHERS = 3  # calls that are named
+MAX_SEARCHED_CALLS = 1_000  # of a session, the last ones
+MAX_NAMED_CALLS = 3
 
 
 def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directory: Path) -> str:
@@ -38,9 +38,9 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
         others = also_allowed(rules, call, made, directory)
     except Exception:  # whatever is in a log, the call is put to the person
         return f"{names} · what else they match is unknown: the session's log could not be read"
-    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
-    matched = f"also matches {', '.join(others[:MOST_OTHERS])}{more}" if others else "matches no other"
-    last = f"last {MOST_LOOKED_AT:,} " if len(made) > MOST_LOOKED_AT else ""
+    more = f" and {len(others) - MAX_NAMED_CALLS} more" if len(others) > MAX_NAMED_CALLS else ""
+    matched = f"also matches {', '.join(others[:MAX_NAMED_CALLS])}{more}" if others else "matches no other"
+    last = f"last {MAX_SEARCHED_CALLS:,} " if len(made) > MAX_SEARCHED_CALLS else ""
     return f"{names} · {matched} of this session's {last}calls"
 
 
@@ -48,8 +48,8 @@ def calls_made(agent: "RootAgent") -> list[ToolCall]:
     """The calls of a session so far, as its logs have them: of agents that have ended too, and what a compaction or a
     rewind took out of the conversation. Not all, but one more than are looked at where there are more. Raises OSError
     and SessionCorrupt."""
-    made = chain.from_iterable(islice(_latest(view), MOST_LOOKED_AT + 1) for view in _logs(agent))
-    last = nlargest(MOST_LOOKED_AT + 1, made, key=lambda one: one[0])
+    made = chain.from_iterable(islice(_latest(view), MAX_SEARCHED_CALLS + 1) for view in _logs(agent))
+    last = nlargest(MAX_SEARCHED_CALLS + 1, made, key=lambda one: one[0])
     return [call for _, call in reversed(last)]
 
 
@@ -58,7 +58,7 @@ def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall]
     in allowing. Relative paths in calls are below the `directory`."""
     parsed = [Rule.parse(rule) for rule in rules]
     same = (call.name, call.arguments)
-    others = (one for one in calls[-MOST_LOOKED_AT:] if (one.name, one.arguments) != same)
+    others = (one for one in calls[-MAX_SEARCHED_CALLS:] if (one.name, one.arguments) != same)
     found = {
         (one.name, main_argument(one.arguments)): one
         for one in others

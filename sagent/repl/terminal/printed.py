@@ -5,7 +5,7 @@ from typing import TypeGuard
 
 from sagent.repl.view.lines import GOES_ON, Line, fold, is_agreed, line_width, slice_line
 
-MOST_BURIED = 200  # rows that are remembered: more than a terminal that becomes higher shows again
+MAX_BURIED_ROWS = 200  # more than a terminal that becomes higher shows again
 
 
 class Printed:
@@ -99,7 +99,7 @@ class Buried:
                 self._rows[-1] = (*last[:-1], *row)
             else:
                 self._rows.append(row)
-        if len(self._rows) > MOST_BURIED:
+        if len(self._rows) > MAX_BURIED_ROWS:
             self.clear()
 
     def dig(self, columns: int, room: int) -> tuple[int, list[Line]]:

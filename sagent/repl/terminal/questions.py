@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
-PAUSE = 0.4  # seconds without another key after which a letter is a choice
-REST = 0.15  # seconds without a key before something is looked up
-QUIET = 0.7  # seconds without a key, and of being seen, before a question takes keys
+LETTER_SECONDS = 0.4  # without another key after which a letter is a choice
+LOOKUP_DELAY_SECONDS = 0.15  # without a key before something is looked up
+QUIET_SECONDS = 0.7  # without a key, and of being seen, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
 _ESC = "\x1b"
-MOST_SAID = 100  # characters of what was refused
-LONG_TURN = 10.0  # seconds of work after which its end is marked by a bell
+MAX_SAID_CHARS = 100  # of what was refused
+BELL_AFTER_SECONDS = 10.0  # of work, whose end is then marked by a bell
 
 
 class Presence:
@@ -36,7 +36,7 @@ class Presence:
 
     def __init__(self, screen: Screen, way: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._screen, self._way, self.clock = screen, way, clock
-        self._typed_at = -QUIET
+        self._typed_at = -QUIET_SECONDS
         self._typed = asyncio.Event()
         screen.app.key_processor.after_key_press += self._on_typed
 
@@ -46,7 +46,7 @@ class Presence:
 
     def unrest(self, since: float) -> float:
         """Seconds still to pass until nothing was typed, nor has what is there since a time changed, for a while."""
-        return max(self._typed_at, since) + QUIET - self.clock()
+        return max(self._typed_at, since) + QUIET_SECONDS - self.clock()
 
     def wake(self) -> None:
         """Have whoever waits for a key look at what has changed without one."""
@@ -59,13 +59,13 @@ class Presence:
 
     def ring(self, seconds: float) -> None:
         """Call a person who looks elsewhere when work ends; after long work also where the terminal does not say."""
-        if seconds >= LONG_TURN or self._screen.focused is False:
+        if seconds >= BELL_AFTER_SECONDS or self._screen.focused is False:
             self.call("sagent has finished")
 
     def call(self, text: str) -> None:
         """Call a person who looks elsewhere, or has not typed for a while."""
         way, screen = self._way(), self._screen
-        away = self.clock() - self._typed_at >= LONG_TURN if screen.focused is None else not screen.focused
+        away = self.clock() - self._typed_at >= BELL_AFTER_SECONDS if screen.focused is None else not screen.focused
         if way == "off" or not away:
             return
         if way == "osc9":
@@ -105,7 +105,7 @@ class Questions:
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
         self._unseen = False  # keys may still come that were pressed before what is open was drawn
-        self._withdrawn_at = -QUIET  # when a question went away by itself for which something was typed
+        self._withdrawn_at = -QUIET_SECONDS  # when a question went away by itself for which something was typed
         self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question or a line took it for words
         self.lent: list[str] | None = None  # while what is in the input is in an editor: words to come back after that
@@ -129,13 +129,13 @@ class Questions:
     @property
     def seen(self) -> bool:
         """True if a question is there, and has been for a while."""
-        return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET
+        return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET_SECONDS
 
     @property
     def withdrawn(self) -> bool:
         """True if a question for which words were typed, or above a draft, took keys and went away by itself a moment
         ago: an Enter is still meant for it."""
-        return self._presence.clock() - self._withdrawn_at < QUIET
+        return self._presence.clock() - self._withdrawn_at < QUIET_SECONDS
 
     @property
     def wording(self) -> bool:
@@ -219,7 +219,7 @@ class Questions:
                     self._write(letter)
                 self._screen.redraw()
 
-        asyncio.get_running_loop().call_later(PAUSE, choose)
+        asyncio.get_running_loop().call_later(LETTER_SECONDS, choose)
 
     def leave(self) -> None:
         """Answer nothing, when Esc is not the beginning of another key, or of one that comes slowly; twice is clear."""
@@ -255,7 +255,7 @@ class Questions:
             self._screen.buffer.reset()
             self._words = text
             picker.take()
-        elif picker.words or not picker.keys or self._presence.clock() - self._moved_at >= PAUSE:
+        elif picker.words or not picker.keys or self._presence.clock() - self._moved_at >= LETTER_SECONDS:
             picker.enter()  # and not with keys by which an earlier message is sent again: Up, Up, Enter
 
     def read_on(self, step: int) -> None:
@@ -308,7 +308,7 @@ class Questions:
         while True:
             typed = asyncio.create_task(self._presence.until_typed())
             try:
-                if not (await asyncio.wait([typed], timeout=REST))[0]:
+                if not (await asyncio.wait([typed], timeout=LOOKUP_DELAY_SECONDS))[0]:
                     await self._describe(picker, lookup, typed.done)
                     await self._search(picker, lookup, typed.done)
                     await self._describe(picker, lookup, typed.done)
@@ -447,7 +447,7 @@ class Questions:
             self.look()
             if picker.held != held:
                 self._screen.redraw()
-            left = QUIET if away else self._presence.unrest(self._shown_at)
+            left = QUIET_SECONDS if away else self._presence.unrest(self._shown_at)
             if left > 0:
                 await asyncio.sleep(left)
             else:
@@ -488,7 +488,7 @@ class Questions:
             if answer != "once":
                 self._allow(rules, answer == "always")
             return None
-        what = spelled(one_line(main_argument(call.arguments), MOST_SAID))
+        what = spelled(one_line(main_argument(call.arguments), MAX_SAID_CHARS))
         no: Line = (("class:ask", "? No to "), ("class:tool", f"{spelled(call.name)} "), ("class:argument", what))
         why = (await self.line("Why not? ", about=no) if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.layout.screen import Screen as Drawn
 
-SETTLED = 0.35  # seconds without a change after which a size counts; tmux reports one up to 0.25 s after it was made
+SETTLED_SECONDS = 0.35  # without a change after which a size counts; tmux reports one up to 0.25 s late
 TMUX, XTERM = 84, 41  # by these numbers they call themselves
-MOST_UNSETTLED = 1.0  # seconds after which what is final is written all the same
+MAX_UNSETTLED_SECONDS = 1.0  # after which what is final is written all the same
 
 
 class Resizing:
@@ -82,13 +82,13 @@ class Resizing:
         final. Where it does not stay, what is final is written every now and then in a way that fits any size."""
         loop = asyncio.get_running_loop()
         if self._settling is None:
-            self._patient_until = loop.time() + MOST_UNSETTLED
+            self._patient_until = loop.time() + MAX_UNSETTLED_SECONDS
             self.on_resizing()
         else:
             self._settling.cancel()
         self.cursor = None
         self._output.ask_for_cursor()
-        settled = loop.time() + SETTLED
+        settled = loop.time() + SETTLED_SECONDS
         if settled < self._patient_until:
             self._settling = loop.call_at(settled, self._resize)
         else:

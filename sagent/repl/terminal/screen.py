@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 YOUNG, OLDER = 700, 10  # objects, and looks at them, after which garbage is looked for among them and among older ones
-ASKED_AGAIN, MOST_WAITED = 3.0, 60.0  # seconds for a terminal's answer, and until it is taken for one that has none
+ASK_AGAIN_SECONDS, ANSWER_SECONDS = 3.0, 60.0  # for an answer, and until a terminal is taken for one without
 LOW = 12  # rows of a terminal in which fewer of them are left empty
 
 
@@ -154,14 +154,14 @@ class Screen:
         """Draw all as it is now, and wait until the terminal has it: what was written may lie on the way to it. One
         that never answers is not waited for."""
         await self.until_drawn()
-        end = time.monotonic() + MOST_WAITED
+        end = time.monotonic() + ANSWER_SECONDS
         while (answered := self._answered) is not None:
             answered.clear()
             if not self.app._running_in_terminal:  # noqa: SLF001 -- as below; an editor would get the answer
                 self.output.write_raw(WHO)
                 self.output.flush()
             with suppress(TimeoutError):
-                await asyncio.wait_for(answered.wait(), ASKED_AGAIN)
+                await asyncio.wait_for(answered.wait(), ASK_AGAIN_SECONDS)
             if answered.is_set():
                 return
             if time.monotonic() > end:

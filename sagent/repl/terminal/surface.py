@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
-LEAVING = 1.0  # seconds that a terminal which does not read has in the end
-MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has said
+LEAVING_SECONDS = 1.0  # that a terminal which does not read has in the end
+MAX_INSERTED_ROWS = 4  # more than fit are lost, and a terminal may be smaller than it has said
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
@@ -119,7 +119,7 @@ class SteadyOutput(Vt100_Output):
             return
         if self.stalled:
             asyncio.get_running_loop().remove_writer(self._own)
-            end = time.monotonic() + LEAVING
+            end = time.monotonic() + LEAVING_SECONDS
             with suppress(OSError):
                 while (left := end - time.monotonic()) > 0 and not self._send():
                     select.select([], [self._own], [], left)
@@ -259,7 +259,7 @@ class Surface:
             row = len(wanted)
             out.write_raw(f"\r\x1b[{len(old) - len(wanted)}M")
         fresh, top = wanted[len(old) :], len(old)
-        most = max(min(out.get_size().rows - height - 1, MOST_AT_ONCE), 1)
+        most = max(min(out.get_size().rows - height - 1, MAX_INSERTED_ROWS), 1)
         while fresh:
             chunk, fresh = fresh[:most], fresh[most:]
             self._move(row, top + height - 1)

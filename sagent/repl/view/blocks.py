@@ -20,11 +20,11 @@ from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 PLAN_MODE = "plan mode"  # sends the model what the status line shows
-MOST_MESSAGES = 30  # of an earlier conversation that are shown
-MOST_SAID = 40  # lines of a message of the person's own
-MOST_SHELL = 60  # lines of a command of the person's own
-MOST_FAILED, MOST_DONE = 5, 2  # lines of a call's output that are shown below it
-MOST_EXPANDED = 400  # lines of a block that is shown whole
+MAX_EARLIER_MESSAGES = 30
+MAX_SAID_LINES = 40  # of a message of the person's own
+MAX_SHELL_LINES = 60  # of a command of the person's own
+MAX_FAILED_LINES, MAX_DONE_LINES = 5, 2  # of a call's output that are shown below it
+MAX_EXPANDED_LINES = 400  # of a block that is shown whole
 _INDENT: Line = (("", "    "),)
 _BAR: Line = (("class:dim", "  │ "),)
 _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
@@ -80,7 +80,7 @@ def shown_file(sender: str) -> Report:
     return Report(f"{one_line(sender.removeprefix(SHOWN))} is shown to the model.")
 
 
-def past_blocks(messages: Sequence[Message], agent: str, most: int = MOST_MESSAGES) -> Sequence[Block]:
+def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
     """The end of an earlier conversation, after a note of how to see what came before."""
     blocks: list[Block] = []
     if len(messages) > most:
@@ -190,7 +190,7 @@ def expandable(block: Block) -> bool:
         case ToolFinished():
             return bool(block.result.content or block.diff or block.call.arguments)
         case Shell():
-            return block.output.count("\n") >= MOST_SHELL
+            return block.output.count("\n") >= MAX_SHELL_LINES
         case _:
             return False
 
@@ -217,9 +217,9 @@ def expand(block: Block, width: int) -> list[Line]:
 
 
 def _cut(lines: list[Line]) -> list[Line]:
-    if len(lines) <= MOST_EXPANDED:
+    if len(lines) <= MAX_EXPANDED_LINES:
         return lines
-    left, half = len(lines) - MOST_EXPANDED, MOST_EXPANDED // 2
+    left, half = len(lines) - MAX_EXPANDED_LINES, MAX_EXPANDED_LINES // 2
     return [*lines[:half], (("class:dim", f"  … {left} lines left out …"),), *lines[-half:]]
 
 
@@ -230,8 +230,8 @@ def _cut(lines: list[Line]) -> list[Line]:
 def _said(block: Said, width: int) -> list[Line]:
     text = printable(block.text).strip("\n")
     lines = text.split("\n")
-    if len(lines) > MOST_SAID:
-        lines = [*lines[: MOST_SAID - 1], f"… {len(lines) - MOST_SAID + 1} more lines"]
+    if len(lines) > MAX_SAID_LINES:
+        lines = [*lines[: MAX_SAID_LINES - 1], f"… {len(lines) - MAX_SAID_LINES + 1} more lines"]
     if block.attached:
         lines.append(f"[{block.attached} attachment{'s' if block.attached > 1 else ''}]")
     if block.sender:
@@ -255,7 +255,7 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     style = "class:failed" if block.result.is_error else "class:outcome"
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)
-    below, most = _outcome(block), MOST_FAILED if block.result.is_error else MOST_DONE
+    below, most = _outcome(block), MAX_FAILED_LINES if block.result.is_error else MAX_DONE_LINES
     if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # one of the two says it
         if len(summary) > (room // 2 if argument_line(block.call) else room):
             summary = "failed" if block.result.is_error else "done"
@@ -306,7 +306,7 @@ def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
     if block.call.malformed is not None:
         lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
     if block.diff:
-        lines += render_diff(block.diff, width, most=MOST_EXPANDED)
+        lines += render_diff(block.diff, width, most=MAX_EXPANDED_LINES)
     return [*lines, *_output(block.result.text, width)]
 
 
@@ -329,7 +329,7 @@ def _shell_output(text: str, width: int) -> list[Line]:
 def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
     lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
     shown = _shell_output(block.output, width)
-    if (left := len(shown) - MOST_SHELL) > 0 and not whole:
+    if (left := len(shown) - MAX_SHELL_LINES) > 0 and not whole:
         lines.append((("class:dim", f"  … {left} lines before, Ctrl-O shows them"),))
         shown = shown[left:]
     return [*lines, *shown, *([(("class:failed", f"  exit {block.code}"),)] if block.code else ())]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.tools.ask import Question
 
-MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
-MOST_LINES = 60  # of a diff
-MOST_REASON = 600  # columns
+MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
+MAX_DIFF_LINES = 60
+MAX_REASON_COLUMNS = 600
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
 _WITH_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
 _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
@@ -51,12 +51,12 @@ def read_text(directory: Path, path: str) -> str | None:
     from sagent.tools.textfile import read_whole
 
     try:
-        return read_whole(directory / path_of(unquote_path(path)), MOST_SHOWN)
+        return read_whole(directory / path_of(unquote_path(path)), MAX_COMPARED_CHARS)
     except (OSError, ValueError, RuntimeError):
         return None
 
 
-def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:
+def render_diff(diff: str, width: int, *, most: int = MAX_DIFF_LINES) -> list[Line]:
     """The diff in at most about `most` lines; what is left out is counted."""
     lines = list(_rendered(diff, printable))
     shown = [cut_line(line, width) for line in lines[:most]]
@@ -143,7 +143,7 @@ def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
     for number, want in enumerate(wants):
         lead = "         " if number else "  wants: "
         yield from wrap([("class:warning", spelled(want))], width, (("class:dim", lead),))
-    said = cut(spelled(" ".join(reason.split())), MOST_REASON)
+    said = cut(spelled(" ".join(reason.split())), MAX_REASON_COLUMNS)
     yield from wrap(
         [("", said or "gives no reason")], width, (("class:dim", f"  the model {'says: ' if said else ''}"),)
     )

@@ -5,7 +5,7 @@ import re
 from sagent.repl.view.lines import TAB, Span, printable
 from sagent.tools.capture import without_colours
 
-MOST_CHANGES = 5_000  # of colour in one text: beyond that it is shown without
+MAX_COLOUR_CHANGES = 5_000  # in one text: beyond that it is shown without
 _SGR = re.compile(r"(\x1b\[[\d;]*m)")  # ECMA-48, Select Graphic Rendition
 _LEFT_OUT = {"hidden", "blink"}
 
@@ -13,7 +13,7 @@ _LEFT_OUT = {"hidden", "blink"}
 def coloured(text: str, style: str) -> list[Span]:
     """The text in spans; what has no colour of its own has the style."""
     texts, changes = _SGR.split(text)[::2], _SGR.findall(text)
-    if not changes or len(changes) > MOST_CHANGES:
+    if not changes or len(changes) > MAX_COLOUR_CHANGES:
         return [(style, printable(without_colours(text)))]
     from prompt_toolkit.formatted_text import ANSI
 

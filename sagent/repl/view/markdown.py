@@ -17,8 +17,8 @@ from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
-_LEAST_QUOTE = 16  # columns of text within bars
-MOST_COLUMNS = 110  # of prose: longer lines are hard to read
+_MIN_QUOTE_COLUMNS = 16  # of text within bars
+MAX_PROSE_COLUMNS = 110  # longer lines are hard to read
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"^( *)([-*+]|\d{1,9}[.)])( +|$)(.*)$")
@@ -173,7 +173,7 @@ def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0)
 
 def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Line]:
     text = printable(piece.text)
-    prose = min(width, MOST_COLUMNS)
+    prose = min(width, MAX_PROSE_COLUMNS)
     match piece.kind:
         case "paragraph":
             lead: Line = (("", " " * piece.level),) if piece.level else ()
@@ -208,9 +208,9 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
 def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
     """Render what is quoted after a bar, but for code, which is copied."""
     bars: Line = (*outer, ("class:mark", "▎ "))
-    room = min(width, MOST_COLUMNS) - 2 * len(bars)
+    room = min(width, MAX_PROSE_COLUMNS) - 2 * len(bars)
     for piece in pieces_of(text):
-        if piece.kind == "quote" and room > _LEAST_QUOTE:
+        if piece.kind == "quote" and room > _MIN_QUOTE_COLUMNS:
             yield from [bars] if piece.gap else ()
             yield from _quoted(piece.text, width, live=live, edge=edge, outer=bars)
         elif piece.kind == "code":
@@ -291,7 +291,7 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Tables
 
-_LEAST_CELL = 6  # columns; where there is less for each, the table is no grid
+_MIN_CELL_COLUMNS = 6  # where there is less for each, the table is no grid
 
 
 def _table(text: str, width: int) -> Iterator[Line]:
@@ -337,7 +337,7 @@ def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
             sizes[number] = max(sizes[number], *(min(width_of(line), width) for line in text.split("\n")))
             words[number] = max(words[number], *map(width_of, text.split() or [""]))
     room = width - 3 * (len(sizes) - 1)
-    for least in (words, [_LEAST_CELL] * len(sizes)):
+    for least in (words, [_MIN_CELL_COLUMNS] * len(sizes)):
         while sum(sizes) > room:
             wide = [number for number, size in enumerate(sizes) if size > least[number]]
             if not wide:

@@ -14,14 +14,14 @@ from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_li
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, child_of
 from sagent.usage import Cost
 
-MOST_TAIL = 5  # lines of what a command shows
-MOST_THOUGHT = 4  # lines of reasoning
-MOST_CHILDREN = 10
-MOST_QUEUED = 5
-MOST_TASKS = 7  # lines of what is to be done, on a screen that is not small
-LEAST_DOING = 16  # columns for what an agent does now, before figures are left out
-LEAST_SAID = 5  # columns in which an argument or a message is begun
-LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
+MAX_TAIL_LINES = 5  # of what a command shows
+MAX_THOUGHT_LINES = 4
+MAX_CHILDREN = 10
+MAX_QUEUED = 5
+MAX_TASK_LINES = 7  # on a screen that is not small
+MIN_DOING_COLUMNS = 16  # for what an agent does now, before figures are left out
+MIN_COLUMNS = 5  # in which an argument or a message is begun
+MIN_NAME_COLUMNS = 8  # to which a model's name is cut before more is left out
 _MODEL, _COST = "model", "cost"
 _LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
 _STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of what is to be done
@@ -90,7 +90,7 @@ def render_panel(
     view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: Around | None = None
 ) -> list[Line]:
     """Render what is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
-    tail, thought = (MOST_TAIL, MOST_THOUGHT) if height > 12 else (2, 2)
+    tail, thought = (MAX_TAIL_LINES, MAX_THOUGHT_LINES) if height > 12 else (2, 2)
     around = around or Around()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
     running = [call for call in running if child_of(call.agent, call.call) not in view.children]
@@ -103,7 +103,7 @@ def render_panel(
     ]
     queued = list(_queued(queue, width, idle=view.since is None))
     working = [_working(view, at, width, around)] if view.since is not None else []
-    tasks = list(_tasks(view.tasks, width, MOST_TASKS if height > 12 else 1)) if working else []
+    tasks = list(_tasks(view.tasks, width, MAX_TASK_LINES if height > 12 else 1)) if working else []
     room = max(height - len(queued) - len(working) - len(tasks), 0)
     agents = _children(view, at, width, around, max(room - min(len(parts), room // 3), 1))
     return [*agents, *parts[: max(room - len(agents), 0)], *tasks, *working, *queued][:height]
@@ -182,7 +182,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
     job = f"{call.job} " if call.job else ""
     took = f" {_clock(at - call.since)}"
     room = width - len(who + job + call.call.name + took) - 4
-    short = argument_line(call.call, room) if room >= LEAST_SAID else ""
+    short = argument_line(call.call, room) if room >= MIN_COLUMNS else ""
     head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
     yield cut_line((*head, ("class:argument", f" {short}" if short else ""), ("class:dim", took)), width)
     lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()]
@@ -199,8 +199,8 @@ def _children(view: View, at: float, width: int, around: Around, most: int) -> l
         else child
         for _, child in sorted(view.children.items())
     ]
-    if (left := len(children) - min(most, MOST_CHILDREN)) > 0:
-        left += most <= MOST_CHILDREN  # the line that counts them takes one
+    if (left := len(children) - min(most, MAX_CHILDREN)) > 0:
+        left += most <= MAX_CHILDREN  # the line that counts them takes one
         ranked = sorted(children, key=lambda child: _RANKS.index(child.state))
         children = [child for child in children if child in ranked[:-left]]
     rows = [_row(child, at, around) for child in children]
@@ -231,7 +231,7 @@ def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Ite
     the mark shows too."""
     longest = max((line_width(who) for who, _, _ in rows), default=0)
     sizes = [max((len(row[1][number]) for row in rows), default=0) for number in range(4)]
-    least = LEAST_DOING if any(doing for _, _, doing in rows) else 0
+    least = MIN_DOING_COLUMNS if any(doing for _, _, doing in rows) else 0
     shown = [number for number in range(4) if sizes[number]]
     for number in (3, 1, 0):
         if number in shown and longest + sum(sizes[each] + 2 for each in shown) + least > width:
@@ -267,15 +267,15 @@ def _tail(text: str, width: int, most: int) -> list[str]:
 
 
 def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line]:
-    for message in queue[:MOST_QUEUED]:
+    for message in queue[:MAX_QUEUED]:
         kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
         to = "" if message.to == ROOT else f" to {message.to.rpartition('/')[2]}"
         when = f"sent{to}, not read yet" if message.sent else kept
         room = width - len(when) - 6
-        text, when = (cut(one_line(message.text), room), f"  {when}") if room >= LEAST_SAID else (message.text, "")
+        text, when = (cut(one_line(message.text), room), f"  {when}") if room >= MIN_COLUMNS else (message.text, "")
         yield cut_line((("class:mark", "▸ "), ("class:queued", one_line(text)), ("class:dim", when)), width)
-    if len(queue) > MOST_QUEUED:
-        yield (("class:dim", f"  … and {len(queue) - MOST_QUEUED} more"),)
+    if len(queue) > MAX_QUEUED:
+        yield (("class:dim", f"  … and {len(queue) - MAX_QUEUED} more"),)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def render_status(figures: Figures, width: int, segments: Mapping[str, Segment],
     leaving = [name for name in ((*parts[::-1], "vi") if parts else (*own[::-1], *_LEAVING)) if name in found]
     while found and (over := sum(map(line_width, found.values())) + 3 * (len(found) - 1) - width) > 0:
         last = leaving[0]
-        if last in (_MODEL, _COST) and (left := line_width(found.get(_MODEL, ())) - over) >= LEAST_NAME:
+        if last in (_MODEL, _COST) and (left := line_width(found.get(_MODEL, ())) - over) >= MIN_NAME_COLUMNS:
             found[_MODEL] = cut_line(found[_MODEL], left)
         elif len(found) == 1:
             found[last] = cut_line(found[last], width)

@@ -35,9 +35,9 @@ from sagent.transcript.event_json import ran_there
 
 ROOT = "root"  # the agent that the person talks to
 SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has a line of its own
-MOST_KEPT = 100_000  # characters of a call's output that can be shown again
+MAX_KEPT_CHARS = 100_000  # of a call's output that can be shown again
 SHELL, NOTE = "person's shell", "note"  # send what the person knows, as does PLAN_MODE
-MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
+MAX_TAIL_CHARS = 4_000  # of what runs or is thought that may be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             return _write(view, text, at)
         case ThinkingDelta(_, text):
             thought, since = (view.thinking + text, view.thought_since) if view.thinking else (text, at)
-            return replace(_awake(view, ROOT), thinking=thought[-MOST_KEPT:], thought_since=since), ()
+            return replace(_awake(view, ROOT), thinking=thought[-MAX_KEPT_CHARS:], thought_since=since), ()
         case ReplyFinished(_, message):
             view, blocks = _end_reply(view, at)
             return replace(view, said=not message.calls), (*blocks, *map(Report, ran_there(message)))
@@ -201,7 +201,7 @@ def _shared(view: View, event: Event, at: float) -> Step:
             key = _key(agent, call_id)
             if (running := view.running.get(key)) is None:
                 return view, ()
-            return replace(view, running={**view.running, key: replace(running, tail=text[-MOST_TAIL:])}), ()
+            return replace(view, running={**view.running, key: replace(running, tail=text[-MAX_TAIL_CHARS:])}), ()
         case ToolFinished():
             return _finished_call(view, event)
         case AdviceDelta(agent, advisor, trigger, text):
@@ -258,7 +258,7 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
         view = replace(view, tasks=tasks)
     denied = dict(view.denied)
     reason = denied.pop(key, None)
-    text, summary = (event.result.text[:MOST_KEPT], event.summary) if reason is None else (reason, "was denied")
+    text, summary = (event.result.text[:MAX_KEPT_CHARS], event.summary) if reason is None else (reason, "was denied")
     shown = ToolResult(event.call.id, (Text(text),), event.result.is_error)
     return replace(view, denied=denied), (replace(event, result=shown, job=name, summary=summary),)
 

@@ -6,7 +6,7 @@ import pytest
 
 from sagent.agent import Agent, Resources
 from sagent.codec import encode_result_part
-from sagent.engine.state import MOST_DIFF
+from sagent.engine.state import MAX_DIFF_CHARS
 from sagent.messages import Message, Text, ToolResult
 from sagent.plugins.audit.verify import verify
 from sagent.plugins.exports.export import export_bundle, export_text
@@ -60,7 +60,7 @@ async def test_a_diff_has_a_limit_and_a_result_without_one_says_nothing(tmp_path
         results = [read_body(entry) for entry in session.log().entries() if entry.kind == "result"]
     assert "diff" not in results[0]
     diff = str(results[1]["diff"])
-    assert MOST_DIFF // 2 < len(diff) <= MOST_DIFF + 100
+    assert MAX_DIFF_CHARS // 2 < len(diff) <= MAX_DIFF_CHARS + 100
     assert "characters in all" in diff.splitlines()[-1]
 
 
