@@ -149,6 +149,10 @@ class BlockReader:
         self._open = None
         if self._only_shown(block):
             block.kind = "text"
+        if not cut and (command := self._unfenced(block)) is not None:
+            self._texts = []
+            self._add(command, _read(command, self._tools))
+            return held
         if block.kind == "text" and (cut or not block.swallowed):
             self._texts += block.raw
             return ""
@@ -190,6 +194,16 @@ class BlockReader:
     def _holds_back(self) -> bool:
         """Return True after a block, until the next one has begun."""
         return bool(self._ending) or (self._called and (self._open is None or self._open.kind == "text"))
+
+    def _unfenced(self, block: _Open) -> _Open | None:
+        """Return the command of a reply that is a shell block but for its first fence, and whose other fence has opened
+        this block at its end; None for any other."""
+        if self._calls or block.kind != "text" or block.word or any(line.strip() for line in block.lines):
+            return None
+        first, *lines = "".join(self._texts).strip().splitlines() or [""]
+        if first.strip().lower() not in SHELLS or not lines:
+            return None
+        return _Open("shell", block.fences, 0, first.strip(), "", [*self._texts, *block.raw], lines)
 
     def _take(self, line: str) -> None:
         """Take a line."""

@@ -25,7 +25,17 @@ from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment
-from sagent.plugins.textcalls.writing import ECHOED, LEFT_OUT, PATHLESS, UNCHANGED, echoes, enclose, left_unwritten
+from sagent.plugins.textcalls.writing import (
+    ECHOED,
+    LEFT_OUT,
+    PATHLESS,
+    UNCHANGED,
+    UNMENDED,
+    echoes,
+    enclose,
+    left_failing,
+    left_unwritten,
+)
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read
@@ -73,8 +83,8 @@ async def admit(
 
 class ShowingPolicy(Policy):
     """An agent's policy, which shows a text model the file that it would replace unseen, tells it of a file that it
-    writes as it is and of a block that it forgets to give a path, and gives messages that have come during a turn the
-    files that they name."""
+    writes as it is, of a block that it forgets to give a path and of a fault that it only explains, and gives messages
+    that have come during a turn the files that they name."""
 
     def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
         self._state, self._inbox, self._inner = state, inbox, inner
@@ -82,6 +92,7 @@ class ShowingPolicy(Policy):
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
         self._called = False  # in this run, or told that nothing was called
+        self._urged = False  # in this run, to change what its check has shown to fail
         self._delayed: dict[str, str] = {}  # calls of this turn that wait, and what is said of them
         self._waiting = ""  # what was said of all calls of the turn before
 
@@ -127,6 +138,7 @@ class ShowingPolicy(Policy):
                 others = (action for action in actions if not _is_unproven(action))
                 actions = [*others, Inject(user(told, sender="sagent"), "next")]
             self._called = turn.results is not None or told != ""
+            self._urged = self._called and (self._urged or told.startswith(UNMENDED[:16]))
             waits = turn.results is not None and all(call.id in self._delayed for call in turn.reply.calls)
             self._waiting = "\n".join(self._delayed.values()) if waits else ""
             self._delayed.clear()
@@ -142,8 +154,12 @@ class ShowingPolicy(Policy):
             return ""
         if self._waiting:
             return ECHOED if echoes(reply.content, self._waiting) else ""
-        path = "" if self._called else left_unwritten(state.context.history, ("", state.above))
-        return PATHLESS.format(path=path) if path else ""
+        history, senders = state.context.history, ("", state.above)
+        if not self._called:
+            path = left_unwritten(history, senders)
+            return PATHLESS.format(path=path) if path else ""
+        path = "" if self._urged else left_failing(history, senders)
+        return UNMENDED.format(path=path) if path else ""
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return what is said of a write that would take definitions away which the request does not ask to take away;

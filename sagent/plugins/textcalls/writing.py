@@ -21,6 +21,10 @@ OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
 """The last words after results, and after files that were written: measured, see docs/eval.md."""
+CHECK = "Check it: run {check} in a ```bash block."
+LOOK = "Run {check} in a ```bash block to see what is wrong."
+"""The last words after files that were written, and after those that were written as they are, where the request names
+a command or a test."""
 ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of its sender where it comes unasked
 ENDLESS = (
     "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
@@ -38,6 +42,7 @@ PATHLESS = (
     "Nothing was changed: your block has no path. Write the path {path} on a line of its own and then the whole new"
     " file in a block."
 )
+UNMENDED = "Then change it. Write the path {path} on a line of its own and then the whole new file in a block."
 ECHOED = (
     "That is what you were told: nothing was done yet. If it is still to be done, write the block again. If not, say in"
     " plain words what you did not do."
@@ -150,10 +155,31 @@ def _named(message: Message) -> str:
 def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
     """Return the one file that the last request of these senders asks to change, if the reply to it shows a block and
     calls nothing; "" for any other."""
-    if not _BLOCK.search(history[-1].content):
+    return _path_to_change(history, _last_request(history, senders)) if _BLOCK.search(history[-1].content) else ""
+
+
+def left_failing(history: Sequence[Message], senders: Container[str]) -> str:
+    """Return the one file that the last request of these senders asks to change, if the last call is a command with
+    what the request names to check it by, and that has failed; "" for any other."""
+    at = _last_request(history, senders)
+    check = check_in(history[at]).strip("`") if at >= 0 else ""
+    called = [message for message in history[at + 1 :] if message.calls or message.results] if check else []
+    if len(called) < 2 or not called[-2].calls or not called[-1].results:
         return ""
-    at = next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
-    if at < 0 or not _CHANGES.search(history[at].content) or _TELLS.search(history[at].content):
+    last, result = called[-2].calls[-1], called[-1].results[-1]
+    failed = result.call_id == last.id and result.is_error and not result.denied
+    return _path_to_change(history, at) if failed and check in as_str(last.arguments.get("command")) else ""
+
+
+def _last_request(history: Sequence[Message], senders: Container[str]) -> int:
+    """Return where the last message of one of these senders is, -1 if there is none."""
+    return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
+
+
+def _path_to_change(history: Sequence[Message], at: int) -> str:
+    """Return the one file that the request at this place asks to change; "" for any other, and for a question."""
+    said = _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""  # show.py tells nothing
+    if not _CHANGES.search(said) or _TELLS.search(said):
         return ""
     files = takewhile(_is_file, history[at + 1 :])
     parts = (part for message in (history[at], *files) for part in message.parts)
@@ -271,7 +297,7 @@ class WrittenConversation:
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
             reminder = self._reminders.after(message) if self._reminders else ""
-            self._check = _check_in(message) if self._reminders and self._reminders.runs else ""
+            self._check = check_in(message) if self._reminders and self._reminders.runs else ""
             written = Message("user", self._reminded(others, reminder), message.sender)
         self._written.append(written)
 
@@ -284,7 +310,10 @@ class WrittenConversation:
             return ""
         if any(result.is_error and not _is_unchanged(result) for _, result in results):
             return NEXT
-        return NEXT if all(result.is_error for _, result in results) else self._check or DONE
+        as_it_is = all(result.is_error for _, result in results)
+        if not self._check:
+            return NEXT if as_it_is else DONE
+        return (LOOK if as_it_is else CHECK).format(check=self._check)
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""
@@ -314,13 +343,12 @@ def _is_endless(message: Message) -> bool:
     )
 
 
-def _check_in(message: Message) -> str:
-    """Return how to check what a request asks for: with the command that it names, or the test; "" if it names none."""
+def check_in(message: Message) -> str:
+    """Return how to check what a request asks for: the command that it names, in backticks, or the test; "" if it names
+    none."""
     said = _said(message)
-    if command := _RUNS.search(said):
-        return f"Check it: run {command[0]} in a ```bash block."
-    test = _TEST.search(said)
-    return f"Check it: run {test[0]} in a ```bash block." if test else ""
+    found = _RUNS.search(said) or _TEST.search(said)
+    return found[0] if found else ""
 
 
 def is_advice(message: Message) -> bool:

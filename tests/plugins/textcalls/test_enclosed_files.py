@@ -129,6 +129,14 @@ def test_model_hears_that_a_file_holds_already_what_it_wrote(shell: Shell, conte
     assert "Is the task done?" not in sent[1]
 
 
+def test_file_written_as_it_is_is_looked_at_with_the_command_that_the_request_names(shell: Shell) -> None:
+    same = Turn(text="notes.txt\n```\nopensesame\n```\n")
+    run = Run(shell, shell.serve([same, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
+    run.notes.write_text("opensesame\n")
+    sent = run.sent("`python3 show.py` fails. Fix notes.txt.")
+    assert "Run `python3 show.py`" in sent[1] and "Check it" not in sent[1]
+
+
 def test_files_that_an_enclosed_file_names_are_enclosed_too(run: Run) -> None:
     folder = run.shell.cwd / "conf"
     folder.mkdir()

@@ -147,6 +147,31 @@ async def test_block_without_a_path_is_asked_for_once(work: Path, asked: str, sa
     assert not any("no tool was called" in sent for sent in stage.sent)
 
 
+@pytest.mark.parametrize(
+    ("asked", "command", "told"),
+    [
+        ("`sh check.sh` fails. Fix notes.txt.", "sh check.sh", True),
+        ("`sh check.sh` shows an error. Fix notes.txt; leave other.txt as it is.", "cd . && sh check.sh", True),
+        ("`sh check.sh` fails. Fix notes.txt.", "true; # sh check.sh", False),
+        ("`sh check.sh` fails. Fix notes.txt.", "sh others.sh", False),
+        ("Fix notes.txt.", "sh check.sh", False),
+        ("`sh check.sh` fails. Fix notes.txt and other.txt.", "sh check.sh", False),
+        ("`sh check.sh` fails. Explain how to fix notes.txt.", "sh check.sh", False),
+        ("`sh check.sh` fails. Is notes.txt right?", "sh check.sh", False),
+    ],
+)
+async def test_fault_that_a_check_shows_and_the_model_explains_is_to_be_mended_once(
+    work: Path, asked: str, command: str, told: bool
+) -> None:
+    (work / "check.sh").write_text("exit 3\n")
+    tries = [Turn(text=f"```bash\n{command}\n```"), Turn(text="It must be short.")]
+    stage = Stage(work, [], [*tries, *([Turn(text=SHORTEN), *tries] if told else [])])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        result = await agent.run(asked)
+    assert (result.content, stage.answers) == ("It must be short.", [])
+    assert ["Then change it" in each for each in stage.sent] == [False, False, *([True] * 3 if told else [])]
+
+
 @pytest.mark.parametrize("moment", ["now", "next", "idle"])
 async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, moment: str) -> None:
     looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sagent.lib.json import as_str, json_freeze_object, json_thaw
 from sagent.messages import StopReason, Text, ToolCall
 from sagent.model import ToolSpec
-from sagent.plugins.textcalls.blocks import BlockReader, read
+from sagent.plugins.textcalls.blocks import BlockReader, own_text, read
 from sagent.plugins.textcalls.paths import path_in
 from sagent.tools.replacement import read_replacements, replace_all
 from tests.depth import deep
@@ -446,3 +446,31 @@ def test_a_reply_of_a_megabyte_is_read() -> None:
     assert calls_of(f"a.py\n```\n{content}```\n") == [write("a.py", content)]
     assert calls_of("`" * 1_000_000) == []
     assert calls_of("- " * 500_000 + "\n" + "**" * 300_000 + "\n```\nx\n```") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [("bash\npython test_range.py\n```", "python test_range.py"), ("\nSH\n\nls\npwd\n```\n\n", "\nls\npwd")],
+)
+def test_reply_of_a_shell_block_without_its_first_fence_is_that_command(text: str, command: str) -> None:
+    assert calls_of(text) == [bash(command)]
+    assert calls_of(text, "max_tokens") == []
+    (call,) = read(text, TOOLS, "end", "c")
+    assert isinstance(call, ToolCall)
+    assert own_text(call) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bash",
+        "bash\n```",
+        "bash\nis what the script needs:\n```\nls\n```",
+        "bash\nis what the script needs:\n```\nls",
+        "It is bash\nls\n```",
+        "python\nprint(1)\n```",
+        "bash\nls\n```python",
+    ],
+)
+def test_other_lines_before_a_fence_are_text(text: str) -> None:
+    assert calls_of(text) == []
