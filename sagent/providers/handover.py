@@ -193,12 +193,13 @@ class Handover:
                         parts.append(part)
                 case ToolCall():
                     named = self._naming.sent(part) if self._naming else part
+                    name = safe_name(named.name, 64) or "unknown"
                     call = replace(
                         named,
                         id=self._fresh_id(part.id, keep=own),
-                        name=safe_name(named.name, 64) or "unknown",
+                        name=name,
                         malformed=None,
-                        private=self._own(part.private),
+                        private=self._own(part.private) if name == named.name else None,  # a signature is of the name
                     )
                     call = self._sent(call)
                     calls.append((part.id, call))

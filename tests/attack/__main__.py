@@ -255,6 +255,7 @@ def runs(walls: Sequence[str], only_plans: bool) -> list[Run]:
     hostile += [Run(*way, plan, hostile=True) for plan in SEVERAL for way in plan.ways if way[1] in walls]
     if "landlock" in walls:
         held = (*([] if only_plans else lines), *(plan for plan in SEVERAL if plan.ways in (EDIT, FULL)))
+        held = [plan for plan in held if "/cmdline" not in plan.words]  # it hides no arguments of other processes
         hostile += [Run("full", "landlock", plan, hostile=True) for plan in held]
     hostile += [Run("full", "off", attempt, hostile=True) for attempt in ATTEMPTS] * ("off" in walls)
     harmless = [Run(mode, wall, Plan((line,))) for line in HARMLESS for wall in walls for mode in MODES]

@@ -273,7 +273,7 @@ _WROTE: Mapping[str, Turn] = {
 }
 _ID_NAMES = ("id", "call_id", "tool_call_id", "tool_use_id", "toolUseId")
 _OTHERS = ("tools", "toolConfig", "input", "args", "arguments", "schema")  # which hold none of these
-_IDENTIFIED = ("tool_use", "tool_result", "function_call", "function_call_output", "function")
+_IDENTIFIED = ("tool_use", "tool_result")
 _CALL_NAMES = ("tool_use", "function", "functionCall", "toolUse", "function_call", "functionResponse")
 
 
@@ -300,7 +300,7 @@ def _complaints(family: str, value: object, holder: str = "") -> Iterator[Fail]:
         arguments = members.get("arguments", members.get("args", members.get("input", {})))
         if not isinstance(_loaded(arguments), dict) and (holder or kind) != "functionResponse":
             yield _fail(family, "messages.1.content.0.tool_use.input", "Input should be a valid dictionary")
-    if family in ("anthropic", "responses", "converse") and (kind in _IDENTIFIED or holder.startswith("toolU")):
+    if family in ("anthropic", "converse") and (kind in _IDENTIFIED or holder.startswith("toolU")):
         for id_ in (members[name] for name in _ID_NAMES if name in members):
             if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", str(id_)):
                 yield _fail(
