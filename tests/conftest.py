@@ -21,7 +21,7 @@ from tests.forks import Forks
 from tests.surroundings import FOR_NPM, settle
 from tests.walls import has_bubblewrap
 
-hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(40, 100))  # no test asserts a time
+hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(20, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 

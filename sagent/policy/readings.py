@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 
 MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
-_MAX_GROUPS = 4  # brackets that are each read in two ways
+_MAX_GROUPS = 4  # brackets that are each read in two ways, where there are few readings
 _POSIX = re.compile(r"\[[!^]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
 _BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]\(([^()]*\|[^()]*)\)")  # also bash's `@(a|b)`
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
@@ -65,7 +65,8 @@ def readings(pattern: str) -> tuple[str, ...]:
     found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
     found = dict.fromkeys(way for form in found for way in (_closed(form), _without_backslashes(form)))
     found |= dict.fromkeys(_POSIX.sub("?", form) for form in tuple(found) if "[:" in form)
-    found = dict.fromkeys(way for form in tuple(found) for way in _without_classes(form))
+    groups = max(0, min(_MAX_GROUPS, (MAX_WAYS // len(found)).bit_length() - 1))
+    found = dict.fromkeys(way for form in tuple(found) for way in _without_classes(form, groups))
     found |= dict.fromkeys(form.rstrip("/") for form in tuple(found) if form.rstrip("/"))  # at any depth
     forms = (normalize(kind, form) for form in tuple(found) for kind in ("NFC", "NFD"))
     return tuple(found | dict.fromkeys(forms))
@@ -133,11 +134,11 @@ def _alternatives(group: re.Match[str]) -> list[str]:
     return [f"{number:0{width}d}" for number in range(least, most + 1)]
 
 
-def _without_classes(text: str) -> Iterator[str]:
-    """Yield a pattern for each choice of what is a class of letters, and what a name with brackets."""
+def _without_classes(text: str, most: int) -> Iterator[str]:
+    """Yield a pattern for each choice of what is a class of letters and what a name, of up to `most` brackets."""
     pieces = split_classes(text)
     groups = sorted((at for at in range(1, len(pieces), 2)), key=lambda at: _is_escape(pieces[at]))
-    for choice in product((True, False), repeat=min(len(groups), _MAX_GROUPS)):
+    for choice in product((True, False), repeat=min(len(groups), most)):
         chosen = dict(zip(groups, choice, strict=False))
         yield "".join(_group(piece, chosen.get(at)) if at % 2 else piece for at, piece in enumerate(pieces))
 

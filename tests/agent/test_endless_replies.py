@@ -17,6 +17,7 @@ from sagent.providers.limits import OWN_OUTPUT
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Turn
 from tests.agent.test_cut_calls import FAMILIES, provider_of, region
+from tests.depth import deep
 
 __all__ = ["region"]  # a fixture
 
@@ -104,7 +105,7 @@ async def test_long_reply_that_is_none_survives(text: str, size: int) -> None:
 
 
 @given(st.text(min_size=1, max_size=30), st.integers(1, 400), st.integers(1, 3_000))
-@settings(max_examples=60)
+@settings(max_examples=deep(15, 60))
 def test_unit_is_found_in_pieces_of_any_size(unit: str, before: int, size: int) -> None:
     text = "".join(random.Random(before).choices("abcdefgh \n", k=before)) + unit * (100_000 // len(unit))
     said = Said()

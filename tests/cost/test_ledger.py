@@ -20,6 +20,7 @@ from sagent.session.contents import ChargeEntry
 from sagent.session.entries import decode, encode
 from sagent.usage import Charge, Usage
 from tests.cost.bounds import bound_of
+from tests.depth import deep
 
 BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "mine/free": {"input": 0, "output": 0}})
 MICRO = Decimal("0.000001")
@@ -418,7 +419,7 @@ MODELS = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=deep(12, 40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 6_000_000))
 def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
     """Fifty tasks reserve, settle for at most the worst case, release, fail and are cancelled at random."""

@@ -421,7 +421,7 @@ def test_a_rule_for_a_quoted_word_is_not_about_what_it_means_without_quotes(tree
     st.sampled_from([" && ", "; ", " | "]),
     st.sampled_from(["ask", "edit"]),
 )
-@settings(max_examples=50)
+@settings(max_examples=deep(15, 50))
 def test_what_is_offered_allows_every_part_of_a_command_or_nothing_is_offered(parts: list[str], joint: str, mode: Mode):
     with TemporaryDirectory() as directory:
         tree = Workspace(Path(directory, "tree"))

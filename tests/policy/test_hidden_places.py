@@ -14,6 +14,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools import Glob, Grep
+from tests.depth import deep
 
 HOME = (".aws/credentials", ".ssh/id_rsa", ".netrc", "notes.txt", "project/.env", "project/a.py")
 TREE = ("secrets/a", "secrets/deep/b", "src/a.py", "src/keys.pem", "pkg/.env", "pkg/.env.example")
@@ -106,7 +107,7 @@ async def test_where_reading_keys_was_allowed_the_search_shows_them(home, tree):
     assert hides("credentials.old")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=deep(15, 60), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     parts=st.lists(st.sampled_from(["secrets", "src", ".env", ".env.local", ".ssh", "x.pem", "a\nb", "é"]), min_size=1)
 )

@@ -15,6 +15,7 @@ from sagent.policy.sed import edits_text
 from sagent.policy.shell import split
 from sagent.policy.wrappers import brings_code
 from sagent.tool import Effect, Workspace
+from tests.depth import deep
 
 COVERED = [
     "-n 1,5p f", "-n '/foo/p' f", "-n '/a/,/b/p;$=' f", "-n -e 5p -e '$p' f", "-n 's/a b/c/gp' f", "-n '/[0-9]/p' f g",
@@ -70,7 +71,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=deep(50, 500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join))
 def test_accepted_scripts_do_nothing_else_in_a_real_sed(script: str, tmp_path: Path) -> None:
     if edits_text(script):

@@ -19,6 +19,7 @@ from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, NAME, OPENAI, To
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools import Bash, Edit, Glob, Grep, Read, Write
+from tests.depth import deep
 
 FORMS = {
     "anthropic": ANTHROPIC,
@@ -192,7 +193,7 @@ SCHEMAS: st.SearchStrategy[object] = st.recursive(
 
 
 @given(SCHEMAS, st.sampled_from([*FORMS]))
-@settings(max_examples=300)
+@settings(max_examples=deep(40, 300))
 @example({"properties": {"a": {"type": ["string", "null"], "anyOf": []}}}, "google")
 @example({"properties": {"a": {"type": ["string", "null"], "oneOf": [False]}}}, "google")
 @example({"properties": {"a": {"type": ["string", "null"], "anyOf": 5, "oneOf": [{"type": "string"}]}}}, "google")

@@ -232,7 +232,7 @@ def test_what_was_kept_is_what_would_be_written_anew(kind: type, history: list[M
     assert grown == body_of(fresh, history)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=deep(15, 60), deadline=None)
 @given(histories)
 def test_a_request_begins_with_the_one_before_it(history: list[Message]) -> None:
     """In a conversation as agents have it, where each request ends with the user's turn."""

@@ -360,7 +360,7 @@ HOMES = {
 
 
 @pytest.mark.parametrize("home", HOMES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_back_at_home_nothing_of_one_s_own_is_lost(home: str, data: st.DataObject) -> None:
     """Whoever spoke in between: every block of the family's own is there again as it came, in its order."""

@@ -41,6 +41,7 @@ from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
 from tests.agent.cast import Cast, root_of
+from tests.depth import deep
 from tests.intact import faults, unnamed_blobs
 from tests.messages import call, in_turn
 from tests.waiting import until
@@ -1131,7 +1132,7 @@ async def wind_through(cwd: Path, steps: list[Step], back: int) -> None:
         assert not list(cwd.rglob(".sagent-*"))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(12, 40), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(steps=STEPS, back=st.integers(0, 6), in_git=st.booleans())
 def test_any_point_comes_back_but_for_what_others_changed(steps: list[Step], back: int, *, in_git: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -16,6 +16,7 @@ from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
 from sagent.sandbox.survey import Survey
 from sagent.tool import Workspace
+from tests.depth import deep
 
 
 def is_env(path: str) -> bool:
@@ -101,7 +102,7 @@ def change(root: Path, kind: str, name: str, other: str) -> None:
         pass  # there is no such thing, or one already
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=deep(15, 60), deadline=None)
 @given(st.lists(st.lists(_CHANGES, max_size=5), min_size=1, max_size=5))
 def test_what_is_known_is_what_is_there(rounds: list[list[tuple[str, str, str]]]) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as place:

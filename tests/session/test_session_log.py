@@ -181,7 +181,7 @@ bodies = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=deep(12, 40), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["message", "notice", "x_1"]), bodies, st.booleans()), max_size=8))
 def test_what_is_appended_is_there_after_reopening(steps: list[tuple[str, dict[str, object], bool]]):
     with tempfile.TemporaryDirectory() as directory:

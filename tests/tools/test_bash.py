@@ -28,6 +28,7 @@ from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
 from sagent.tools.capture import HEAD_CHARS, TAIL_CHARS, cut_head, cut_tail, legible
+from tests.depth import deep
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("bash")
@@ -706,7 +707,7 @@ NAMES = st.from_regex(r"V_[A-Za-z0-9_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=deep(12, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(environment=st.dictionaries(NAMES, VALUES, max_size=8), shell=st.sampled_from(["bash", "sh"]))
 def test_every_environment_is_read_back(environment: dict[str, str], shell: str) -> None:
     listing = subprocess.run(

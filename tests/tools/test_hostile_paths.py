@@ -13,6 +13,7 @@ from sagent.lib.json import json_freeze
 from sagent.lib.text import failure
 from sagent.tools import Edit, Glob, Grep, List, Read, Write
 from sagent.tools.globs import glob_regex
+from tests.depth import deep
 
 LEVELS = 25
 DEEP = "/".join(["d" * 200] * LEVELS)  # longer than the system takes at once
@@ -95,7 +96,7 @@ async def test_path_longer_than_the_system_takes_is_read_and_edited(call, worksp
 NAME = st.text(st.sampled_from("a./~$'\\\0\n\ud800\udcff\u0301é*[]{}-: \u200b"), max_size=12)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=deep(15, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAME)
 async def test_any_name_is_answered_in_words(call, workspace, root, name) -> None:
     if "~" in name or name.startswith("/") or ".." in name:

@@ -19,6 +19,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.tools import Glob, Grep, List, Read
 from sagent.tools.dialect import PatternError, translate
+from tests.depth import deep
 from tests.waiting import until, wait_until
 
 SOURCE = str(Path(sagent.__file__).parents[1])
@@ -447,7 +448,7 @@ LINES = st.lists(st.text('ab é1_.{}"]&A\t\x1f\0', max_size=6), max_size=5)
 
 
 @pytest.mark.needs("rg")
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(12, 40), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @example(parts=["$"], contents=[["1"]], end="\n", multiline=True, ignore_case=False)
 @example(parts=[r"\b", "$"], contents=[["1"]], end="\n", multiline=True, ignore_case=False)
 @given(

@@ -266,7 +266,7 @@ CODECS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 LINE = st.text("abcé \t", max_size=6).filter(lambda line: "éé" not in line)  # no language writes them
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(15, 60), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     before=st.lists(LINE, max_size=5),
     after=st.lists(LINE, max_size=5),
@@ -293,7 +293,7 @@ def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
         assert decoded.encoding.encode(decoded.text) == data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=deep(15, 60), deadline=None)
 @given(st.text("ab\r\n", max_size=20), st.text("ab\n", min_size=1, max_size=4))
 def test_replacing_all_with_a_word_leaves_none_and_keeps_the_rest(text: str, old: str) -> None:
     try:

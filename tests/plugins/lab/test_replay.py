@@ -49,6 +49,7 @@ from sagent.tool import RunContext
 from sagent.tools import agent_tools, tool
 from sagent.transcript.redaction import Redaction
 from tests.archives import unpack
+from tests.depth import deep
 from tests.messages import call, result
 from tests.waiting import until
 
@@ -377,7 +378,7 @@ RUNS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=deep(12, 40))
 @given(RUNS)
 def test_any_conversation_is_replayed(runs: list[tuple[str, list, str | None, bool]]) -> None:
     async def once() -> None:

@@ -20,6 +20,7 @@ from sagent.plugins.hosting.choosing import named
 from sagent.plugins.teams import Gathered, handoff, loop_until, parallel, sequential, triage
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage
+from tests.depth import deep
 from tests.messages import call, echo, forever
 from tests.waiting import until
 
@@ -266,7 +267,7 @@ async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.Mon
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=deep(15, 60), deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=5), st.data())
 def test_a_quorum_is_met_exactly_when_so_many_succeed(good: list[bool], data: st.DataObject) -> None:
     quorum = data.draw(st.none() | st.integers(1, len(good)))

@@ -19,6 +19,7 @@ from sagent.plugins.textcalls.forms import calls_in
 from sagent.plugins.textcalls.holding import Holder
 from sagent.plugins.textcalls.recognition import MARKS, recognise
 from sagent.testing import ScriptedModel
+from tests.depth import deep
 
 READ = ToolSpec(
     "Read",
@@ -491,7 +492,7 @@ def answers(draw: st.DrawFn) -> tuple[str, list[str]]:
     return text, [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=deep(40, 300))
 @given(answers())
 @example((f"`x` {CALL}", list(f"`x` {CALL}")))
 async def test_pieces_do_not_matter(answer: tuple[str, list[str]]) -> None:
