@@ -63,6 +63,7 @@ check-tests: $(VENV)/.developed
 check-rest: $(VENV)/.developed
 	@$(BIN)/python -m tests.snippets
 	@$(BIN)/python scripts/reading.py
+	@$(BIN)/python scripts/words.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The documentation as a site, in site/.

@@ -11,7 +11,7 @@ TOO_MUCH = Decimal(10) ** 18
 """An amount that nobody means: what is as large is refused, since not every sum with it would be exact."""
 UNBILLED = "calls that were lost, cut or interrupted: what they cost was not reported"
 """Why more may count towards a budget than was billed."""
-_SMALLEST_SHOWN = Decimal("0.000001")
+_MIN_SHOWN = Decimal("0.000001")
 
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
@@ -24,9 +24,9 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
 
 def show(usd: Decimal) -> str:
     """For people: "$0.05", "$0.001234"; two to six decimals."""
-    if 0 < usd < _SMALLEST_SHOWN:
-        return f"<${_SMALLEST_SHOWN}"
-    whole, _, cents = f"{usd.quantize(_SMALLEST_SHOWN, context=EXACT):f}".partition(".")
+    if 0 < usd < _MIN_SHOWN:
+        return f"<${_MIN_SHOWN}"
+    whole, _, cents = f"{usd.quantize(_MIN_SHOWN, context=EXACT):f}".partition(".")
     return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
 
 

@@ -9,7 +9,7 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import Effort, ModelInfo, ModelLimits
 
 UNKNOWN = ModelLimits()
-USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where no number was asked for
+USUAL_OUTPUT, LARGE_OUTPUT = 32_000, 64_000  # tokens of output, where no number was asked for
 
 OWN_OUTPUT = 16_000
 """Tokens to ask a server of the user's own for, which would write without end."""
@@ -50,7 +50,7 @@ def own_output(limits: ModelLimits) -> int:
 
 def usual_output(effort: Effort | None) -> int:
     """Tokens to ask for where thinking counts as output."""
-    return LONG_OUTPUT if effort in ("high", "xhigh", "max") else USUAL_OUTPUT
+    return LARGE_OUTPUT if effort in ("high", "xhigh", "max") else USUAL_OUTPUT
 
 
 def model_info(provider: str, model_id: str, row: Mapping[str, object], names: tuple[str, str, str]) -> ModelInfo:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
 
 Source: TypeAlias = Literal["person", "project", "plugin"]
-DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 60.0, 600.0  # seconds
+DEFAULT_SECONDS, MAX_SECONDS = 60.0, 600.0
 _ALIASES: Mapping[str, tuple[str, ...]] = {"AgentSpawn": ("Task", "Agent"), "List": ("LS",)}
 """What tools are called in matchers that were written for other programs."""
 
@@ -30,7 +30,7 @@ class Hook:
     command: str = ""
     url: str = ""
     matcher: str = ""
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = DEFAULT_SECONDS
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     needs: "tuple[Need, ...]" = ()
     source: Source = "person"
@@ -44,7 +44,7 @@ class Hook:
 
     def __str__(self) -> str:
         about = f" {_plain(self.matcher)}" if self.matcher else ""
-        more = [f"{self.timeout:g} s"] if self.timeout != DEFAULT_TIMEOUT else []
+        more = [f"{self.timeout:g} s"] if self.timeout != DEFAULT_SECONDS else []
         more += [f"needs {need}" for need in self.needs]
         more += [f"header {_plain(name)}" for name in self.headers]
         return f"{self.event}{about}: {self.what}" + (f" ({', '.join(more)})" if more else "")

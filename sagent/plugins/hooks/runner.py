@@ -10,7 +10,7 @@ from sagent.lib.encoding import readable
 from sagent.lib.process import ProcessGroup
 from sagent.plugin import HookEvent
 from sagent.plugins.hooks.answer import read_exit, read_json
-from sagent.plugins.hooks.hook import LONGEST_TIMEOUT, Hook
+from sagent.plugins.hooks.hook import MAX_SECONDS, Hook
 from sagent.plugins.programs.piped import PipedProcess
 from sagent.sandbox import Confined, Sandbox
 
@@ -115,9 +115,7 @@ class HookRunner:
         self._transport = self._transport or DirectTransport()
         headers, most = {"content-type": "application/json", **hook.headers}, MAX_OUTPUT_BYTES + 1
         try:
-            answer, body = await read_answer(
-                self._transport, hook.url, headers, [data], within=LONGEST_TIMEOUT, most=most
-            )
+            answer, body = await read_answer(self._transport, hook.url, headers, [data], within=MAX_SECONDS, most=most)
         except Disrupted as error:
             return HookAnswer(fault=f"could not be reached: {error}")
         if not 200 <= answer.status < 300:

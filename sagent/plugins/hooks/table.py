@@ -12,7 +12,7 @@ from sagent.config.values import decimal, url
 from sagent.lib.text import nearest
 from sagent.plugin import HookEvent, PathBase, RefusedError
 from sagent.plugins.hooks import HOOKS
-from sagent.plugins.hooks.hook import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, Hook, names_of
+from sagent.plugins.hooks.hook import DEFAULT_SECONDS, MAX_SECONDS, Hook, names_of
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
@@ -133,9 +133,9 @@ def _hook(
         raise RefusedError(f"a hook of type {kind!r} must have a {'url' if kind == 'http' else 'command'}")
     if len(command) > _MAX_COMMAND_CHARS:
         raise RefusedError(f"the command has more than {_MAX_COMMAND_CHARS:,} characters: put it into a script")
-    timeout = float(decimal(handler.get("timeout", DEFAULT_TIMEOUT), "timeout: give seconds as a number above 0"))
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise RefusedError(f"timeout: give seconds above 0, at most {LONGEST_TIMEOUT:g}")
+    timeout = float(decimal(handler.get("timeout", DEFAULT_SECONDS), "timeout: give seconds as a number above 0"))
+    if not 0 < timeout <= MAX_SECONDS:
+        raise RefusedError(f"timeout: give seconds above 0, at most {MAX_SECONDS:g}")
     needs, pairs = handler.get("needs", []), table_of_texts(handler.get("headers", {}), "headers")
     if environ is None and needs:
         raise RefusedError("a project's hook stays in the sandbox: needs is for your own file")

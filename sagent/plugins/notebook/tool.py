@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sagent.plugins.notebook.link import Kernel
     from sagent.sandbox.profile import Profile
 
-DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 120.0, 3600.0  # seconds
+DEFAULT_SECONDS, MAX_SECONDS = 120.0, 3600.0
 MAX_NOTEBOOK_BYTES = 50_000_000  # of a notebook
 _STATES = {
     "late": "it took longer than {seconds:g} s and was interrupted, or its kernel was ended",
@@ -87,8 +87,8 @@ class Notebook:
         """Run it. Raises ToolError if there is no kernel, and without the extra `notebook`."""
         _check_installed()
         code = _judged(run.effect) or _code(arguments, run.workspace)
-        seconds = arguments.get("timeout", DEFAULT_TIMEOUT)
-        limit = float(min(seconds if isinstance(seconds, int | float) else DEFAULT_TIMEOUT, LONGEST_TIMEOUT))
+        seconds = arguments.get("timeout", DEFAULT_SECONDS)
+        limit = float(min(seconds if isinstance(seconds, int | float) else DEFAULT_SECONDS, MAX_SECONDS))
         if limit <= 0:
             raise ToolError("timeout: give a number of seconds above 0")
         async with self._turns.setdefault(run.agent, asyncio.Lock()):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.plugins.code.map.store import Store, StoreThread
 
 MAX_FILES = 20_000
-TOKENS, MOST_TOKENS = 2_000, 20_000
+TOKENS, MAX_TOKENS = 2_000, 20_000
 INDEX_TIMEOUT_SECONDS = 60.0  # for files that are new
 _BATCH_FILES, _BATCH_BYTES = 500, 8_000_000
 _AT_ONCE = 4
@@ -44,7 +44,7 @@ class RepoMap:
     parameters = arguments_schema(
         path={"type": "string", "description": "directory or file; default: the working directory"},
         focus={"type": "array", "items": {"type": "string"}, "description": "paths, or names of definitions"},
-        tokens={"type": "integer", "minimum": 100, "maximum": MOST_TOKENS, "description": f"default: {TOKENS:,}"},
+        tokens={"type": "integer", "minimum": 100, "maximum": MAX_TOKENS, "description": f"default: {TOKENS:,}"},
         closed=True,
     )
 
@@ -73,7 +73,7 @@ class RepoMap:
         with explained(path, run.workspace):
             found = stat_real(real)
         if stat.S_ISREG(found.st_mode):
-            return await outline(real, short(path, run.workspace), as_int(arguments.get("tokens")) or MOST_TOKENS)
+            return await outline(real, short(path, run.workspace), as_int(arguments.get("tokens")) or MAX_TOKENS)
         focus = [as_str(each) for each in as_array(arguments.get("focus")) if each]
         near = [_below(run.workspace.resolve(each), path, real) or each for each in focus]
         wish = Wish(prefix(path, run.workspace), tuple(near), as_int(arguments.get("tokens")) or TOKENS)

@@ -1,0 +1,55 @@
+"""How docstrings open and limits are named.
+
+A function's docstring opens with a verb, a class's or a module's with a noun, none with a clause ("What ...", "Whether
+...") or a pronoun. A limit is MAX_... or MIN_..., and has its unit in its name where there is room: ..._SECONDS,
+..._BYTES. Fails, with the places, where more than MAX_SHARE of docstrings or any limit is otherwise.
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MAX_SHARE = 0.02
+OPENING = re.compile(
+    r"(What|Where|Whether|Who|Whoever|Whatever|How|When|Which|The same|The ones?|Another|That|Those|It|They"
+    r"|This|These)\b"
+)
+LIMIT = re.compile(
+    r"_?((MOST|LONGEST|PATIENCE|LEAST|SOON|ENOUGH|SHORTEST|LARGEST|SMALLEST|FEWEST|BIGGEST)(_\w+)?"
+    r"|(LONG|FEW|WAIT|GRACE)(_\w+)?(?<!_SECONDS)(?<!_TOKENS)(?<!_BYTES)(?<!_CHARS))"
+)
+
+
+def check(source: str) -> tuple[list[str], int, list[str]]:
+    """Return the docstrings of a module that open otherwise, how many it has, and the limits that are named otherwise;
+    each with its line."""
+    docstrings, names = list[tuple[int, str]](), list[tuple[int, str]]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if text := ast.get_docstring(node):
+                docstrings.append((node.body[0].lineno, text.splitlines()[0]))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.id))
+    opened = [f"{line}: {text}" for line, text in docstrings if OPENING.match(text)]
+    return opened, len(docstrings), [f"{line}: {name}" for line, name in names if LIMIT.fullmatch(name)]
+
+
+def main() -> int:
+    """Print the figures; return 1 if one is too high."""
+    opened, limits, total = list[str](), list[str](), 0
+    for file in sorted((ROOT / "sagent").rglob("*.py")):
+        wrong, count, named = check(file.read_text("utf-8"))
+        total += count
+        opened += [f"{file.relative_to(ROOT)}:{each}\n" for each in wrong]
+        limits += [f"{file.relative_to(ROOT)}:{each}\n" for each in named]
+    sys.stdout.write(f"docstrings that open with a clause or a pronoun: {len(opened)} of {total:,}; at most ")
+    sys.stdout.write(f"{MAX_SHARE:.0%}\nlimits without MAX_ or MIN_: {len(limits)}; at most 0\n")
+    failed = len(opened) > MAX_SHARE * total
+    sys.stderr.writelines([*(opened if failed else ()), *limits])
+    return int(failed or bool(limits))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
