@@ -2,13 +2,17 @@
 
 import re
 from difflib import SequenceMatcher
-from unicodedata import category, combining, normalize
+from unicodedata import category, combining, name, normalize
 
 from sagent.lib.dataclass import dataclass
 
 _ALIKE = str.maketrans(
     "аАеЕоОрРсСуУхХіІјЈѕЅԁһӏВКМНТкмтвѵԛԝοΟνρΡΑΒΕΖΗΙΚΜΝΤΥΧαικτυχ‐‑‒–—−ʼ’‘“”",
     "aAeEoOpPcCyYxXiIjJsSdhlBKMHTkmtbvqwoOvpPABEZHIKMNTYXaiktux------'''\"\"",
+)
+
+_UNSEEN = re.compile(
+    "[\ufe00-\ufe0f\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\u180b-\u180f\u2800\U000e0100-\U000e01ef]"
 )
 
 
@@ -19,15 +23,43 @@ def canonical(text: str) -> str:
 
 def skeleton(text: str) -> str:
     """Return about what one sees of a text: without what is not seen, letters that look alike as one of them."""
-    if text.isascii():
+    if text.isascii() and text.isprintable():
         return " ".join(text.split())
     shown = "".join(letter for letter in normalize("NFKC", text) if not is_unseen(letter))
     return " ".join(shown.translate(_ALIKE).split())
 
 
 def look_alike(one: str, other: str) -> bool:
-    """Return True if two different texts look the same."""
-    return one != other and skeleton(one) == skeleton(other)
+    """Return True if two different texts look the same, or nearly so."""
+    mine, theirs = skeleton(one), skeleton(other)
+    return one != other and (mine == theirs or (len(mine) == len(theirs) and has_alike(mine, theirs)))
+
+
+def has_alike(text: str, part: str) -> bool:
+    """Return True if a text has a part, but for letters and signs that may be taken for each other."""
+    if text.isascii() and part.isascii():
+        return False
+    own, wanted = _clusters(text), _clusters(part)
+    for start in range(len(own) - len(wanted) + 1):
+        pairs = zip(own[start:], wanted, strict=False)
+        if all(mine == theirs or _may_be_taken(mine, theirs) for mine, theirs in pairs):
+            return 2 * sum(map(str.__eq__, own[start:], wanted)) >= len(wanted)
+    return False
+
+
+def _may_be_taken(one: str, other: str) -> bool:
+    """Return True for letters of two alphabets, for one without the mark that nobody sees, and for signs."""
+    if one.isascii() and other.isascii():
+        return False
+    kinds = {category(each[0])[0] for each in (one, other)}
+    if kinds <= {"P", "S", "Z"}:
+        return True
+    if not kinds <= {"L", "N"}:
+        return kinds <= {"L", "P", "S"} and {category(one[0]), category(other[0])} & {"Lo", "Lm"} != set()
+    if len({name(each[0], "").split(" ")[0] for each in (one, other)}) > 1:
+        return True
+    bases = [normalize("NFD", each)[0] for each in (one, other)]
+    return (bases[0] == bases[1]) != (one.isascii() or other.isascii())
 
 
 def reveal(one: str, other: str) -> tuple[str, str]:
@@ -105,11 +137,10 @@ def _clusters(text: str) -> list[str]:
 
 
 def is_unseen(letter: str) -> bool:
-    """Return True for a letter that shows nothing, as a zero-width space."""
-    return not letter.isascii() and (
-        category(letter) == "Cf"
-        or bool(re.match("[\ufe00-\ufe0f\u115f\u1160\u3164\uffa0\u034f\u17b4\u17b5\u180b-\u180f\u2800]", letter))
-    )
+    """Return True for a letter that shows nothing, as a zero-width space or a control character."""
+    if letter.isprintable() and letter.isascii():
+        return False
+    return (category(letter) in ("Cf", "Cc") and not letter.isspace()) or _UNSEEN.match(letter) is not None
 
 
 def _number(letter: str) -> str:

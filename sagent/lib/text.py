@@ -1,5 +1,6 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,7 +128,9 @@ def failure(error: BaseException) -> str:
     from sagent.lib.names import quote_path
 
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    return ": ".join((*map(quote_path, names), f"{error.strerror}."))
+    said = ": ".join((*map(quote_path, names), f"{error.strerror}."))
+    limited = error.errno in (errno.EMFILE, errno.ENFILE)
+    return f"{said} Raise the limit of open files, as with ulimit -n 1024." if limited else said
 
 
 def why_unread(error: Exception) -> str:

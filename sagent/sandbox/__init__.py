@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import failure
 
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Boxes, View
@@ -266,7 +267,7 @@ class Sandbox:
             self._watchdog = self._watchdog or Watchdog(*self._own_scratch().marks)
             return Wall(await asyncio.to_thread(made))  # which looks into directories of any size
         except (OSError, ValueError) as error:
-            raise ToolError(f"The command was not run: its sandbox could not be made: {error}.") from error
+            raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
 
     def _warn_of_size(self, profile: "Profile") -> None:
         for place in sorted({*profile.partly_known} - self._reported):

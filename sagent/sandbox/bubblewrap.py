@@ -24,6 +24,7 @@ from typing import BinaryIO, NoReturn
 from sagent.errors import ToolError
 from sagent.lib.process import disown, system_path
 from sagent.lib.regular import identity
+from sagent.lib.text import failure
 from sagent.sandbox.mounts import GATE, TEMPORARY, Mounts, gate, pinned, remove_made
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
@@ -340,7 +341,7 @@ class Boxes:
                     elif why:
                         view.box.close()
                 except (OSError, ValueError, KeyError) as error:
-                    said = f"the sandbox could not be prepared: {error}"
+                    said = f"the sandbox could not be prepared: {failure(error)}"
                 else:
                     return why or view
             with contextlib.suppress(ProcessLookupError):  # its child waits for it for ever, and holds the pipes

@@ -11,11 +11,13 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
+from sagent.lib.text import failure
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -214,8 +216,9 @@ class Bash:
         """The shell that runs a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
-        others = {"mark": MARK, "notes": 9, "plain": "command"}  # they know one digit only
-        script = _SCRIPT.format_map({"mark": MARK, "notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
+        is_bash = name == "bash"
+        notes = SHELVED if is_bash and getrlimit(RLIMIT_NOFILE)[0] > SHELVED else 9  # others know one digit only
+        script = _SCRIPT.format_map({"mark": MARK, "notes": notes, "plain": "builtin" if is_bash else "command"})
         if len(encoded := os.fsencode(command)) > _MAX_ARGUMENT_BYTES:
             import shlex
 
@@ -225,7 +228,7 @@ class Bash:
                 scratch.write_bytes(encoded)
                 run.blobs.show(scratch)
             except OSError as error:
-                raise ToolError(f"The command was not run: {error}") from error
+                raise ToolError(f"The command was not run: {failure(error)}") from error
             command = f". {shlex.quote(str(scratch))}"
         return [self._shell, "-c", script, name, command]
 
@@ -239,7 +242,7 @@ class Bash:
         try:
             confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
         except OSError as error:  # a full disk
-            raise ToolError(f"The command was not run: its sandbox could not be made: {error}.") from error
+            raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
         workspace.temporary = sandbox.temporary
         return confined
 
@@ -297,7 +300,7 @@ class Bash:
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
-            raise ToolError(f"The command was not run: {error}") from error
+            raise ToolError(f"The command was not run: {failure(error)}") from error
         held.callback(process.close)
         capture.begin(process.strike)
         return capture, process
@@ -324,12 +327,12 @@ class Bash:
             whereto = f"goes to {path}"
         except OSError as error:
             path = Path(os.devnull)
-            whereto = f"is lost: {error}"
+            whereto = f"is lost: {failure(error)}"
         try:
             os.set_blocking(capture.source, True)
             self._group.drain(capture.source, path, limit=OUTPUT_LIMIT)
         except OSError as error:
-            whereto = f"ends it: {error}"
+            whereto = f"ends it: {failure(error)}"
         return f"still running in the background; what it prints from now on {whereto}"
 
     def _detach(self, shell: asyncio.Task[None], capture: "Capture", process: Process, confined: Confined) -> str:

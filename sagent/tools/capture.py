@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sagent.lib.text import count
+from sagent.lib.text import count, failure
 from sagent.tool import Blobs
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Capture:
                 self._path = None
             self._show(path)
         except OSError as error:
-            return f"the full text could not be kept: {error}"
+            return f"the full text could not be kept: {failure(error)}"
         return f"the full text is in {path}: {advice}"
 
     @contextlib.contextmanager

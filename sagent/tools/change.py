@@ -115,9 +115,13 @@ def _written_as(encoding: Encoding, added: str) -> str:
 
 def _found_as(before: str, replacements: Sequence[Replacement]) -> str:
     """Return what to say of an edit that quoted letters otherwise composed than the file has them."""
-    if before.isascii() or all(edit.old.isascii() or edit.old in before for edit in replacements):
+    if before.isascii():
         return ""
-    if not any(edit.old not in before and canonical(edit.old) in canonical(before) for edit in replacements):
+    if not any(
+        canonical(before).count(canonical(edit.old)) > (count := before.count(edit.old))
+        and (edit.everywhere or not count)
+        for edit in replacements
+    ):
         return ""
     return (
         " The file has letters of old_string composed otherwise (as é can be one character or two); what the edit left "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PLACES = ("$", r"\b", r"\B", r"\>", r"\z", r"\Z")  # that a pattern names, and that have no width
 _LIMIT = 100
+_MAX_FILES_READ = 5_000  # files that are searched without ripgrep for letters in any form
 
 
 class Grep:
@@ -56,17 +57,9 @@ class Grep:
         """Search. Raises ToolError for an invalid pattern, or a place that does not exist."""
         from sagent.tools.paths import judged, made_by_commands
 
-        pattern = as_str(arguments["pattern"])
-        report, notes = await self._search(pattern, arguments, run), list[str]()
-        if report.summary == "no matches" and (other := _composed_otherwise(pattern)):
-            from sagent.lib.lookalike import escape
-
-            found = await self._search(other, arguments, run)
-            if found.summary != "no matches":
-                report = found
-                notes = [f"(The files have the pattern's letters composed otherwise: {escape(other)})"]
+        report = await self._search(as_str(arguments["pattern"]), arguments, run)
         root = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        notes += made_by_commands(judged(root, run), run.workspace)
+        notes = made_by_commands(judged(root, run), run.workspace)
         return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
 
     async def _search(self, pattern: str, arguments: JsonObject, run: RunContext) -> "Report":
@@ -85,13 +78,18 @@ class Grep:
         return await _search_apart(query)
 
 
-def _composed_otherwise(pattern: str) -> str:
-    """Return a pattern with its letters decomposed, or composed if they were not; "" where that is the same."""
+def _forms(pattern: str, *, multiline: bool) -> "list[Dialect]":
+    """Return a pattern with its letters composed, and decomposed; nothing for one of ASCII."""
     if pattern.isascii():
-        return ""
+        return []
     from unicodedata import normalize
 
-    return next((form for form in (normalize("NFC", pattern), normalize("NFD", pattern)) if form != pattern), "")
+    from sagent.tools.dialect import PatternError, translate
+
+    try:
+        return [translate(normalize(form, pattern), multiline=multiline) for form in ("NFC", "NFD")]
+    except PatternError:  # `[é-z]` may run backwards then
+        return []
 
 
 async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
@@ -115,6 +113,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     is_wanted = name_filter(glob, names)
     files, hidden, cut, empty = [path.name], 0, False, not is_wanted(path.name)
     closed, ignored = list[str](), list[str]()
+    forms = _forms(pattern, multiline=multiline)
     if not single:
         listing = await list_files(str(real))
         files, cut = listing.files, listing.cut
@@ -124,7 +123,9 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
             plain = glob.isascii() and not set(glob) & set("!/,\\ [{")
             likely = names or ([glob] if glob and plain else [])
-            files = await files_matching(dialect.rust, options, likely, str(real), listing)
+            if not (forms and len(files) <= _MAX_FILES_READ):  # which ripgrep knows as one character or as two
+                rust = [form.rust or "" for form in (dialect, *forms)]
+                files = await files_matching(rust, options, likely, str(real), listing)
         is_hidden = hides("Grep", path, real, run.workspace)
 
         def choose() -> tuple[list[str], int, bool]:
@@ -146,6 +147,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         single=single,
         python=dialect.python,
         strict=dialect.strict,
+        composed=forms[0].python if forms else "",
         regular=dialect.rust is not None,
         ignore_case=ignore_case,
         multiline=multiline,

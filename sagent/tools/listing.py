@@ -63,15 +63,15 @@ async def list_ignored(root: str, listing: Listing) -> list[str]:
 
 
 async def files_matching(
-    rust: str, options: Sequence[str], names: Sequence[str], root: str, listing: Listing
+    rust: Sequence[str], options: Sequence[str], names: Sequence[str], root: str, listing: Listing
 ) -> list[str]:
-    """The files that may match, of those whose name matches one of `names` if there are any."""
+    """The files that may match one of some patterns, of those whose name matches one of `names` if there are any."""
     if not listing.by_ripgrep:
         return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
-    smaller = f"--max-filesize={_MAX_FILE_BYTES}"
+    smaller, wanted = f"--max-filesize={_MAX_FILE_BYTES}", [f"--regexp={each}" for each in rust]
     matching, other, small = await asyncio.gather(
-        _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, f"--regexp={rust}"), root, _MAX_SECONDS),
+        _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, *wanted), root, _MAX_SECONDS),
         _ripgrep(("--files-with-matches", "--text", smaller, *kinds, f"--regexp={_NOT_UTF8}"), root, _MAX_SECONDS),
         _ripgrep(("--files", smaller), root, _RIPGREP_SECONDS),
     )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from sagent.errors import ToolError
 from sagent.lib.names import quote_path
+from sagent.lib.text import failure
 from sagent.tool import Effect, RunContext, Workspace
 
 _MAX_NAMED = 400  # characters of a path
@@ -88,7 +89,8 @@ def explained(path: Path, workspace: Workspace | None = None) -> Generator[None]
     except OSError as error:
         if workspace is not None and isinstance(error, FileNotFoundError):
             raise missing(path, workspace) from None
-        raise ToolError(f"{named(path)}: {error.strerror or error}.") from None
+        why = failure(OSError(error.errno, error.strerror)) if error.strerror else f"{error}."
+        raise ToolError(f"{named(path)}: {why}") from None
     except ValueError as error:  # a name that no system takes
         raise ToolError(f"{named(path)}: {error}.") from None
 

@@ -8,12 +8,13 @@ from difflib import SequenceMatcher
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
-from sagent.lib.lookalike import canonical, look_alike, reveal, skeleton
+from sagent.lib.lookalike import canonical, find_canonical, has_alike, reveal, skeleton
 from sagent.messages import ToolCall
 from sagent.tools.nearmiss import QUOTES, meant
 from sagent.tools.textfile import line_end
 
 _MAX_LINES = 20_000
+_MAX_CHARACTERS = 1_000_000  # in which letters are looked for that are composed otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
         return replacement.new, 1
     end = line_end(text)
     spans = list(_spans(text, replacement.old, end))
-    if not spans:
+    alike = list(_composed_otherwise(text, replacement, spans)) if replacement.everywhere else []
+    if not spans and not alike:
         pairs = meant(_lf(text), replacement.old, replacement.new, name, everywhere=replacement.everywhere)
         if not pairs:
             raise ToolError(_explain(_lf(text), replacement.old))
@@ -92,11 +94,22 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
             raise ToolError(_ambiguous(text, starts))
     pieces: list[str] = []
     position = 0
-    for start, stop in spans:
-        found = text[start:stop]
-        pieces += [text[position:start], _with_line_ends(replacement, found, end)]
+    exact = [(start, stop, _with_line_ends(replacement, text[start:stop], end)) for start, stop in spans]
+    for start, stop, made in sorted([*exact, *alike]):
+        pieces += [text[position:start], made]
         position = stop
-    return "".join([*pieces, text[position:]]), len(spans)
+    return "".join([*pieces, text[position:]]), len(exact) + len(alike)
+
+
+def _composed_otherwise(
+    text: str, replacement: Replacement, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the further places of an edit of all, whose letters are composed otherwise, with what comes there."""
+    if text.isascii() or len(text) > _MAX_CHARACTERS or "\r" in text:
+        return
+    for place in find_canonical(text, replacement.old, replacement.new):
+        if all(place.stop <= start or stop <= place.start for start, stop in spans):
+            yield place.start, place.stop, place.made
 
 
 def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
@@ -169,7 +182,8 @@ def _revealed(line: str, quoted: str) -> tuple[str, str | None]:
     where one sees what differs."""
     if len(line) > 600 or line == quoted:
         return line[:300], None
-    if look_alike(line, quoted) or (quoted not in line and skeleton(quoted) and skeleton(quoted) in skeleton(line)):
+    mine, theirs = skeleton(line), skeleton(quoted)
+    if mine == theirs or (quoted not in line and theirs and (theirs in mine or has_alike(mine, theirs))):
         return reveal(line, quoted)
     return line, None
 

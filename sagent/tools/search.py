@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import NamedTuple
+from unicodedata import normalize
 
 from sagent.lib.json import valid_text
+from sagent.lib.lookalike import canonical, escape
 from sagent.lib.names import quote_path
 from sagent.lib.regular import open_regular
 from sagent.tools.globs import glob_regex
@@ -45,6 +47,7 @@ class Query(NamedTuple):
     single: bool  # one file was asked for by its name
     python: str
     strict: str
+    composed: str  # the same with composed letters, for a text that is composed; "" for a pattern of ASCII
     regular: bool  # a match within a line is one within the text too
     ignore_case: bool
     multiline: bool
@@ -84,8 +87,6 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
 
 def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     """Return a filter of relative paths: a glob with `/` is for the path, one without for the name, `!` excludes."""
-    from sagent.lib.lookalike import canonical
-
     glob = canonical(glob)
     negated = glob.startswith("!")
     given = glob = glob[negated:].removeprefix("./")
@@ -254,6 +255,8 @@ class _Finder:
         self._query = query
         self._regex = re.compile(query.python, flags)
         self._strict = re.compile(query.strict, flags)
+        self._composed = re.compile(query.composed, flags) if query.composed else None
+        self._otherwise = ""  # what was found of the pattern with its letters composed otherwise
         self._passed_over: dict[str, list[str]] = {_UNREADABLE: [*query.closed], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
         self._stop = stop
         self._encoding = ""  # of the file that is searched, where it was guessed
@@ -269,7 +272,7 @@ class _Finder:
                     return
                 undecoded = not text.isascii() and _has_undecoded(text)
                 regex = self._strict if undecoded else self._regex
-                if self._query.regular and number == 0 and last and not regex.search(text):
+                if self._query.regular and number == 0 and last and not self._hit(text, regex):
                     return
                 lines = text.removesuffix("\n").split("\n")
                 if not self._lines(text, lines, number, regex, page):
@@ -287,6 +290,8 @@ class _Finder:
 
     def notes(self) -> list[str]:
         notes: list[str] = []
+        if self._otherwise:
+            notes.append(f"(Some have the pattern's letters composed otherwise: {escape(self._otherwise)})")
         for encoding, paths in self._encodings.items():
             notes.append(f"(Not UTF-8, read as {encoding}: {_listed(paths)}.)")
         for why, paths in self._passed_over.items():
@@ -310,9 +315,11 @@ class _Finder:
     def _lines(self, text: str, lines: list[str], number: int, regex: "re.Pattern[str]", page: _Page) -> bool:
         if not self._query.multiline:
             for current, line in enumerate(lines, number + 1):
-                if not page.line(current, line, regex.search(line), fresh=True):
+                if not page.line(current, line, self._hit(line, regex), fresh=True):
                     return False
             return True
+        if self._composed is not None and canonical(text) != text:
+            regex, text = self._composed, canonical(text)
         hits = _spread(regex, text)
         start, end, match = next(hits, (-1, -1, None))
         for index, line in enumerate(lines):
@@ -322,6 +329,14 @@ class _Finder:
             if index == end:
                 start, end, match = next(hits, (-1, -1, None))
         return True
+
+    def _hit(self, text: str, regex: "re.Pattern[str]") -> "re.Match[str] | None":
+        """Find the pattern in a text, whose letters may be composed otherwise."""
+        hit = regex.search(text)
+        if hit is None and self._composed is not None and (hit := self._composed.search(canonical(text))):
+            forms = (form for form in (normalize("NFD", hit[0]), hit[0], text) if form in text)
+            self._otherwise = self._otherwise or next(forms)[:100]
+        return hit
 
     def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
         """The file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""

@@ -44,15 +44,28 @@ def line_end(text: str) -> str:
 
 
 def broken_link(real: Path) -> str:
-    """Return what to say of a file that has other names too, which it will have no longer once it is replaced."""
+    """Return what to say of a file that has other names too, which it will have no longer once it is replaced; and of
+    a new one whose name looks like that of another beside it."""
     try:
         links = os.lstat(real).st_nlink
+    except FileNotFoundError:
+        return _twin(real)
     except OSError:
         return ""
     if links < 2:
         return ""
     others = "another name" if links == 2 else f"{links - 1} other names"
     return f" It was a hard link: the file has {others}, under which the old content stays."
+
+
+def _twin(real: Path) -> str:
+    from sagent.lib.lookalike import look_alike
+    from sagent.lib.names import quote_exactly
+
+    with suppress(OSError):
+        if twin := next((each.name for each in real.parent.iterdir() if look_alike(each.name, real.name)), ""):
+            return f" Beside it is {quote_exactly(twin)}, another file: {quote_exactly(real.name)} looks like it."
+    return ""
 
 
 def check_writable(real: Path) -> None:

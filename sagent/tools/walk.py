@@ -8,7 +8,7 @@ another) this follows ripgrep, so that a search says the same with and without i
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,16 +32,19 @@ def walk(
     while stack and not stop():
         directory, rules = stack.pop()
         try:
-            entries = list(os.scandir(directory))
+            with os.scandir(directory) as found:
+                entries = list(found)
         except OSError as error:
             if closed is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):  # else it is gone
                 closed.append(f"{directory[base:] or '.'}/")
             continue
+        if directory != root:
+            rules = _rules_in(directory, rules, {entry.name for entry in entries})
         for entry in entries:
             if entry.name == ".git" or (not ignored and _is_ignored(entry, rules)):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                stack.append((entry.path, _rules_in(entry.path, rules)))
+                stack.append((entry.path, rules))
             elif entry.is_file(follow_symlinks=False):
                 yield entry.path[base:]
 
@@ -55,13 +58,16 @@ class _Rule(NamedTuple):
     only_directories: bool
 
 
-def _rules_in(directory: str, above: tuple[_Rule, ...]) -> tuple[_Rule, ...]:
-    """The rules that hold in a directory right below one in which those `above` hold; the last that fits decides."""
+def _rules_in(
+    directory: str, above: tuple[_Rule, ...], names: Collection[str] = (".git", ".gitignore")
+) -> tuple[_Rule, ...]:
+    """The rules that hold in a directory right below one in which those `above` hold; the last that fits decides.
+    `names` are what is there, or may be."""
     prefix = directory.rstrip("/") + "/"
     git = prefix + ".git"
-    if os.path.lexists(git):  # a repository of its own: nothing from above counts
+    if ".git" in names and os.path.lexists(git):  # a repository of its own: nothing from above counts
         above = _load(f"{_common_directory(git)}/info/exclude", prefix)
-    return above + _load(prefix + ".gitignore", prefix)
+    return above + _load(prefix + ".gitignore", prefix) if ".gitignore" in names else above
 
 
 def _is_ignored(entry: "os.DirEntry[str]", rules: tuple[_Rule, ...]) -> bool:

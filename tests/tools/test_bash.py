@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 import re
+import resource
 import subprocess
 import sys
 import uuid
@@ -740,3 +741,26 @@ def test_what_is_legible_holds_no_control_sequences(data: bytes) -> None:
     text = legible(data)
     assert not set(text) & set("\r\b\0")
     assert legible(text.encode()) == text
+
+
+async def test_shell_reports_where_few_files_may_be_open(rig: Rig) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        first = await rig.text("mkdir below; cd below; export X=kept; ulimit -n")
+        second = await rig.text("pwd; echo $X")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert first == f"200\n[working directory: {rig.workspace.cwd}]"
+    assert second == f"{rig.workspace.cwd}\nkept"
+    assert rig.workspace.cwd.name == "below"
+
+
+async def test_error_of_the_system_is_told_in_words(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(rig.tool._group, "start", fail)
+    with pytest.raises(ToolError, match=r"^The command was not run: Too many open files\. Raise the limit") as raised:
+        await rig.call("true")
+    assert "Errno" not in str(raised.value)

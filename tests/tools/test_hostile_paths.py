@@ -108,7 +108,10 @@ async def test_any_name_is_answered_in_words(call, workspace, root, name) -> Non
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(24, "Too many open files", "/a/b"), "/a/b: Too many open files."),
+        (
+            OSError(24, "Too many open files", "/a/b"),
+            "/a/b: Too many open files. Raise the limit of open files, as with ulimit -n 1024.",
+        ),
         (OSError(28, "No space left on device"), "No space left on device."),
         (FileNotFoundError(2, "No such file or directory", b"/a\xff"), "$'/a\\xff': No such file or directory."),
         (OSError(18, "Invalid cross-device link", "a", None, "b"), "a: b: Invalid cross-device link."),

@@ -91,3 +91,73 @@ async def test_grep_finds_either_form_and_says_so(call, root) -> None:
     assert found.startswith("f:1:my ")
     assert "composed otherwise: cafe\\u0301" in found
     assert text_of(await call(Grep(), pattern="thé")) == "No matches."
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted", "escaped"),
+    [
+        ("foo\x07bar = 1", "foobar = 1", "foo\\x07bar"),
+        ("foo\x7fbar = 1", "foobar = 1", "foo\\x7fbar"),
+        ("葛\U000e0100城 = 1", "葛城 = 1", "\\U000e0100"),
+        ("\u0433un() = 1", "run() = 1", "\\u0433un"),
+        ("\u0585pen = 1", "open = 1", "\\u0585pen"),
+        ("f\u0131le = 1", "file = 1", "f\\u0131le"),
+        ("a \u2215 b = 1", "a / b = 1", "a \\u2215 b"),
+        ("it\u2032s = 1", "it's = 1", "it\\u2032s"),
+        ("a \u01c0 b = 1", "a | b = 1", "a \\u01c0 b"),
+        ("\u015firket = 1", "\u0219irket = 1", "\\u015firket"),
+    ],
+)
+async def test_edit_escapes_any_letter_that_may_be_another(call, root, line, quoted, escaped) -> None:
+    (root / "f").write_text(f"first\n{line}\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match="what differs is escaped") as raised:
+        await call(Edit(), file_path="f", old_string=quoted, new_string="x")
+    assert escaped in str(raised.value)
+
+
+@pytest.mark.parametrize(("line", "quoted"), [("value = 1", "velue = 1"), ("caf\u00e9 = 1", "cafe = 1")])
+async def test_edit_escapes_nothing_that_one_sees(call, root, line, quoted) -> None:
+    (root / "f").write_text(f"first\n{line}\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match="nearest lines") as raised:
+        await call(Edit(), file_path="f", old_string=quoted, new_string="x")
+    assert line in str(raised.value)
+    assert "escaped" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["c\u043epy.txt", "co\u200bpy.txt", "copy.txt ", "co\x07py.txt", "c\u0585py.txt"])
+async def test_new_file_that_looks_like_another_is_said(call, root, name) -> None:
+    (root / name).write_text("x\n")
+    said = text_of(await call(Write(), file_path="copy.txt", content="y\n"))
+    assert "looks like it" in said
+    assert "\\x" in said or "copy.txt '" in said
+    (root / "copy.txt").unlink()
+    made = await call(Edit(), file_path="copy.txt", old_string="", new_string="y\n")
+    assert "looks like it" in text_of(made)
+    assert "looks like it" not in text_of(await call(Write(), file_path="other.txt", content="y\n"))
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+async def test_grep_finds_both_forms_at_once(call, root, multiline) -> None:
+    (root / "one").write_text(f"{NFC} 1\n{NFD} 2\n")
+    (root / "two").write_text(f"{NFD} 3\n")
+    (root / "sign").write_text("10 \u212b\n")
+    found = text_of(await call(Grep(), pattern=f"{NFC} [0-9]", multiline=multiline))
+    assert [line[:5] for line in found.split("\n") if not line.startswith("(")] == ["one:1", "one:2", "two:1"]
+    assert text_of(await call(Grep(), pattern="\u00c5", multiline=multiline)).startswith("sign:1:10 \u212b")
+
+
+async def test_edit_of_all_places_takes_both_forms(call, root) -> None:
+    (root / "f").write_text(f"{NFC} 1\n{NFD} 2\nx {NFD}\n")
+    await call(Read(), file_path="f")
+    said = text_of(await call(Edit(), file_path="f", old_string=NFC, new_string="tea", replace_all=True))
+    assert (root / "f").read_text() == "tea 1\ntea 2\nx tea\n"
+    assert "3 replacements" in said
+    assert "composed otherwise" in said
+
+
+async def test_edit_that_takes_a_sign_for_its_equal_says_so(call, root) -> None:
+    (root / "f").write_text("x = 1\u037e\n")  # a Greek question mark, canonically a semicolon
+    await call(Read(), file_path="f")
+    assert "composed otherwise" in text_of(await call(Edit(), file_path="f", old_string="x = 1;", new_string="y"))

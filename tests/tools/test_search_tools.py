@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 import sagent
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
+from sagent.lib.regular import read_regular
 from sagent.tools import Glob, Grep, List, Read
+from sagent.tools import walk as walk_module
 from sagent.tools.dialect import PatternError, translate
 from tests.depth import deep
 from tests.waiting import until, wait_until
@@ -639,3 +641,19 @@ async def test_glob_says_that_ignored_files_were_skipped(call, root, engine) -> 
     )
     assert "git ignores" not in whole(await call(Grep(), pattern="x", glob="*.go"))
     assert "git ignores" not in whole(await call(Grep(), pattern="zzz", glob="*.py"))
+
+
+def test_only_directories_with_ignore_files_are_asked_for_them(tmp_path, monkeypatch):
+    deep = tmp_path / "/".join("d" * 60)
+    (deep / "e").mkdir(parents=True)
+    (deep / ".gitignore").write_text("*.log\n")
+    for name in ("a.py", "a.log", "e/b.log", "e/b.py"):
+        (deep / name).write_text("")
+    asked = []
+    monkeypatch.setattr(walk_module, "read_regular", lambda path: asked.append(path) or read_regular(path))
+    found = list(walk_module.walk(str(tmp_path), lambda: False))
+    assert sorted(name.removeprefix("d/" * 60) for name in found) == [".gitignore", "a.py", "e/b.py"]
+    assert [path for path in asked if path.startswith(f"{tmp_path.resolve()}/")] == [
+        f"{tmp_path.resolve()}/.gitignore",
+        f"{deep.resolve()}/.gitignore",
+    ]

@@ -26,19 +26,35 @@ _KEPT = {  # members of a block, by its type, that say something
     "resource_link": ("uri", "name", "title", "description", "mimeType"),
 }
 
+_OF_CALL = frozenset(("content", "structuredContent", "isError", "_meta", "toolResult", *COMPLETE))
 _MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
 
 
-def mend_answer(result: MutableMapping[str, object], version: str) -> None:
+def mend_answer(result: MutableMapping[str, object], version: str, *, of_call: bool = False) -> None:
     """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
     if "toolResult" in result and "content" not in result:  # how the first revision had it
         result["structuredContent"] = result.pop("toolResult")
+    if of_call and as_str(result.get("resultType"), "complete") == "complete":
+        _keep_unknown(result)
     if not result.keys().isdisjoint(("content", "structuredContent", "isError")):
         _mend_call(result, version)
     elif isinstance(result.get("messages"), list):
         result["messages"] = [_message(each, version) for each in as_array(result["messages"])]
     elif isinstance(result.get("contents"), list):
         result["contents"] = [_resource(each, version) for each in as_array(result["contents"])]
+
+
+def _keep_unknown(result: MutableMapping[str, object]) -> None:
+    """Have members of an answer to a call that the protocol does not know shown: whole where there is nothing else, by
+    their names beside other content."""
+    unknown = {name: value for name, value in result.items() if name not in _OF_CALL}
+    content, structured = result.get("content"), result.get("structuredContent")
+    if content in (None, [], "") and structured is None:
+        result["content"] = [_text(_shown(unknown))] if unknown else []
+    elif unknown:
+        blocks = as_array(content) or (() if content in (None, [], "") else (content,))
+        names = one_line(printable(", ".join(unknown)), MAX_SHOWN)
+        result["content"] = [*blocks, _text(f"(members of the answer that cannot be shown: {names})")]
 
 
 def tolerate_output(session: "ClientSession") -> None:
@@ -60,7 +76,7 @@ def tolerate_output(session: "ClientSession") -> None:
 def _mend_call(result: MutableMapping[str, object], version: str) -> None:
     content, structured = result.get("content"), result.get("structuredContent")
     blocks = as_array(content) or (() if content in (None, []) else (content,))
-    result["content"] = [_block(each, version) for each in blocks]
+    result["content"] = [_block(each, version) for block in blocks for each in as_array(block) or (block,)]
     if "structuredContent" in result and not isinstance(structured, dict):  # which older revisions do not know
         del result["structuredContent"]
         if structured is not None:
@@ -78,6 +94,8 @@ def _block(block: object, version: str) -> object:
         return _text(block)
     fields = as_object(block)
     kind = as_str(fields.get("type"))
+    if isinstance(text := fields.get("text"), str) and kind.lower() in ("", "text") and kind != "text":
+        return _text(text)
     if _is_read("tools/call", {"content": [fields]}, version):
         return fields
     kept: dict[str, object] = {name: fields[name] for name in _KEPT.get(kind, ()) if name in fields}
@@ -95,6 +113,8 @@ def _block(block: object, version: str) -> object:
         return _text(_shown(fields["text"]))
     rest = {name: value for name, value in fields.items() if name != "type"} if kind else block
     named = f"of the type {one_line(printable(kind), 100)}" if kind else "without a type"
+    if isinstance(text, str):
+        return _text(f"(a block {named}, of which this is the text:)\n{text}")
     return _text(f"(a block {named} cannot be shown: {_line(rest)})")
 
 

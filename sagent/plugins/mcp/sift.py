@@ -4,7 +4,7 @@ Answers to calls are mended likewise, block by block.
 What an item can do without is left out of it; an item that still cannot be read is left out of the list, and named.
 """
 
-from collections.abc import AsyncGenerator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping, MutableSet
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,7 +14,7 @@ from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.answers import COMPLETE, mend_answer
 
 if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, Transport, TransportStreams
+    from mcp.client._transport import ReadStream, Transport, TransportStreams, WriteStream
     from mcp.shared.message import SessionMessage
 
 _KINDS = ("tools", "prompts", "resources")
@@ -27,14 +27,47 @@ _NEWEST = "2026-07-28"
 async def sifted(transport: "Transport", unread: MutableMapping[str, str]) -> "AsyncGenerator[TransportStreams]":
     """The streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the reason."""
     async with transport as (incoming, outgoing):
-        yield _Sifted(incoming, unread), outgoing
+        calls = set[object]()
+        yield _Sifted(incoming, unread, calls), _Noted(outgoing, calls)
+
+
+class _Noted:
+    """A stream of messages, as the SDK writes it. The ids of calls of tools are noted: answers do not say of what they
+    are."""
+
+    def __init__(self, outgoing: "WriteStream[SessionMessage]", calls: MutableSet[object]) -> None:
+        self._outgoing, self._calls = outgoing, calls
+
+    async def send(self, item: "SessionMessage", /) -> None:
+        from mcp.types import JSONRPCRequest
+
+        if isinstance(item.message, JSONRPCRequest) and item.message.method == "tools/call":
+            self._calls.add(item.message.id)
+        await self._outgoing.send(item)
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._outgoing.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._outgoing.__aexit__(exc_type, exc_val, exc_tb)
 
 
 class _Sifted:
     """A stream of messages, as the SDK reads it."""
 
-    def __init__(self, incoming: "ReadStream[SessionMessage | Exception]", unread: MutableMapping[str, str]) -> None:
-        self._incoming, self._unread = incoming, unread
+    def __init__(
+        self,
+        incoming: "ReadStream[SessionMessage | Exception]",
+        unread: MutableMapping[str, str],
+        calls: MutableSet[object],
+    ) -> None:
+        self._incoming, self._unread, self._calls = incoming, unread, calls
         self._version = _NEWEST
 
     async def receive(self) -> "SessionMessage | Exception":
@@ -68,7 +101,9 @@ class _Sifted:
             for kind in _KINDS:
                 if isinstance(result.get(kind), list):
                     result[kind] = [each for one in as_array(result[kind]) for each in self._read(kind, one)]
-            mend_answer(result, self._version)
+            of_call = item.message.id in self._calls
+            self._calls.discard(item.message.id)
+            mend_answer(result, self._version, of_call=of_call)
         return item
 
     def _read(self, kind: str, item: object) -> list[object]:

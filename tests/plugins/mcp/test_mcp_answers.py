@@ -41,6 +41,20 @@ WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08
         ),
         ({"content": [{"type": "image"}]}, "(a block of the type image cannot be shown: {})"),
         ({"isError": False}, "(nothing)"),
+        ({"_meta": {}}, "(nothing)"),
+        ({"text": "at the top"}, '{"text":"at the top"}'),
+        ({"isError": False, "message": "said"}, '{"message":"said"}'),
+        (
+            {"content": [{"type": "text", "text": "x"}], "rows": [1]},
+            "x(members of the answer that cannot be shown: rows)",
+        ),
+        ({"structuredContent": {"a": 1}, "rows": [1]}, '(members of the answer that cannot be shown: rows){"a":1}'),
+        ({"content": [[{"type": "text", "text": "a"}], "b"]}, "ab"),
+        ({"content": [{"text": "no type"}, {"type": "TEXT", "text": "!"}]}, "no type!"),
+        (
+            {"content": [{"type": "output_text", "text": "y" * 900}]},
+            "(a block of the type output_text, of which this is the text:)\n" + "y" * 900,
+        ),
         ({"content": [7]}, "(a block without a type cannot be shown: 7)"),
         (
             {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "held", "mimeType": 5}}]},
