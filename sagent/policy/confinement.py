@@ -51,6 +51,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     obeyed = {path for top in tops for path in _obeyed_by_git(top)}
     protected |= {path for path in obeyed if is_below(path, [*judge.roots, *repositories])}
     literal = [(path, rule.tool) for rule, _ in denied for each in rule.readings for path in _literal(each, judge)]
+    literal += [(root, rule.tool) for rule, pattern in denied for root in judge.roots if pattern(root)]
     unread = {path for path, tool in literal if tool == "Read"}
     unwritten = {path for path, tool in literal if tool != "Read"}
     hidden |= unread

@@ -11,10 +11,12 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
 
+from sagent.lib.names import unquote_path
+
 MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
 _MAX_GROUPS = 4  # brackets that are each read in two ways, where there are few readings
 _POSIX = re.compile(r"\[[!^]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]\(([^()]*\|[^()]*)\)")  # also bash's `@(a|b)`
+_BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]\(([^()]+)\)")  # also bash's `@(a|b)`
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
 
 
@@ -59,7 +61,7 @@ def readings(pattern: str) -> tuple[str, ...]:
     """
     from unicodedata import normalize  # few have such rules
 
-    found = dict.fromkeys(form for text in (pattern.strip(), pattern) if text for form in _homes(text))
+    found = dict.fromkeys(form for text in _spellings(pattern) if text for form in _homes(text))
     found |= dict.fromkeys(os.path.expandvars(form) for form in tuple(found))
     found |= dict.fromkeys(form.replace("\\", "/") for form in tuple(found) if _WINDOWS.search(form))
     found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
@@ -85,6 +87,21 @@ def _without_backslashes(text: str) -> str:
     kept: list[str] = []
     marked = _closed(re.sub(r"\\(.)", lambda each: kept.append(each[1]) or "\0", text, flags=re.DOTALL))
     return re.sub("\0", lambda _: escape(kept.pop(0)), marked)
+
+
+def _spellings(pattern: str) -> Iterator[str]:
+    """Yield a pattern as it is written, and what it means as paths are written elsewhere: in quotes, in a list, as an
+    address, with the `:*` of commands."""
+    bare = pattern.strip()
+    yield from (bare, pattern, unquote_path(bare))
+    if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"`":
+        yield bare[1:-1]
+    if bare.endswith(":*"):
+        yield from (bare[:-2], f"{bare[:-2]}*")
+    if bare in (".", ".."):
+        yield f"{bare}/."
+    if "," in bare and "{" not in bare:
+        yield from map(str.strip, bare.split(","))
 
 
 def _homes(text: str) -> Iterator[str]:
@@ -116,7 +133,8 @@ def _without_braces(text: str) -> Iterator[str]:
 def _alternatives(group: re.Match[str]) -> list[str]:
     """Return what a group may stand for; nothing where it is no group."""
     if group[2] is not None:
-        none = [""] if group[0][0] == "?" and group.string[: group.start()].rpartition("/")[2] else []
+        around = (group.string[: group.start()].rpartition("/")[2], group.string[group.end() :].partition("/")[0])
+        none = [""] if group[0][0] == "?" and any(around) else []
         return [*group[2].split("|"), *none] if group[0][0] in "@?" else ["*"]
     if "," in group[1]:
         return group[1].split(",")

@@ -124,11 +124,26 @@ def test_escaped_path_is_allowed_alone(path: str) -> None:
         ("Edit(@(x|y)/**)", "y/f"),
         ("Edit(k+(x|y)/**)", "kxyx/f"),
         ("Edit(/nowhere-at-the-root/**)", "nowhere-at-the-root/f"),
+        ("Edit(src/!(public)/**)", "src/private/f"),
+        ("Edit(src/+(a))", "src/aa"),
+        ("Edit(src/?(a)b)", "src/b"),
+        ("Edit(src/@(a))", "src/a"),
+        ("Edit('src/a b')", "src/a b"),
+        ("Edit($'src/caf\\xc3\\xa9')", "src/caf\u00e9"),
+        ("Edit(src/a, src/b)", "src/b"),
+        ("Edit(src/:*)", "src/a"),
+        ("Edit(src/a:*)", "src/abc"),
     ],
 )
 async def test_other_meanings_of_a_pattern_are_denied_too(tree: Workspace, rule: str, path: str) -> None:
     assert isinstance(await judge(tree, path, deny=(rule,)), Deny)
     assert isinstance(await judge(tree, "other/f", deny=(rule,)), Allow)
+
+
+@pytest.mark.parametrize("rule", ["Edit(.)", "Edit(./)", "Edit(./**)", "Edit(*)", "Edit(..)"])
+async def test_rule_of_the_whole_tree_denies_it(tree: Workspace, rule: str) -> None:
+    assert isinstance(await judge(tree, "deep/f", deny=(rule,)), Deny)
+    assert not policy(tree, deny=(rule,)).profile(tree).can_write(f"{tree.cwd}/deep/f")
 
 
 async def test_home_variable_and_two_slashes_lead_where_they_say(
