@@ -55,10 +55,10 @@ check: $(VENV)/.developed
 	@$(MAKE) --no-print-directory --jobs=2 check-types check-tests check-rest
 
 check-types: $(VENV)/.developed
-	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/python -m tests.deleted pyproject.toml
 
 check-tests: $(VENV)/.developed
-	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
+	@$(BIN)/python -m tests.deleted pyright-tests.json
 
 check-rest: $(VENV)/.developed
 	@$(BIN)/python -m tests.snippets

@@ -1,8 +1,9 @@
 """Write sagent/config/typed.py and docs/settings.md from the declarations of settings: their types, for type checkers,
-and a table of them. Write sagent/providers/owners.json from those of providers: whose each is, for messages where its
-plugin was deleted."""
+and a table of them. Write sagent/providers/owners.json from those of providers, and sagent/config/owners.json from
+those of what a person types: whose each is, for messages where its plugin was deleted."""
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from sagent.plugin import Plugin, Setting
 
 FILE = Path(__file__).parents[1] / "sagent/config/typed.py"
 PROVIDERS = Path(__file__).parents[1] / "sagent/providers/owners.json"
+TYPED = Path(__file__).parents[1] / "sagent/config/owners.json"
 PAGE = Path(__file__).parents[1] / "docs/settings.md"
 HEAD = '''"""The types of settings. Written by scripts/make_settings.py from declared.py."""
 
@@ -59,10 +61,6 @@ GUARDS = """}
 
 GUARDS: Mapping[str, str] = {
 """
-COMMANDS = """}
-
-COMMANDS: Mapping[str, str] = {
-"""
 PAGE_HEAD = """# All settings
 
 Made from the declarations by `scripts/make_settings.py`. What is read where is in [settings](cli.md#settings).
@@ -92,7 +90,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         plugins = find_plugins(Path(folder), Path(folder), foreign=False)
     every = [each.plugin for each in plugins.known]
-    texts = {FILE: source(every), PROVIDERS: owners(every), PAGE: page(plugins)}
+    texts = {FILE: source(every), PROVIDERS: owners(every), TYPED: typed(every), PAGE: page(plugins)}
     if "--check" in sys.argv:
         return 0 if all(_lines(text) <= _lines(file.read_text("utf-8")) for file, text in texts.items()) else 1
     for file, text in texts.items():
@@ -101,13 +99,14 @@ def main() -> int:
 
 
 def _lines(text: str) -> set[str]:
-    return {line.rstrip(",") for line in text.splitlines()}
+    return {re.sub(r"groups \([\w, ]+\)", "groups", line.rstrip(",")) for line in text.splitlines()}
 
 
 def owners(plugins: Sequence[Plugin]) -> str:
     """Return the names of providers with their plugins, as JSON."""
     rows = [(row, plugin) for plugin in plugins if plugin != CORE for row in plugin.providers]
     paths = [("./", row.name) for row, _ in rows if row.read().get("paths")]
+    paths += [("./sdk", plugin.name) for plugin in plugins for extra in plugin.extras if extra.to == "sdk"]
     return json.dumps(dict([*paths, *((row.name, plugin.name) for row, plugin in rows)]), indent=2) + "\n"
 
 
@@ -149,16 +148,24 @@ def source(plugins: Sequence[Plugin]) -> str:
     owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
     tables = [table for plugin in plugins for table in plugin.tables if table.guards]
     guards = "".join(f'    "{table.name}": "{table.folder_file}",\n' for table in tables)
-    started = [(name, plugin.name) for plugin in plugins if plugin != CORE for name in _commands(plugin)]
-    commands = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in started)
-    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{GUARDS}{guards}{COMMANDS}{commands}}}\n"
+    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{GUARDS}{guards}}}\n"
 
 
-def _commands(plugin: Plugin) -> Iterator[str]:
-    """Yield what a person may type of a plugin: its commands, slash commands, and operations of the core's commands."""
+def typed(plugins: Sequence[Plugin]) -> str:
+    """Return what a person may type of plugins, each with its plugin, as JSON."""
+    found = {name: plugin.name for plugin in plugins if plugin != CORE for name in _typed(plugin)}
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _typed(plugin: Plugin) -> Iterator[str]:
+    """Yield commands, slash commands, operations of the core's commands, flags of runs, tools and groups of tools."""
     yield from (command.name for command in plugin.commands)
     yield from (f"/{command.name}" for command in plugin.slash_commands)
     yield from (extra.to for extra in plugin.extras if extra.help)
+    yield from (f"--{setting.flag_name}" for setting in plugin.settings if setting.help)
+    yield from (f"--{flag.name}" for flag in plugin.flags if not flag.of)
+    for tool in plugin.tools:
+        yield from (f"--tools {name.lower()}" for name in (tool.name, *tool.groups))
 
 
 def _given(setting: Setting) -> str:

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 import hypothesis
 import pytest
 
+from tests.deleted import deleted, lacked
 from tests.depth import deep
 from tests.forks import Forks
 from tests.surroundings import FOR_NPM, settle
@@ -24,16 +25,6 @@ from tests.walls import has_bubblewrap
 hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(20, 100))  # no test asserts a time
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
-
-collect_ignore = list[str]()
-if find_spec("sagent.plugins.toolsearch") is None:
-    collect_ignore += ["plugins/lab/test_replay_of_tools.py", "plugins/mcp/test_late_tools.py"]
-if find_spec("sagent.plugins.clouds") is None:  # tests of all families have Converse among theirs
-    collect_ignore += [
-        *("agent/test_cut_calls.py", "plugins/toolsearch/test_deferred_tools.py", "cost/test_untold_usage.py"),
-        *(f"providers/test_{name}.py" for name in ("fitting", "handover_families", "hostile_answers", "leftout")),
-        *(f"providers/test_{name}.py" for name in ("split_text", "unknown_stops", "usage_proofs")),
-    ]
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "wire"
 
@@ -145,7 +136,6 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "llama-server": lambda: bool(shutil.which("llama-server")),
     "assemblers": lambda: os.uname().machine == "x86_64" and all(map(shutil.which, ("as", "aarch64-linux-gnu-as"))),
 }
-PLUGINS = Path(__file__).parents[1] / "sagent/plugins"
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
 MAY_BE_MISSING = {
     "recordings",
@@ -209,12 +199,30 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+class LeftOut(pytest.Collector):
+    """Tests that cannot be collected, because a plugin that they need was deleted."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Skip them, and say the name of the plugin."""
+        pytest.skip(f"the plugin {lacked(self.path)} was deleted")
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> LeftOut | None:
+    """Leave out a folder of tests whose plugin was deleted."""
+    return LeftOut.from_parent(parent, name=path.name, path=path) if lacked(path) else None
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> LeftOut | None:
+    """Leave out a file of tests that imports a plugin which was deleted."""
+    return LeftOut.from_parent(parent, name=module_path.name, path=module_path) if lacked(module_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs something this machine lacks; under CI=true a missing package fails instead."""
     for mark in item.iter_markers("plugin"):
-        if deleted := [name for name in mark.args if not (PLUGINS / name).is_dir()]:
-            pytest.skip(f"the plugin {deleted[0]} was deleted")
+        if name := next(filter(None, map(deleted, mark.args)), ""):
+            pytest.skip(f"the plugin {name} was deleted")
     for mark in item.iter_markers("needs"):
         name = mark.args[0]
         if has(name):

@@ -12,18 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.deleted import lacking
+
 ROOT = Path(__file__).parents[1]
-PLUGIN = re.compile(r"from sagent\.plugins\.(\w+)")
-
-
-def can_run(path: Path) -> bool:
-    """Return False for a page or an example that needs a plugin of ours which was deleted."""
-    needed = {*PLUGIN.findall(path.read_text("utf-8"))}
-    return all((ROOT / "sagent/plugins" / name).is_dir() for name in needed)
-
-
-PAGES = sorted(filter(can_run, [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]))
-EXAMPLES = sorted(filter(can_run, (ROOT / "examples").rglob("*.py")))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if not lacking(path.read_text("utf-8"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)  # a tab's are indented
 PYRIGHT = '{"typeCheckingMode": "strict", "pythonVersion": "3.11", "reportMissingModuleSource": false}'
 MYPY = ("--strict", "--no-error-summary", "--hide-error-context", "--python-version=3.11")
@@ -56,7 +49,7 @@ def documented() -> dict[str, str]:
         f"{page.relative_to(ROOT)}#{snippet.line}": snippet.as_file
         for page in PAGES
         for snippet in snippets(page)
-        if snippet.language == "python"
+        if snippet.language == "python" and not lacking(snippet.text)
     }
     return shown | {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in EXAMPLES}
 

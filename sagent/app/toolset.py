@@ -29,7 +29,7 @@ def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
         elif known := by_name.get(name.lower(), ()):
             chosen |= dict.fromkeys(known)
         else:
-            raise _unknown(name, by_name)
+            raise _unknown(name, by_name, settings.plugins.former_owner(f"--tools {name.lower()}"))
     return tuple(chosen)
 
 
@@ -41,9 +41,11 @@ def _by_name(tools: Sequence[ToolEntry]) -> Mapping[str, Sequence[ToolEntry]]:
     return found
 
 
-def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]]) -> UsageError:
+def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]], owner: str) -> UsageError:
     import difflib
 
+    if owner:
+        return UsageError(f"--tools: {name} is of the plugin {owner}, which is not there.")
     near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
     meant = ", ".join(each.name for each in by_name[near[0]]) if near else ""
     hint = f" Did you mean {meant}?{unlike(name.lower(), near)}" if near else ""

@@ -213,7 +213,10 @@ class SettingsBuilder:
         for rule in cast("tuple[str, ...]", value):
             tool = rule.partition("(")[0]
             if not tool.startswith(served) and not any(fnmatchcase(name, tool) for name in known):
-                hint = nearest(tool, known) or f"; the tools are {', '.join(every)}."
+                start, more, _ = tool.lower().partition("__")
+                owner = self.plugins.former_owner(f"--tools {start}{more and '__*'}")
+                hint = f": it is of the plugin {owner}, which is not there." if owner else nearest(tool, known)
+                hint = hint or f"; the tools are {', '.join(every)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
     def read(self, field: Setting, value: object, base: PathBase, where: Callable[[], str]) -> object:

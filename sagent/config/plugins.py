@@ -133,12 +133,15 @@ class Installed:
         found = [(extra.to.partition(" "), extra) for extra in self.every(Extra)]
         return {name: extra for (first, _, name), extra in found if first == command}
 
-    def former_owner(self, command: str) -> str:
-        """Return the name of the plugin that has a command, a slash command ("/export") or an operation of a command
-        ("sessions repair") where it is there; "" for what no known plugin has."""
-        from sagent.config.typed import COMMANDS
+    def former_owner(self, typed: str) -> str:
+        """Return the name of the plugin that is not there and has a command, a slash command ("/export"), an operation
+        of a command ("sessions repair"), a flag ("--bus") or a tool ("--tools code"); "" for what none had."""
+        import json
 
-        return COMMANDS.get(command) or self.gone(Command).get(command, "")
+        ours = json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))  # by scripts/make_settings.py
+        setting = typed.removeprefix("--").replace("-", "_")
+        owner = ours.get(typed) or self.gone(Command).get(typed) or self.gone(Setting).get(setting, "")
+        return "" if owner in self.names else owner
 
     def gone(self, kind: type[tuple[object, ...]]) -> Mapping[str, str]:
         """Return the names of things of a kind that plugins had which are not there now, with whose they were."""

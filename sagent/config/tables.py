@@ -12,7 +12,7 @@ from sagent.config.settings import CustomProvider
 from sagent.config.values import text_of, url
 from sagent.errors import ConfigError
 from sagent.plugin import PathBase, RefusedError, choice
-from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, read_rows
+from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, lacking, read_rows
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
@@ -38,6 +38,9 @@ def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
                 raise file.unknown(("providers", name, key), _KEYS)
         known = given_table.providers.get(name) or built_in_row(name)
         if "base_url" not in given and known is None:
+            if of := lacking(name):
+                given_table.warn(f"{file.where('providers', name)}: providers.{name} is ignored{of}.")
+                continue
             from sagent.providers.registry import nearest_rows
 
             hint = "".join(f", or is providers.{near} meant?" for near in nearest_rows(name)[:1]) or "."

@@ -230,7 +230,8 @@ def transport_by_sdk() -> object:
     for _, extra in of_ours(Extra):
         if extra.to == "sdk":
             return resolve(extra.add)
-    raise UsageError("--transport sdk, clouds and --auth credentials need a plugin of sagent's that is not there.")
+    of = owners().get("./sdk")
+    raise UsageError(f"--transport sdk, clouds and --auth credentials need the plugin {of}, which is not there.")
 
 
 @cache
@@ -266,8 +267,8 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
 
 @cache
 def owners() -> Mapping[str, str]:
-    """Return the providers of sagent's own plugins, each with its plugin, for messages where that is not there; and at
-    "./" the provider whose models are named by paths. Written by scripts/make_settings.py."""
+    """Return the providers of sagent's own plugins, each with its plugin, for messages where that is not there; at "./"
+    the provider whose models are named by paths, at "./sdk" whose the SDKs are. Written by scripts/make_settings.py."""
     import json
 
     return json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))

@@ -21,6 +21,7 @@ from sagent.engine import request as retries
 from sagent.errors import BudgetExceeded, SagentError
 from sagent.peer import Compact
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Step, Turn
+from tests.deleted import deleted
 from tests.depth import WHOLE, deep
 
 PRICES = PriceBook()
@@ -118,7 +119,7 @@ async def live(seed: int, place: Path, patch: pytest.MonkeyPatch) -> None:
             "reasoning_stall_seconds": "0.2",
             "tools": TOOLS,
             "permission_mode": "full",
-            "transport": "sdk" if WHOLE and chance.random() < 0.2 else "direct",
+            "transport": "sdk" if WHOLE and not deleted("clouds") and chance.random() < 0.2 else "direct",
             **({"advisor": chance.choice(MODELS), "advisor_mode": "client"} if chance.random() < 0.5 else {}),
             **({"fallback": chance.choice(MODELS)} if chance.random() < 0.3 else {}),
         }

@@ -26,6 +26,13 @@ def test_version(shell: Shell, flag: str) -> None:
     assert shell.run("hi", flag, model="").out == f"sagent {__version__}\n"
 
 
+@pytest.mark.plugin("audit", "exports", "setup")
+def test_help_tells_commands_of_plugins(shell: Shell) -> None:
+    said = shell.run("--help", model="").out
+    names = ["models", "sessions", "demo", "verify", "export", "trace", "advice"]
+    assert [name for name in names if f"\n  {name} " not in said] == []
+
+
 def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> None:
     done = shell.run("--help", model="")
     assert done.code == 0
@@ -34,7 +41,7 @@ def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> N
         "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --transport "
         "--fallback --add-dir --cwd --no-wait --background-after "
         "--permission-mode --log-level --version --continue --session --ephemeral --output-format --input-format "
-        "models sessions config demo verify export run trace advice --advisor --fork"
+        "config run --advisor --fork"
     )
     for word in flags.split():
         assert word in done.out

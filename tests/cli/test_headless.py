@@ -778,7 +778,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        ("sesions list", "sagent sessions"),
+        pytest.param("sesions list", "sagent sessions", marks=pytest.mark.plugin("audit")),
         ("help", "sagent --help"),
         ("auth", "sagent login"),
         ("update", "the program that installed sagent"),

@@ -398,6 +398,7 @@ def test_rules_in_a_file_are_lists(place):
         assert "list" in str(raised.value)
 
 
+@pytest.mark.plugin("mcp")
 def test_a_rule_for_a_tool_that_is_not_there_is_warned_of(place):
     found = place.load(
         user="[permissions]\nallow = ['Read', 'mcp__db__*', '*']\ndeny = ['Wrtie']",

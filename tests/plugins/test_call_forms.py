@@ -78,14 +78,18 @@ def file(shell: Shell) -> Path:
 @pytest.mark.usefixtures("file")
 def test_call_in_a_form_of_a_plugin_is_made(shell: Shell) -> None:
     (shell.cwd / "seen.txt").touch()
-    server = shell.serve(
-        [Turn(text="I look. @list ."), Turn(text="Mail me@home."), Turn(text=LOOKS), Turn(text="Fine.")]
-    )
+    server = shell.serve([Turn(text="I look. @list ."), Turn(text="Mail me@home.")])
     done = shell.run("look")
     assert (done.code, done.out) == (0, "Mail me@home.\n")
     assert "wrote its call as text" in done.err
     assert "seen.txt" in str(server.requests[1].json["messages"])
-    assert shell.run("look").out == "Fine.\n", "other forms are read beside it"
+
+
+@pytest.mark.plugin("textcalls")
+@pytest.mark.usefixtures("file")
+def test_other_forms_are_read_beside_one_of_a_plugin(shell: Shell) -> None:
+    shell.serve([Turn(text=LOOKS), Turn(text="Fine.")])
+    assert shell.run("look").out == "Fine.\n"
 
 
 @pytest.mark.usefixtures("file")
@@ -141,6 +145,7 @@ def test_expression_that_is_none_leaves_its_plugin_out(shell: Shell, file: Path)
     assert "The plugin at" in done.err
 
 
+@pytest.mark.plugin("textcalls")
 def test_without_a_form_a_reply_that_looks_like_a_call_is_told(shell: Shell, tmp_path: Path) -> None:
     """And native calls are made; a session with calls in text goes on."""
     shell.serve([Turn(text=LOOKS), Turn(text="Fine."), Turn(text=LOOKS), Turn(text="{}")])

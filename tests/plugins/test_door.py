@@ -116,6 +116,7 @@ def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> No
     assert "`sessions greet` is a command of the plugin hello, which is not there" in done.err
 
 
+@pytest.mark.plugin("audit")
 def test_extra_of_costs_that_fails_is_named_and_the_rest_is_shown(shell: Shell, folder: Path) -> None:
     (folder / "costs.py").write_text(
         "from sagent.plugin import Extra, Plugin\n"
@@ -136,7 +137,7 @@ def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: 
     (folder / "hello.py").write_text(HELLO.replace('":greet")', '":greet", ("--greet",))'))
     done = shell.run("you", "--greet", model="")
     assert (done.code, done.out) == (3, "Hello you --greet\n")
-    assert shell.run("models", "--greet", model="").code == 2
+    assert shell.run("config", "--greet", model="").code == 2
 
 
 @pytest.mark.parametrize("how", ["environment", "file"])
@@ -294,20 +295,27 @@ def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", [path.parent.name for path in (CHECKOUT / "sagent/plugins").glob("*/__init__.py")])
 def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) -> None:
-    """The program works without it, and a file that names its settings is told whose they were."""
+    """The program works without it, a session that used it goes on, and a file or a person that names what it had is
+    told whose that was."""
     copy = tmp_path / "copy"
     shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
     mine = next(each.plugin for each in find_plugins(tmp_path, tmp_path).known if each.plugin.name == name)
     settings = mine.settings
+    tools = [tool.name for tool in mine.tools if tool.tool]
+    used = [Turn(calls=tuple(Call(tool, {}) for tool in tools))] if tools else []
+    shell.serve([*used, Turn(text="Fine."), Turn(text="Fine.")])
+    assert shell.run("--tools", ",".join(["Read", *tools]), "hello").out == "Fine.\n"
     shutil.rmtree(copy / "sagent/plugins" / name)
     shell.environment["PYTHONPATH"] = str(copy)
-    shell.serve([Turn(text="Fine.")])
     config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     config.parent.mkdir(parents=True)
     keys = [f"{setting.name} = true\n" for setting in settings]
+    ruled = [tool.name.replace("*", "x") for tool in mine.tools]
+    keys.append(f"[permissions]\ndeny = {ruled}\n")
+    keys += [f'[providers.{row.name}]\ndefault = "x"\n' for row in mine.providers]
     config.write_text("".join([*keys, *(f"[{table.name}.x]\ny = 1\n" for table in mine.tables)]))
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
-    run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "hello"]
+    run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "--continue", "hello"]
 
     def ran() -> subprocess.CompletedProcess[str]:
         return subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
@@ -322,17 +330,27 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
         assert key.name in done.stderr
+    for row in mine.providers:
+        assert f"providers.{row.name} is ignored: it is of the plugin {name}" in done.stderr
+    for tool in ruled:
+        assert f"there is no tool {tool}: it is of the plugin {name}" in done.stderr
     typed = [command.name for command in mine.commands]
     typed += [f"/{command.name}" for command in mine.slash_commands]
     typed += [extra.to for extra in mine.extras if extra.help and extra.to.split()[0] not in typed]
     for line in typed:
-        words = [*run[:-1], line] if line.startswith("/") else [*run[:3], *line.split()]
+        words = [*run[:-2], line] if line.startswith("/") else [*run[:3], *line.split()]
         told = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert told.returncode == 2
         assert f"`{line}` is a command of the plugin {name}, which is not there" in told.stderr
+    given = [["--tools", tool] for tool in tools] + [[f"--{each.flag_name}", "x"] for each in settings if each.help]
+    for words in (*given, *([f"--{flag.name}", "x"] for flag in mine.flags if not flag.of)):
+        told = subprocess.run([*run, *words], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True)
+        assert told.returncode == 2
+        assert f"of the plugin {name}, which is not there" in told.stderr
     run = [*run[:3], "--help"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
+    assert not [each.name for each in mine.commands if f"\n  {each.name} " in shown.stdout]
 
 
 GUARD = """

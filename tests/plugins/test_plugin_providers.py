@@ -107,6 +107,13 @@ def test_its_price_and_its_default_are_used(shell: Shell, folder: Path) -> None:
     shell.environment |= {"ACME_API_KEY": "k" * 8, "ACME_BASE_URL": server.url}
     done = shell.run("--max-budget-usd", "1", "hello", model="")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
+
+
+@pytest.mark.plugin("setup")
+def test_its_default_is_listed(shell: Shell, folder: Path) -> None:
+    (folder / "acme.py").write_text(ACME)
+    (folder.parent / "config.toml").write_text('[prices."acme/acme-large"]\ninput = 1\noutput = 2\n')
+    shell.environment |= {"ACME_API_KEY": "k" * 8, "ACME_BASE_URL": "http://127.0.0.1:9"}
     assert "acme/acme-large" in shell.run("models", model="").out
 
 
@@ -182,7 +189,7 @@ def test_the_address_of_a_stranger_is_not_asked_with_its_key(folder: Path) -> No
 def test_the_core_declares_the_rows_it_has() -> None:
     """Each is read by itself as it is in the file."""
     declared = {row.name: row for row in CORE.providers}
-    plugged = {*owners()} - {"./"}
+    plugged = {*owners()} - {"./", "./sdk"}
     assert {*declared} == {*built_in()} - plugged
     for name, row in declared.items():
         if name not in MAKERS:
@@ -211,10 +218,10 @@ def test_one_provider_s_row_is_read_alone() -> None:
     assert done.stdout == "1 True\n"
 
 
-@pytest.mark.plugin("local", "logins")
+@pytest.mark.plugin("clouds", "local", "logins")
 def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
     for name, plugin in owners().items():
-        assert name == "./" or row_named(name).plugin == plugin
+        assert name.startswith("./") or row_named(name).plugin == plugin
     with pytest.raises(UsageError, match="There is no provider 'acme'"):
         provider_named("acme")
     row = declared_row(ProviderRow("acme", 'base_url = "https://models.acme.example/v1"'), "acme")

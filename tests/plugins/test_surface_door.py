@@ -70,6 +70,7 @@ def test_a_prompt_of_a_part_is_a_slash_command(shell: Shell, source: Path) -> No
     assert shell.run("/ours__greet you").code == 2
 
 
+@pytest.mark.plugin("toolsearch")
 def test_a_tool_that_arrives_later_is_called_by_call_tool(shell: Shell, source: Path) -> None:
     server = shell.serve([Turn(calls=(Call("call_tool", {"name": "late", "arguments": {}}),)), Turn(text="Done.")])
     done = shell.run("go", "--permission-mode", "full")

@@ -104,6 +104,7 @@ async def test_an_agent_goes_on_without_a_wait_and_its_log_has_no_key(tmp_path: 
     assert SECOND.encode() not in written
 
 
+@pytest.mark.plugin("clouds")
 async def test_the_sdk_sends_it_too() -> None:
     async with FakeProviderServer(refusing(first=LIMIT)) as server:
         provider = provider_named("openai", key=f"{FIRST}, {SECOND}", base_url=f"{server.url}/v1", transport="sdk")
@@ -139,6 +140,7 @@ def test_keys_are_written_with_commas(text: str, keys: tuple[str, ...]) -> None:
             access_from_key("acme", wrong, "https://x.example")
 
 
+@pytest.mark.plugin("clouds")
 def test_a_cloud_takes_one() -> None:
     with pytest.raises(UsageError, match="which takes one key"):
         provider_named("azure", key=f"{FIRST},{SECOND}", base_url="http://127.0.0.1:9")

@@ -42,7 +42,10 @@ SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
         ("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
         ("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
         ("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        ("bedrock-mantle", "https://bedrock-mantle.us-east-1.api.aws/v1", "AWS_BEARER_TOKEN_BEDROCK"),
+        pytest.param(
+            *("bedrock-mantle", "https://bedrock-mantle.us-east-1.api.aws/v1", "AWS_BEARER_TOKEN_BEDROCK"),
+            marks=pytest.mark.plugin("clouds"),
+        ),
         ("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
         ("ollama", "http://127.0.0.1:11434/v1", ""),
         ("lmstudio", "http://127.0.0.1:1234/v1", ""),

@@ -385,6 +385,7 @@ def test_openai_s_recursive_schemas_and_anthropic_s() -> None:
     assert [model.provider for model in recursive] == ["openai", "google"]
 
 
+@pytest.mark.plugin("clouds")
 def test_azure_gets_what_it_knows() -> None:
     pytest.importorskip("openai")
     azure = provider_named("azure", key="k" * 8, base_url="https://x.openai.azure.com").model("gpt-5.6-terra")

@@ -39,6 +39,7 @@ def sent_by(rows: Mapping[str, Row], model: str, *messages: Message, **more: obj
     return json.loads(call.body.data), call.notes
 
 
+@pytest.mark.plugin("clouds")
 def test_a_deployment_is_like_the_model_that_it_is() -> None:
     rows = {"azure": row_named("azure")}
     given = read_rows({"azure": {"abilities": [{"of": "prod", "like": "gpt-5.6-terra"}]}}, "config.toml")["azure"]

@@ -20,6 +20,7 @@ from sagent.providers.families.endpoint import Way
 from sagent.providers.wire.faults import Disrupted
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 from tests.certificates import write_certificate
+from tests.deleted import TRANSPORTS
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -309,7 +310,7 @@ async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypat
         await transport.aclose()
 
 
-@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize("way", TRANSPORTS)
 async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_server, way: str) -> None:
     async with tls_server(certificate_for(tmp_path)) as url:
         provider = OpenAI.from_key("key-for-tests", base_url=f"{url}/v1", transport=way)  # pyright: ignore[reportArgumentType]
@@ -408,7 +409,7 @@ async def test_a_proxy_passes_plain_requests_on_and_is_left_out_where_told(monke
         await transport.aclose()
 
 
-@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize("way", TRANSPORTS)
 @pytest.mark.parametrize(("status", "again"), [(407, False), (403, False), (502, True)])
 async def test_a_proxy_that_wants_a_password_is_not_asked_again(monkeypatch, proxy, way, status, again) -> None:
     async with proxy([], status) as address:
@@ -450,7 +451,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     "value",
     ["http://[::1", "http://proxy:70000", "proxy:port", "http:/proxy:8080", "htp://proxy:1", "http://us:p#s@h:1"],
 )
-@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize("way", TRANSPORTS)
 def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=rf"^{name} is not a proxy address") as caught:
@@ -461,7 +462,7 @@ def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: 
 
 
 @pytest.mark.usefixtures("no_proxies")
-@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize("way", TRANSPORTS)
 def test_a_proxy_that_speaks_socks_is_a_clear_no(monkeypatch, way: Way) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv("ALL_PROXY", "socks5://us:secret@127.0.0.1:1")
@@ -486,6 +487,7 @@ async def test_a_proxy_that_does_not_work_is_named(monkeypatch, raw_server, how:
     assert caught.value.kind in ("network", "protocol")
 
 
+@pytest.mark.plugin("clouds")
 @pytest.mark.usefixtures("no_proxies")
 async def test_an_sdk_names_the_dead_proxy_too(monkeypatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://us:secret@127.0.0.1:1")

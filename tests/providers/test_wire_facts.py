@@ -19,10 +19,11 @@ from sagent.providers.wire.reply import ReplyReader
 from sagent.testing.script import Call, ErrorEvent, Raw, Stall, Turn, Wire
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
+from tests.deleted import TRANSPORTS
 
 KEY = "key-for-tests"
 MODELS = {Anthropic: "claude-sonnet-4-5", OpenAI: "gpt-5.2", OpenAICompatible: "local", Google: "gemini-flash-latest"}
-both = pytest.mark.parametrize("way", ["direct", "sdk"])
+both = pytest.mark.parametrize("way", TRANSPORTS)
 every = pytest.mark.parametrize("kind", list(MODELS), ids=lambda kind: kind.__name__)
 
 

@@ -160,6 +160,7 @@ def check_schema(npm: Packages, seen: Mapping[str, Any], version: int = 1) -> No
             check(kind, seen[name])
 
 
+@pytest.mark.plugin("audit")
 def test_acpx(npm: Packages, work: Path, tmp_path: Path) -> None:
     with provider(tmp_path) as environment:
 

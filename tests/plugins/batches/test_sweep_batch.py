@@ -14,6 +14,8 @@ from tests.cli.program import Shell
 from tests.plugins.batches.batch_server import BatchServer, Step
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plugin("lab")
+
 SPEC = """
 max_total_usd = 40
 max_budget_usd = 2

@@ -28,6 +28,7 @@ def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
     assert shell.run("completion", "tcsh", model="").code == 2
 
 
+@pytest.mark.plugin("audit", "setup")
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
@@ -54,6 +55,7 @@ def test_bash_completes_what_may_come_next(typed: str, completed: str, shell: Sh
     assert " ".join(complete_in_bash(shell, typed)) == completed
 
 
+@pytest.mark.plugin("audit")
 def test_sessions_complete_by_their_ids(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     shell.run("is it?")
@@ -77,6 +79,7 @@ def complete_in_bash(shell: Shell, typed: str) -> list[str]:
     return said.stdout.split()
 
 
+@pytest.mark.plugin("audit", "setup")
 @pytest.mark.needs("fish")
 def test_fish_completes_commands_and_flags(shell: Shell) -> None:
     made = shell.run("completion", "fish", model="").out
@@ -99,6 +102,7 @@ def test_fish_completes_commands_and_flags(shell: Shell) -> None:
         assert not said.stderr
 
 
+@pytest.mark.plugin("audit", "setup")
 @pytest.mark.needs("zsh")
 def test_zsh_completes_commands_and_flags(shell: Shell) -> None:
     shell.cwd.joinpath("_sagent").write_text(shell.run("completion", "zsh", model="").out)

@@ -247,6 +247,7 @@ def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
     assert not list(config.iterdir())
 
 
+@pytest.mark.plugin("mcp")
 def test_what_a_project_says_never_leaves_settings_that_cannot_be_read(shell: Shell) -> None:
     config = home_of(shell) / ".config" / "sagent" / "config.toml"
     config.parent.mkdir(parents=True)

@@ -13,6 +13,8 @@ from sagent.plugins.imports.folders import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
 
+pytestmark = pytest.mark.plugin("authoring")
+
 AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 
 

@@ -15,6 +15,8 @@ from tests.cli.program import CHECKOUT, Shell
 from tests.depth import slow
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.plugin("setup")
+
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
 BUG = (CHECKOUT / "sagent/plugins/local/demo_local/intervals.py").read_text("utf-8")
 REPAIR = BUG.replace("(merged[-1][0], end)", "(merged[-1][0], max(merged[-1][1], end))")

@@ -42,6 +42,7 @@ def test_terminal_is_shown_what_a_call_waits_for(slow: Shell) -> None:
     assert "Hello from the stand-in." in said[last:]
 
 
+@pytest.mark.plugin("teams")
 def test_roles_of_a_team_are_shown_with_what_they_wait_for(slow: Shell) -> None:
     roles = "".join(f'[[roles]]\nname = "{name}"\nprompt = "You {name}."\n' for name in ("find", "write"))
     (slow.cwd / "crew.toml").write_text(f'name = "crew"\nmode = "sequential"\n{roles}')
@@ -58,6 +59,7 @@ def test_what_a_call_waits_for_is_for_terminals_only(slow: Shell) -> None:
         assert "Reading the prompt" not in said
 
 
+@pytest.mark.plugin("setup")
 def test_models_of_a_server_of_ours_are_listed_without_loading(slow: Shell) -> None:
     slow.environment |= {"LLAMA_CPP_CONTEXT": "2048", "STAND_IN": json.dumps({"starts": str(slow.cwd / "starts")})}
     done = slow.run("models", "llamacpp", model="")
@@ -65,6 +67,7 @@ def test_models_of_a_server_of_ours_are_listed_without_loading(slow: Shell) -> N
     assert not (slow.cwd / "starts").exists()
 
 
+@pytest.mark.plugin("setup")
 @pytest.mark.parametrize("flags", [("--base-url", "{url}"), ("llamacpp", "--base-url", "{url}"), ("llamacpp",)])
 def test_models_of_a_server_that_runs(shell: Shell, flags: tuple[str, ...]) -> None:
     with socket.socket() as free:
@@ -81,6 +84,7 @@ def test_models_of_a_server_that_runs(shell: Shell, flags: tuple[str, ...]) -> N
     assert (done.code, done.out.split()[-5:]) == (0, ["llamacpp/coder-1.5b", "4096", "1.5", "B", "text"])
 
 
+@pytest.mark.plugin("setup")
 @pytest.mark.parametrize("name", ["llamacpp", "ollama", "lmstudio"])
 def test_models_of_a_server_that_does_not_run(shell: Shell, name: str) -> None:
     done = shell.run("models", name, "--base-url", "http://127.0.0.1:9/v1", model="")

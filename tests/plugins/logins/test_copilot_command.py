@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from sagent.testing.server import FakeProviderServer, Turn
 from tests.cli.program import Shell
 from tests.plugins.logins.github_stand_in import GitHub
@@ -53,6 +55,7 @@ async def test_a_login_that_is_refused_leaves_the_one_before(shell: Shell) -> No
     assert kept.read_text() == "{}"
 
 
+@pytest.mark.plugin("setup")
 def test_an_address_without_encryption_and_a_missing_login_are_said(shell: Shell) -> None:
     plain = shell.run("login", "copilot", "--host", "http://ghe.example", model="")
     assert plain.code == 2

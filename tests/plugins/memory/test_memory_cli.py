@@ -69,6 +69,7 @@ def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> Non
     assert "build.md" not in prompt(server)
 
 
+@pytest.mark.plugin("branches")
 def test_an_agent_below_keeps_notes_and_a_rewind_takes_them_back(shell: Shell) -> None:
     path = folder(shell) / "build.md"
     writes = Call("Write", {"file_path": str(path), "content": "Build with make\n"})

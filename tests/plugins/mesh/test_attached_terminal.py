@@ -64,6 +64,7 @@ async def submitted(here: Place, prompt: str = "please work") -> str:
     return out.strip()
 
 
+@pytest.mark.plugin("branches")
 async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) -> None:
     turns = [Turn("I plan.", calls=(TODO,)), Turn("I write.", calls=(WRITE,)), Turn("I change.", calls=(EDIT,))]
     turns += [Turn("All is **done**."), Turn("And more.")]
@@ -99,6 +100,7 @@ async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) 
         await two.until("ended 0")
 
 
+@pytest.mark.plugin("local")
 async def test_who_is_attached_sees_what_a_local_server_of_the_node_does(tmp_path: Path) -> None:
     reading = {"steps": 12, "seconds": 0.5}
     async with FakeProviderServer([Turn("I have read it.")], repeat_last=True) as server:

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
 
 
+@pytest.mark.plugin("lab")
 async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello from afar.")])) as here:
         await here.node("n1")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+import pytest
+
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.messages import user
@@ -27,6 +29,7 @@ from tests.plugins.mesh.places import Place, by_results, place
 from tests.waiting import SECONDS
 
 
+@pytest.mark.plugin("audit")
 async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello from afar.")])) as here:
         await here.node("n1")

@@ -161,6 +161,7 @@ def test_a_clean_tree_has_nothing_to_review(shell: Shell, shas: tuple[str, str])
     assert (done.code, "no changes" in done.err) == (2, True)
 
 
+@pytest.mark.plugin("code")
 def test_findings_are_fixed_on_request_and_nothing_is_run(shell: Shell, shas: tuple[str, str]) -> None:
     edit = Call("Edit", {"file_path": "a.py", "old_string": "/ n", "new_string": "/ max(n, 1)"})
     bash = Call("Bash", {"command": "touch ran.txt"})

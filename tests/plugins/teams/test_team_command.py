@@ -172,6 +172,7 @@ def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
     assert logged[-1]["id"] == found["head"]
 
 
+@pytest.mark.plugin("audit")
 def test_budgets_of_hand_offs_and_what_they_saved(shell: Shell, crew) -> None:
     words = "".join(f" {number:04}" for number in range(2_000))  # one word over and over would be cut while it comes
     long = Turn(text=f"begin{words} end.", usage=Usage(input=1_000, output=2_002))

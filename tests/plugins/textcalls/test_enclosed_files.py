@@ -68,12 +68,14 @@ def test_hook_is_asked_of_each_file(run: Run) -> None:
     assert "gazebo" in sent[0] and "opensesame" not in "".join(sent)
 
 
+@pytest.mark.plugin("audit")
 def test_title_of_a_session_has_the_words_of_the_prompt(run: Run) -> None:
     run.notes.write_text("opensesame\n")
     run.sent("Shorten notes.txt")
     assert run.shell.run("sessions", "list", model="").out.splitlines()[0].endswith("  Shorten notes.txt")
 
 
+@pytest.mark.plugin("audit")
 def test_file_of_a_prompt_goes_with_it_when_a_session_is_rewound(run: Run) -> None:
     run.server = run.shell.serve([DONE, DONE, DONE], models=SMALL, require_key=False)
     run.sent("Hello")

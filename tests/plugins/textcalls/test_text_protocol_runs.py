@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import Call, FakeProviderServer
 from tests.cli.program import Shell
@@ -73,6 +75,7 @@ def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
     assert (shell.cwd / "calc.py").read_text() == BROKEN.replace("-", "+")
 
 
+@pytest.mark.plugin("setup")
 def test_big_model_is_spoken_to_natively_until_it_writes_a_call_as_text(shell: Shell) -> None:
     written = Turn(text='```json\n{"name": "Read", "arguments": {"file_path": "calc.py"}}\n```')
     turns = [Turn(text="", calls=(Call("Read", {"file_path": "calc.py"}),)), written, Turn(text="It subtracts.")]
