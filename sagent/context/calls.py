@@ -9,10 +9,11 @@ from functools import cache
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from sagent.errors import ToolError
+from sagent.lib.image import image_type
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_text, whole_text
 from sagent.lib.raised import reason
 from sagent.lib.text import head_and_tail, nearest, one_line
-from sagent.messages import WITHDRAWN, Message, Part, StopReason, Text, Thinking, ToolCall, user
+from sagent.messages import WITHDRAWN, Image, Message, Part, StopReason, Text, Thinking, ToolCall, user
 from sagent.model import Billed, Delta, Model, Reply, Request, RequestDigest, TextPart, ThinkingPart, closing, full_name
 from sagent.plugin import CallForm, of_ours, resolve
 from sagent.tool import Blobs, Media, Tool, ToolOutput, traits_of
@@ -395,8 +396,8 @@ def _valid(reply: Reply) -> Reply:
 
 
 def valid_parts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
-    """Return parts with the halves of surrogate pairs in their texts joined, and lone ones replaced: the same object
-    where there are none, as nearly always."""
+    """Return parts with the halves of surrogate pairs in their texts joined, lone ones replaced, and images called what
+    they are: the same object where there are none, as nearly always."""
     found = tuple(map(_valid_part, parts))
     return parts if all(map(operator.is_, found, parts)) else found
 
@@ -406,6 +407,8 @@ def _valid_part(part: AnyPart) -> AnyPart:
         return replace(part, text=text)
     if isinstance(part, ToolCall) and not f"{part.id}{part.name}".isascii():
         return replace(part, id=valid_text(part.id), name=valid_text(part.name))
+    if isinstance(part, Image) and (kind := image_type(part.data)) not in ("", part.media_type):
+        return replace(part, media_type=kind)  # a provider refuses an image under another's name
     return part
 
 

@@ -137,12 +137,16 @@ class _PartError(Exception):
 
 
 def _freeze(value: object) -> Json:
-    if value is None or isinstance(value, str | bool | int | JsonObject):
+    if value is None or isinstance(value, bool | JsonObject):
         return value
+    if isinstance(value, str):  # members of enums, and other kinds of texts and numbers, become plain ones
+        return value if type(value) is str else str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
     if isinstance(value, float):
         if not isfinite(value):
             raise _PartError(f"not a JSON value: {value}")
-        return value
+        return float.__float__(value)
     if isinstance(value, list | tuple):
         return _freeze_items(cast("Sequence[object]", value))
     if isinstance(value, Mapping):
@@ -169,7 +173,7 @@ def _freeze_members(members: Mapping[object, object]) -> JsonObject:
         for key, item in members.items():
             if not isinstance(key, str):
                 raise _PartError(f"a JSON object's key must be a string, not {type(key).__name__}")
-            frozen[key] = _freeze(item)
+            frozen[str.__str__(key)] = _freeze(item)
     except _PartError as error:
         error.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r:.80}]")
         raise

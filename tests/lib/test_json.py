@@ -3,6 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum, IntEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -113,3 +114,24 @@ def test_tool_output_of_json() -> None:
     assert ToolOutput.of("as is").content == (Text("as is"),)
     with pytest.raises(NotJsonError, match=r"result\.a\[0\]: not a JSON value: set"):
         ToolOutput.of({"a": [{1}]})
+
+
+class _Color(str, Enum):  # noqa: UP042 -- whose str() is not its value
+    RED = "red"
+
+
+class _Level(IntEnum):
+    LOW = 1
+
+
+class _Share(float):
+    pass
+
+
+def test_other_kinds_of_texts_and_numbers_become_plain_ones() -> None:
+    call = ToolCall("1", "paint", {_Color.RED: [_Color.RED, _Level.LOW, _Share(0.5), True]})
+    ((key, values),) = call.arguments.items()
+    assert (key, values) == ("red", ("red", 1, 0.5, True))
+    assert isinstance(values, tuple)
+    assert [type(each) for each in (key, *values)] == [str, str, int, float, bool]
+    assert f"{key} {values[0]} {values[1]}" == "red red 1"

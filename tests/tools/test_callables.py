@@ -20,7 +20,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sagent import Agent, UsageError
 from sagent.agent.resources import tools_of
-from sagent.lib.json import JsonObject, as_object, json_dump
+from sagent.lib.json import EMPTY, JsonObject, as_object, json_dump
 from sagent.messages import Image, Text, ToolCall
 from sagent.session.blobs import BlobDirectory
 from sagent.testing.scripted import ScriptedModel
@@ -475,3 +475,15 @@ async def test_function_that_needs_the_event_loop_is_told_to_be_async(given: Cal
         await agent.run("go")
         [result] = (result for message in agent.messages for result in message.results)
     assert result.is_error and "async def" in result.text
+
+
+@pytest.mark.parametrize("called", ["image/png", "image/jpeg", "image/bmp", "picture", ""])
+async def test_an_image_is_sent_as_what_its_bytes_are(called: str) -> None:
+    def shoot() -> Image:
+        """Take a picture."""
+        return Image(called, b"GIF89a\x01\x00\x01\x00;")
+
+    async with Agent(ScriptedModel((ToolCall("1", "shoot", EMPTY),), "Seen."), tools=[shoot]) as agent:
+        await agent.run("go")
+        (result,) = (result for message in agent.messages for result in message.results)
+    assert [part.media_type for part in result.content if isinstance(part, Image)] == ["image/gif"]

@@ -117,13 +117,16 @@ class ConverseReplyReader(ReplyReader):
             return ()
         names = "inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens"
         taken, read, written, output = (count_of(self._usage.get(name)) for name in names)
+        lives = {"5m": 0, "1h": 0}
+        for each in map(as_object, as_array(self._usage.get("cacheDetails"))):
+            life = as_str(each.get("ttl"))
+            lives[life] = lives.get(life, 0) + count_of(each.get("inputTokens"))
+        written = max(written, sum(lives.values()))
         apart = count_of(self._usage.get("totalTokens")) - taken - output
         whole = taken >= read + written and not cache_outside(taken, apart, read, written, 0)
         if whole and _WHOLE_INPUT in self._origin.model:
             taken -= read + written
-        details = map(as_object, as_array(self._usage.get("cacheDetails")))
-        hour = min(written, sum(count_of(each.get("inputTokens")) for each in details if each.get("ttl") == "1h"))
-        usage = Usage(taken, read, written - hour, hour, output)
+        usage = Usage(taken, read, written - lives["1h"], lives["1h"], output)
         return (Charge(self._origin.model, usage, tier_named(self._tier)),)
 
     def _block(self, fields: Mapping[str, object]) -> _Block:
