@@ -25,6 +25,7 @@ _KINDS = (
     (b"\0\x01\0\0", "a font"), (b"\x80\x04", "a Python pickle"), (b"\x93NUMPY", "a NumPy array"),
 )  # fmt: skip
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+SHIFT = b"\x1b$"  # which no terminal is sent
 _MAX_LOOKED_AT = 4_096  # characters of a text that is to be told from noise
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _ESCAPED = re.compile("[\udc80-\udcff]+")
@@ -83,6 +84,8 @@ def decode(data: bytes) -> Text | Binary:
             return Text(text, Encoding(codec, bom)) if text is not None else Binary(f"broken {codec} text")
     if b"\0" in data[:8192]:
         return _decode_wide(data) or Binary(_kind(data))
+    if SHIFT in data and (shifted := _decode_shifted(data)):
+        return shifted
     text = _try(data, "utf-8")
     if text is not None:
         return Text(text, UTF8)
@@ -115,7 +118,7 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
     """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. With
     `cut` the data may be cut within a character at both ends."""
     head = data[:_MAX_LOOKED_AT]
-    if b"\0" in head or any(data.startswith(bom) for bom, _ in _BOMS):
+    if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
         decoded = decode(data if len(data) < _MAX_LOOKED_AT else data[: len(data) // 4 * 4])
         if isinstance(decoded, Text):
             said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
@@ -210,6 +213,14 @@ def _decode_wide(data: bytes) -> Text | None:
     found = [(text, codec) for codec in _WIDE if (text := _try(data, codec)) and _is_writing(text[:_MAX_LOOKED_AT])]
     found.sort(key=lambda one: -sum(map(str.isascii, one[0][:_MAX_LOOKED_AT])))
     return Text(found[0][0], Encoding(found[0][1])) if found else None
+
+
+def _decode_shifted(data: bytes) -> Text | None:
+    """Decode ISO 2022, which writes Japanese and Korean in ASCII behind marks that name its sets of characters."""
+    for codec in ("iso2022_jp", "iso2022_jp_ext", "iso2022_kr"):
+        if (text := _try(data, codec)) is not None and text.encode(codec, "replace") == data:
+            return Text(text, Encoding(codec))
+    return None
 
 
 def _is_list(data: bytes) -> bool:

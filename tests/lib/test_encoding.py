@@ -198,3 +198,19 @@ def test_guess_names_the_next_best_where_it_is_near() -> None:
     found = guess("kůň".encode("cp1250"))
     assert found is not None
     assert found.words.startswith("perhaps ")
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [("iso2022_jp", "日本語の設定\nx = 1\n"), ("iso2022_jp_ext", "日本ｶﾅ\n"), ("iso2022_kr", "한국어 파일\nx = 1\n")],
+)
+def test_text_with_shifts_is_read_and_written_back(codec: str, text: str) -> None:
+    data = text.encode(codec)
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert decoded.text == text
+    assert decoded.encoding.encode(decoded.text.replace("x = 1", "x = 2")) == text.replace("x = 1", "x = 2").encode(
+        codec
+    )
+    assert decode_output(data).text == text
+    assert decode_output(b"\x1b[31mred\x1b[0m \x1b$ no shift\n").text == "\x1b[31mred\x1b[0m \x1b$ no shift\n"

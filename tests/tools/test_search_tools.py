@@ -657,3 +657,10 @@ def test_only_directories_with_ignore_files_are_asked_for_them(tmp_path, monkeyp
         f"{tmp_path.resolve()}/.gitignore",
         f"{deep.resolve()}/.gitignore",
     ]
+
+
+async def test_text_with_shifts_is_searched(call, root):
+    (root / "mail.txt").write_bytes("件名: 設定\n".encode("iso2022_jp"))
+    found = (await call(Grep(), pattern="設定")).content[0].text
+    assert found.startswith("mail.txt:1:件名: 設定")
+    assert (await call(Grep(), pattern="@", path="mail.txt")).content[0].text == "No matches."
