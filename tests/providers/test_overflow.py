@@ -219,6 +219,13 @@ def test_rates_are_no_overflow(words: str) -> None:
     assert from_event(Origin("acme"), told).kind == "rate_limit"
 
 
+@pytest.mark.parametrize("code", ["ThrottlingException", "rate_limit_exceeded", "TooManyRequests", "quota_exceeded"])
+@pytest.mark.parametrize("words", ["Too many tokens, slow down.", "Your input tokens exceed the limit."])
+def test_codes_of_rates_are_no_overflow(code: str, words: str) -> None:
+    assert kind_of(words, code=code) != "context_overflow"
+    assert from_event(Origin("acme"), {"error": {"type": code, "message": words}}).kind != "context_overflow"
+
+
 def test_codes_and_status_say_it_without_words() -> None:
     assert kind_of("No.", code="context_length_exceeded") == "context_overflow"
     for code in ("context_too_long", "prompt_too_long", "ContextLengthExceeded", "input_tokens_exceeded"):

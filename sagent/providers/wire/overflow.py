@@ -139,7 +139,7 @@ def is_overflow(
         return status != 429
     if found := re.search(_TEXT, text):
         return int(found[1]) >= _MIN_LONG_TEXT_CHARS
-    if status == 429 or re.search(_RATE, text):
+    if status == 429 or re.search(_RATE, text) or re.search(f"{_RATE}|throttl|too_?many_?requests|quota", coded):
         return "must be reduced" in text
     if re.search(_OTHER, text):
         return False
