@@ -42,9 +42,9 @@ def __getattr__(name: str) -> object:
             return ToolOutput
         case _:
             if name[:1].isupper() or name in _LOOKED_FOR:
-                from sagent.lib.foreign import not_here
+                from sagent.lib.foreign import import_hint
 
-                if here := not_here(name):
+                if here := import_hint(name):
                     raise ImportError(f"cannot import name {name!r} from 'sagent'. Here: {here}", name="sagent")
             raise AttributeError(f"module 'sagent' has no attribute {name!r}")
     return getattr(home, name)

@@ -35,7 +35,7 @@ from sagent.model import full_name
 from sagent.plugin import CallForm, Moment, Table, ToolEntry, resolve
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.providers.wire.exchange import Told, untold
+from sagent.providers.wire.exchange import Told, ignore_wait
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
 from sagent.surface import Surface
@@ -60,7 +60,7 @@ async def open_agent(
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
     keeper: Keeper | None = None,
     batches: "Collecting | None" = None,
-    told: Told = untold,
+    told: Told = ignore_wait,
     surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.

@@ -24,7 +24,7 @@ from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in, built_in_row, lacking, listed_by, named_by_paths
-from sagent.providers.wire.exchange import Telling, Timeouts, Told, untold
+from sagent.providers.wire.exchange import ReportsWaiting, Timeouts, Told, ignore_wait
 
 if TYPE_CHECKING:
     from sagent.providers.wire.collecting import Collecting
@@ -70,7 +70,7 @@ class Choice:
     settings: Settings
     wrap: Callable[[Model], Model] | None = None  # what is put around each model
     batches: "Collecting | None" = None  # by which requests to those go out that have a batch API
-    told: Told = untold  # what calls to servers of the person's own wait for
+    told: Told = ignore_wait  # what calls to servers of the person's own wait for
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
@@ -169,7 +169,7 @@ class Choice:
             timeouts=timeouts,
             source=source,
         )
-        if isinstance(provider, Telling):
+        if isinstance(provider, ReportsWaiting):
             provider.told = self.told
         return provider
 
@@ -308,7 +308,7 @@ async def choose_model(
     earlier: str = "",
     wrap: Callable[[Model], Model] | None = None,
     batches: "Collecting | None" = None,
-    told: Told = untold,
+    told: Told = ignore_wait,
 ) -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, requests
     go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
@@ -548,7 +548,7 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
 def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
     """The models of a provider that are known, or have a price, and hold a conversation. Price lists are of a whole
     house: Claude is not spoken to where Gemini is, on Google's clouds."""
-    from sagent.providers.abilities import converses
+    from sagent.providers.abilities import can_converse
 
     known = {*priced, *(info.id for info in known_models(row.name))}
-    return sorted(model for model in known if row.own_models in model.lower() and converses(model))
+    return sorted(model for model in known if row.own_models in model.lower() and can_converse(model))

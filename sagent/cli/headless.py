@@ -162,11 +162,11 @@ async def _answer_all(
     interrupter: Interrupter,
 ) -> int:
     from sagent.app import open_agent
-    from sagent.providers.wire.exchange import untold
+    from sagent.providers.wire.exchange import ignore_wait
     from sagent.surface import Surface
 
     worst, over = EXIT_DONE, False
-    told = renderer.on_waiting if isinstance(renderer, TextRenderer) else untold
+    told = renderer.on_waiting if isinstance(renderer, TextRenderer) else ignore_wait
 
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result

@@ -60,7 +60,7 @@ async def open_session(
     what is raised."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent
-    from sagent.providers.wire.exchange import untold
+    from sagent.providers.wire.exchange import ignore_wait
     from sagent.repl.opening import OpenedHere
     from sagent.sandbox import Sandbox
     from sagent.surface import Surface
@@ -69,7 +69,7 @@ async def open_session(
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    surface, told = surface or Surface(), told or untold
+    surface, told = surface or Surface(), told or ignore_wait
     opening = open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, told=told, surface=surface)
     async with opening as agent:
         yield OpenedHere(agent, policy, sandbox, surface)

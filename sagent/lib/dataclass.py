@@ -186,9 +186,9 @@ class Hinting:
     if not TYPE_CHECKING:  # type checkers know what there is
 
         def __getattr__(self, name: str) -> Never:
-            from sagent.lib.foreign import missing
+            from sagent.lib.foreign import missing_attribute
 
-            raise AttributeError(missing(type(self).__name__, name), name=name, obj=self)
+            raise AttributeError(missing_attribute(type(self).__name__, name), name=name, obj=self)
 
 
 def hinting(function: F) -> F:

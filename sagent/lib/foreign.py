@@ -108,13 +108,13 @@ def unknown_keyword(owner: str, given: Mapping[str, object]) -> TypeError:
     return TypeError(f"{owner}() has no argument {name!r}{here}")
 
 
-def missing(owner: str, name: str) -> str:
+def missing_attribute(owner: str, name: str) -> str:
     """Return the message for an attribute that an object does not have."""
     here = _MISSING.get(owner, {}).get(name)
     return f"{owner!r} object has no attribute {name!r}{f'. Here: {here}' if here else ''}"
 
 
-def not_here(name: str) -> str:
+def import_hint(name: str) -> str:
     """Return the import or code to use for a name that `sagent` does not have; "" if none is known."""
     name = _RENAMED.get(name, name)
     home = next((home for home, names in HOMES.items() if name in names.split()), "") or plugin_with(name)

@@ -128,7 +128,7 @@ def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
                     yield os.path.realpath(place / os.path.expanduser(found[2].partition("\0")[0].strip()))  # noqa: PTH111 -- may have no home
 
 
-def git_places(root: Path) -> tuple[Path, Path]:
+def work_tree_directories(root: Path) -> tuple[Path, Path]:
     """Return git's directories for a work tree: its own, and the one it shares with others (gitrepository-layout(5)).
     Both are elsewhere if the work tree is a linked one."""
     own = root / ".git"
@@ -234,7 +234,7 @@ def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
     """Yield where git keeps what belongs to a directory, and what is shared: `.git`, or a directory that is one."""
     while True:
         if os.path.lexists(f"{directory}/.git"):
-            yield git_places(Path(directory))
+            yield work_tree_directories(Path(directory))
             return
         if is_git_directory(directory):
             yield Path(directory), Path(directory)
@@ -285,7 +285,7 @@ def shared_directory(root: Path) -> Path | None:
     real = os.path.realpath(root)
     if not os.path.isfile(f"{real}/.git"):  # noqa: PTH113 -- no error for one that may not be entered
         return None
-    own, shared = (os.path.realpath(place) for place in git_places(Path(real)))
+    own, shared = (os.path.realpath(place) for place in work_tree_directories(Path(real)))
     if own != shared:
         back = path_in(_read(Path(own, "gitdir")) or b"")
         answers = own.rpartition("/")[0] == f"{shared}/worktrees" and _leads(own, back) == f"{real}/.git"
@@ -311,7 +311,7 @@ def without_work_tree(config: str) -> bytes | None:
         return None
     own = config.rpartition("/")[0]
     root = Path(_leads(own, found[1]))
-    is_its = os.path.isfile(root / ".git") and os.path.realpath(git_places(root)[0]) == os.path.realpath(own)  # noqa: PTH113 -- the same
+    is_its = os.path.isfile(root / ".git") and os.path.realpath(work_tree_directories(root)[0]) == os.path.realpath(own)  # noqa: PTH113 -- the same
     return text.replace(found[0], b"", 1) if is_its else None
 
 
@@ -323,7 +323,7 @@ def _work_tree(config: bytes) -> tuple[bytes, str] | None:
 
 
 def _configurations(directory: Path) -> Iterator[Path]:
-    own, shared = git_places(_top(directory))
+    own, shared = work_tree_directories(_top(directory))
     yield own / "config.worktree"
     yield shared / "config"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def heeded() -> list[signal.Signals]:
+def handled_signals() -> list[signal.Signals]:
     """Return the signals that end this process. One that its caller has had ignored does not, as everywhere on Unix:
     SIGHUP under nohup, SIGINT in the background of a script."""
     return [each for each in SIGNALS if each == signal.SIGTERM or signal.getsignal(each) != signal.SIG_IGN]
@@ -26,5 +26,5 @@ def on_first_signal(act: Callable[[int], object]) -> None:
         act(number)
 
     loop = asyncio.get_running_loop()
-    for number in heeded():
+    for number in handled_signals():
         loop.add_signal_handler(number, on_signal, number)

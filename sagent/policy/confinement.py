@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
-from sagent.lib.git import files_named, git_directories, git_places, is_git_directory, shared_directory
+from sagent.lib.git import files_named, git_directories, is_git_directory, shared_directory, work_tree_directories
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
@@ -134,7 +134,7 @@ def _obeyed_by_git(top: str) -> Iterator[str]:
     """Return the files that name the programs git runs in a work tree, wherever that lies, in those that share its
     repository, and in its submodules."""
     names = _git_names()
-    starts = [os.path.realpath(place) for place in git_places(Path(top))]
+    starts = [os.path.realpath(place) for place in work_tree_directories(Path(top))]
     if starts[0] != f"{top}/.git":
         yield f"{top}/.git"
     places = (str(place) for start in starts for place in git_directories(Path(start)))

@@ -17,12 +17,12 @@ _MUTE = re.compile(
 )
 
 
-def converses(model: str) -> bool:
+def can_converse(model: str) -> bool:
     """Return False if a model's name shows that it cannot hold a conversation."""
     return not _MUTE.search(model.lower())
 
 
-def sees(row: Row, model: str) -> bool | None:
+def accepts_images(row: Row, model: str) -> bool | None:
     """Return whether a model accepts images; None if that is not known."""
     able = row.able(model)
     if able.images is not None:
@@ -39,7 +39,7 @@ def sees(row: Row, model: str) -> bool | None:
             return None if row.quirks.images else False
 
 
-def reasons(row: Row, model: str) -> bool:
+def can_reason(row: Row, model: str) -> bool:
     """Return whether a model is known to think before it answers when a request asks for it."""
     able = row.able(model)
     if able.efforts is not None:
@@ -49,11 +49,11 @@ def reasons(row: Row, model: str) -> bool:
         return bool(known.efforts)
     match row.family:
         case "anthropic":
-            from sagent.providers.families.anthropic.provider import think
+            from sagent.providers.families.anthropic.provider import thinking_parameters
 
-            return bool(think(model, "high", 64_000).members)
+            return bool(thinking_parameters(model, "high", 64_000).members)
         case "google":
-            from sagent.providers.families.google.provider import think as think_there
+            from sagent.providers.families.google.provider import thinking_config as think_there
 
             return bool(think_there(model, "high")[0])
         case "responses":

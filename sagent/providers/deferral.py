@@ -100,6 +100,6 @@ def shown(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in tools if tool.name not in deferral.names)
 
 
-def searched(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+def searchable_tools(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
     """The tools for a provider that searches by itself."""
     return tuple(tool for tool in tools if tool.name not in (FIND_TOOLS, CALL_TOOL))

@@ -38,7 +38,7 @@ def excerpt(words: str) -> str:
     return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[:MAX_EXCERPT_CHARS]}…"
 
 
-def asked_for(tool: str, given: Mapping[str, object]) -> str:
+def describe_input(tool: str, given: Mapping[str, object]) -> str:
     """Describe in one line the input of a server tool."""
     words = " ".join(" ".join(words_in(given, _ASKED)).split())
     return f"[{tool}: {words[:_MAX_QUESTION_CHARS]}]" if words else f"[{tool}]"
@@ -57,7 +57,7 @@ def words_in(value: object, members: Sequence[str]) -> Iterable[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallResult:
     """The result of one call. `call_id` and `name` are the call's, as they go out."""
 
     call_id: str
@@ -70,7 +70,7 @@ class Answered:
 class UserTurn:
     """Everything between two turns of the model: the answers to all its calls, in their order, then the rest."""
 
-    answers: tuple[Answered, ...]
+    answers: tuple[CallResult, ...]
     parts: tuple[Shown, ...]
 
     @property
@@ -159,13 +159,13 @@ class Handover:
             self._open = UserTurn(answers, parts)
         return self._open
 
-    def _answers(self) -> tuple[Answered, ...]:
+    def _answers(self) -> tuple[CallResult, ...]:
         """A result for each open call, in the order of the calls; results of no open call are left out."""
         results: dict[str, list[ToolResult]] = {}
         for message in self._users:
             for result in message.results:
                 results.setdefault(result.call_id, []).append(result)
-        answers: list[Answered] = []
+        answers: list[CallResult] = []
         for original, call in self._calls:
             waiting = results.get(original)
             if waiting:
@@ -173,9 +173,9 @@ class Handover:
                 content = tuple(
                     _typed(part) for part in result.content if not (isinstance(part, Text) and not part.text.strip())
                 )
-                answers.append(Answered(call.id, call.name, content or (Text(NO_OUTPUT),), result.is_error))
+                answers.append(CallResult(call.id, call.name, content or (Text(NO_OUTPUT),), result.is_error))
             else:
-                answers.append(Answered(call.id, call.name, (Text(INTERRUPTED),), is_error=True))
+                answers.append(CallResult(call.id, call.name, (Text(INTERRUPTED),), is_error=True))
         return tuple(answers)
 
     def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[Said, ...]]:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class EffortParameter:
     """Effort parameter of the models whose ids begin with `of`: its style, and its levels if it has some."""
 
     of: str
@@ -79,7 +79,7 @@ class Quirks:
 
     max_tokens: str = "max_tokens"  # the name of the output limit
     effort: str = ""  # how an effort is sent, one of STYLES
-    efforts: tuple[Knob, ...] = ()  # how it is sent to some of the models
+    efforts: tuple[EffortParameter, ...] = ()  # how it is sent to some of the models
     reasoning_back: str = ""  # reasoning to be sent back, and in which member; same as it came; none
     reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
     documents: str = ""  # file: PDFs go in as they are; "" is not at all
@@ -452,8 +452,8 @@ def _abilities(given: object, where: str) -> Abilities:
     return replace(Abilities(efforts=None if levels is None else listed), **said)
 
 
-def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:
-    knobs: list[Knob] = []
+def _knobs(tables: Sequence[object], where: str) -> tuple[EffortParameter, ...]:
+    knobs: list[EffortParameter] = []
     for table in map(as_object, tables):
         listed = as_array(table.get("levels"))
         levels: tuple[Effort, ...] = tuple([level for level in EFFORTS if listed.count(level)])
@@ -462,5 +462,5 @@ def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:
                 f'{where} efforts: each is {{ of = "gpt-oss", style = "level", levels = [...] }}, with levels of '
                 + ", ".join(EFFORTS)
             )
-        knobs.append(Knob(as_str(table.get("of")), as_str(table["style"]), levels))
+        knobs.append(EffortParameter(as_str(table.get("of")), as_str(table["style"]), levels))
     return tuple(knobs)

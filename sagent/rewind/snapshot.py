@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.git import git_call, git_places
+from sagent.lib.git import git_call, work_tree_directories
 from sagent.lib.regular import open_regular, real_directory
 from sagent.rewind.watch import Changed
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
@@ -419,7 +419,7 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
     if top is None:
         return ()
     found: list[tuple[int, ...]] = []
-    own, shared = git_places(Path(os.fsdecode(top)))
+    own, shared = work_tree_directories(Path(os.fsdecode(top)))
     for path in (own / "index", shared / "info" / "exclude"):
         try:
             status = path.lstat()

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from sagent.lib.git import (
     files_named,
     git_directories,
-    git_places,
     harmless_config,
     is_git_directory,
     lost_settings,
     path_in,
     read_config,
+    work_tree_directories,
 )
 from sagent.lib.names import lies_in
 from sagent.sandbox.anchored import anchored
@@ -411,7 +411,7 @@ def _repositories(signs: Iterable[str]) -> Iterator[str]:
     for path in signs:
         above, _, name = path.rpartition("/")
         if name.lower() == ".git":
-            starts = {os.path.realpath(place) for place in git_places(Path(above))}
+            starts = {os.path.realpath(place) for place in work_tree_directories(Path(above))}
             yield from (str(place) for start in starts for place in git_directories(Path(start)))
         elif is_git_directory(above):
             yield from map(str, git_directories(Path(above)))

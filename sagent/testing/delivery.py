@@ -63,7 +63,7 @@ def failure(fail: Fail, received: Received) -> Delivery:
     return plain(fail.status, _over(JSON, fail.headers), body, received)
 
 
-def played(step: Spoken, answer: Answer, wire: Wire) -> Delivery:
+def deliver(step: Spoken, answer: Answer, wire: Wire) -> Delivery:
     """A turn as the request wants it, streamed or whole, with the fault that the step has."""
     family = FAMILIES[answer.request.family]
     rendered = family.render(answer)

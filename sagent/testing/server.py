@@ -19,7 +19,7 @@ from typing import Self
 
 from sagent.lib.listener import stop_accepting
 from sagent.testing.connection import Connection, Reader
-from sagent.testing.delivery import JSON, Delivery, failure, plain, played
+from sagent.testing.delivery import JSON, Delivery, deliver, failure, plain
 from sagent.testing.families import FAMILIES, Answer, Bill, Family, counting_member, family_of, input_tokens
 from sagent.testing.families.form import encode
 from sagent.testing.script import (
@@ -225,7 +225,7 @@ class FakeProviderServer:
         answer = Answer.of(step if isinstance(step, Turn) else step.turn, received, serial=serial, bill=self._bill)
         if answer.streamed or not isinstance(step, ErrorEvent):  # an error that comes instead of a reply costs nothing
             self.charges.append(Charge(answer.model, answer.usage))
-        return played(step, answer, self._wire)
+        return deliver(step, answer, self._wire)
 
     def _refusal(self, received: Received, family: Family) -> Fail | None:
         """Return the refusal that the API would give before it asks the model."""

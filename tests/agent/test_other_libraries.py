@@ -88,7 +88,7 @@ def test_what_it_says_is_there() -> None:
     for home, names in foreign.HOMES.items():
         for name in names.split():
             assert hasattr(import_module(home), name), (home, name)
-            assert foreign.not_here(name) == f"from {home} import {name}"
+            assert foreign.import_hint(name) == f"from {home} import {name}"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sagent.cli.settings import load_settings
 from sagent.config.layers import load
 from sagent.events import Denied, Event
-from sagent.plugins.hosting.live import LiveSession, Wanted
+from sagent.plugins.hosting.live import ClientOptions, LiveSession
 from sagent.plugins.hosting.opening import opening_of
 from sagent.testing.script import Call, Step, Turn
 
@@ -55,7 +55,9 @@ async def test_a_served_agent_leaves_secret_folders_alone(
     provider += [Turn("", calls=tuple(calls)), Turn("done")]
     events: list[Event] = []
     flags = {"model": "anthropic/claude-sonnet-4-6", "permission_mode": "full", "plugin": str(file)}
-    live = LiveSession(opening_of(flags, user, users=(user,)), Wanted(cwd=str(place)), events.append, lambda: None)
+    live = LiveSession(
+        opening_of(flags, user, users=(user,)), ClientOptions(cwd=str(place)), events.append, lambda: None
+    )
     await live.opened()
     assert (await live.prompt("go")).content == "done"
     await live.aclose()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.providers.abilities import converses, reasons, sees
+from sagent.providers.abilities import accepts_images, can_converse, can_reason
 from sagent.providers.registry import row_named
 
 
@@ -23,7 +23,7 @@ from sagent.providers.registry import row_named
 def test_what_a_model_can_do(name: str, sight: bool | None, thought: bool) -> None:
     provider, _, model = name.partition("/")
     row = row_named(provider)
-    assert (sees(row, model), reasons(row, model)) == (sight, thought)
+    assert (accepts_images(row, model), can_reason(row, model)) == (sight, thought)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_what_a_model_can_do(name: str, sight: bool | None, thought: bool) -> No
     ],
 )
 def test_who_holds_a_conversation(name: str, talks: bool) -> None:
-    assert converses(name) is talks
+    assert can_converse(name) is talks

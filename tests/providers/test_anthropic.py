@@ -23,7 +23,7 @@ from sagent.messages import (
 from sagent.model import Billed, Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import Anthropic
 from sagent.providers.families.anthropic.events import MessagesReplyReader
-from sagent.providers.families.anthropic.provider import generation, think
+from sagent.providers.families.anthropic.provider import generation, thinking_parameters
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Raw, Turn
@@ -492,17 +492,20 @@ def test_the_generation_of_a_model(model: str, expected: tuple[str, tuple[int, i
 def test_what_an_effort_means(
     model: str, effort: str | None, thinking: str | None, level: str | None, noted: bool
 ) -> None:
-    thought = think(model, effort, 32_000)  # pyright: ignore[reportArgumentType]
+    thought = thinking_parameters(model, effort, 32_000)  # pyright: ignore[reportArgumentType]
     assert as_object(thought.members.get("thinking")).get("type") == thinking
     assert as_object(thought.members.get("output_config")).get("effort") == level
     assert bool(thought.notes) == noted
 
 
 def test_a_thinking_budget_leaves_room_for_the_answer() -> None:
-    assert as_object(think("claude-sonnet-4-5", "high", 10_000).members["thinking"])["budget_tokens"] == 7_500
-    assert think("claude-sonnet-4-5", "high", 10_000).notes
-    assert think("claude-sonnet-4-5", "high", 1_000).members == {}
-    assert think("claude-sonnet-4-5", "high", 1_000).notes
+    assert (
+        as_object(thinking_parameters("claude-sonnet-4-5", "high", 10_000).members["thinking"])["budget_tokens"]
+        == 7_500
+    )
+    assert thinking_parameters("claude-sonnet-4-5", "high", 10_000).notes
+    assert thinking_parameters("claude-sonnet-4-5", "high", 1_000).members == {}
+    assert thinking_parameters("claude-sonnet-4-5", "high", 1_000).notes
 
 
 def test_thinking_is_left_out_where_another_model_began_the_step() -> None:

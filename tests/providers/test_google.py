@@ -31,7 +31,7 @@ from sagent.model import (
 )
 from sagent.providers import Google, infer, provider_named
 from sagent.providers.families.google.events import GenerateReplyReader
-from sagent.providers.families.google.provider import FOREIGN, generation, model_url, recent, think
+from sagent.providers.families.google.provider import FOREIGN, generation, model_url, recent, thinking_config
 from sagent.providers.limits import limits_of
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
@@ -316,7 +316,7 @@ def test_every_history_is_accepted(data: DataObject) -> None:
     ],
 )
 def test_what_an_effort_comes_to(model: str, effort: Effort | None, config: dict, noted: bool) -> None:
-    found, notes = think(model, effort)
+    found, notes = thinking_config(model, effort)
     assert found == config
     assert bool(notes) == noted
     assert all(model in note for note in notes)

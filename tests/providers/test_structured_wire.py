@@ -20,7 +20,7 @@ from sagent.lib.schema import violations
 from sagent.messages import assistant, user
 from sagent.model import Model, Request, Structuring, ToolSpec
 from sagent.providers import Anthropic, Google, Moonshot, OpenAI, OpenAICompatible, provider_named
-from sagent.providers.families.google.provider import speaks
+from sagent.providers.families.google.provider import makes_media
 from sagent.providers.families.model import WireModel
 from sagent.providers.families.schemas import (
     ANTHROPIC,
@@ -28,7 +28,7 @@ from sagent.providers.families.schemas import (
     GOOGLE,
     OPENAI,
     Form,
-    fitted,
+    fit_schema,
     openai_holds,
     response_format,
 )
@@ -123,7 +123,7 @@ def nodes(schema: object) -> Sequence[Mapping[str, object]]:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("schema", [THING, PLACE, NODE, schema_of(Open)], ids=["thing", "place", "node", "open"])
 def test_a_schema_keeps_its_shape_in_every_form(form: Form, schema: JsonObject) -> None:
-    said = fitted(schema, form)
+    said = fit_schema(schema, form)
     if schema == NODE and form is ANTHROPIC:
         assert said is None, "recursive"
         return
@@ -139,34 +139,37 @@ def test_a_schema_keeps_its_shape_in_every_form(form: Form, schema: JsonObject) 
                 assert list(as_array(node["required"])) == list(as_object(node["properties"]))
         if node.get("type") == "array":
             assert "items" in node
-    assert fitted(said, form) == said, "what fits is not changed"
+    assert fit_schema(said, form) == said, "what fits is not changed"
 
 
 def test_what_has_no_keyword_is_said_in_words() -> None:
     for form in FORMS.values():
-        city = at(fitted(PLACE, form), "properties", "city")
+        city = at(fit_schema(PLACE, form), "properties", "city")
         assert city == {"type": "string", "description": "the city (minLength: 1)"}
-    count = {name: as_object(at(fitted(THING, form), "properties", "count")) for name, form in FORMS.items()}
+    count = {name: as_object(at(fit_schema(THING, form), "properties", "count")) for name, form in FORMS.items()}
     assert count["openai"] == {"type": "integer", "minimum": 0, "exclusiveMaximum": 100}
     assert (
         count["anthropic"] == {"type": "integer", "description": "(minimum: 0, exclusiveMaximum: 100)"} == count["chat"]
     )
     assert count["google"] == {"type": "integer", "minimum": 0, "description": "(exclusiveMaximum: 100)"}
-    tags = as_object(at(fitted(THING, ANTHROPIC), "properties", "tags"))
+    tags = as_object(at(fit_schema(THING, ANTHROPIC), "properties", "tags"))
     assert "minItems" not in tags and tags["description"] == "(minItems: 2, maxItems: 5)"
 
 
 def test_patterns_that_look_around_are_not_openai_s() -> None:
     code = json_freeze_object({"type": "string", "pattern": "^(?!0)"})
     around = json_freeze_object({"type": "object", "properties": {"code": code}})
-    assert at(fitted(around, OPENAI), "properties", "code") == {"type": "string", "description": '(pattern: "^(?!0)")'}
-    zips = map(as_object, as_array(at(fitted(PLACE, OPENAI), "properties", "zip", "anyOf")))
+    assert at(fit_schema(around, OPENAI), "properties", "code") == {
+        "type": "string",
+        "description": '(pattern: "^(?!0)")',
+    }
+    zips = map(as_object, as_array(at(fit_schema(PLACE, OPENAI), "properties", "zip", "anyOf")))
     assert [each.get("pattern") for each in zips] == [r"^\d{4}$", None]
 
 
 def test_constants_have_types() -> None:
     for form in FORMS.values():
-        properties = as_object(at(fitted(THING, form), "properties"))
+        properties = as_object(at(fit_schema(THING, form), "properties"))
         assert properties["only"] == {"type": "string", "enum": ("x",)}
         assert [as_object(each)["type"] for each in as_array(at(properties["kind"], "anyOf"))] == [
             "string",
@@ -177,9 +180,9 @@ def test_constants_have_types() -> None:
 
 def test_a_reference_with_a_description_is_written_out() -> None:
     for form in FORMS.values():
-        other = as_object(at(fitted(THING, form), "properties", "other"))
+        other = as_object(at(fit_schema(THING, form), "properties", "other"))
         assert other["description"] == "another place" and other["type"] == "object"
-        assert as_object(at(fitted(THING, form), "properties", "place")) == {"$ref": "#/$defs/Place"}
+        assert as_object(at(fit_schema(THING, form), "properties", "place")) == {"$ref": "#/$defs/Place"}
 
 
 Case: TypeAlias = tuple[Mapping[str, object], set[str]]
@@ -216,14 +219,14 @@ SAYABLE: Sequence[Case] = [
 @pytest.mark.parametrize(("schema", "forms"), SAYABLE)
 def test_what_cannot_be_said_is_left_to_words(schema: Mapping[str, object], forms: set[str]) -> None:
     frozen = json_freeze_object({**schema})
-    assert {name for name, form in FORMS.items() if fitted(frozen, form) is not None} == forms
+    assert {name for name, form in FORMS.items() if fit_schema(frozen, form) is not None} == forms
 
 
 def test_bottomless_schemas_are_left_to_words() -> None:
     deep: dict[str, object] = {"type": "string"}
     for _ in range(200):
         deep = {"type": "object", "properties": {"a": deep}}
-    assert all(fitted(json_freeze_object({**deep}), form) is None for form in FORMS.values())
+    assert all(fit_schema(json_freeze_object({**deep}), form) is None for form in FORMS.values())
 
 
 def test_what_fits_the_form_fits_the_type() -> None:
@@ -231,7 +234,7 @@ def test_what_fits_the_form_fits_the_type() -> None:
     answer = {"name": "n", "count": 3, "price": 1.5, "when": None, "color": "blue", "kind": 1, "only": "x"}
     answer |= {"place": {"city": "Bern", "zip": None}, "other": {"city": "Bern", "zip": "3000"}, "tags": ["a", "b"]}
     for form in FORMS.values():
-        said = fitted(THING, form)
+        said = fit_schema(THING, form)
         assert said is not None and violations(said, json_freeze_object({**answer})) == []
     assert Thing.model_validate(answer).color is Color.BLUE
 
@@ -240,14 +243,14 @@ def test_openai_s_own_strictness_changes_nothing() -> None:
     strict = pytest.importorskip("openai.lib._pydantic")._ensure_strict_json_schema
     for schema in (THING, NODE, PLACE):
         for form in (OPENAI, CHAT):
-            said = plain(fitted(schema, form))
+            said = plain(fit_schema(schema, form))
             assert strict(json.loads(json.dumps(said)), path=(), root=said) == said
 
 
 def test_anthropic_s_own_transformation_changes_nothing() -> None:
     transform = pytest.importorskip("anthropic.lib._parse._transform").transform_schema
     for schema in (THING, PLACE):
-        said = plain(fitted(schema, ANTHROPIC))
+        said = plain(fit_schema(schema, ANTHROPIC))
         again = json.loads(json.dumps(transform(said)))
         for node, other in zip(nodes(said), nodes(again), strict=True):
             assert {
@@ -286,7 +289,7 @@ def test_anthropic_beside_the_effort() -> None:
     config = as_object(body_of(anthropic(), request)["output_config"])
     assert config == {
         "effort": "high",
-        "format": {"type": "json_schema", "schema": plain(fitted(PLACE, ANTHROPIC))},
+        "format": {"type": "json_schema", "schema": plain(fit_schema(PLACE, ANTHROPIC))},
     }
     own = asked(PLACE, output_config={"effort": "low"})
     assert at(body_of(anthropic(), own), "output_config", "effort") == "low"
@@ -299,7 +302,7 @@ def test_responses_beside_the_verbosity() -> None:
     assert text["format"] == {
         "type": "json_schema",
         "name": "answer",
-        "schema": plain(fitted(PLACE, OPENAI)),
+        "schema": plain(fit_schema(PLACE, OPENAI)),
         "strict": True,
     }
     assert "text" not in body_of(openai(), asked(None))
@@ -308,7 +311,7 @@ def test_responses_beside_the_verbosity() -> None:
 def test_google_beside_the_rest_of_the_configuration() -> None:
     made = as_object(body_of(google(), asked(PLACE, generationConfig={"topP": 0.5}))["generationConfig"])
     assert (made["responseMimeType"], made["topP"]) == ("application/json", 0.5)
-    assert made["responseJsonSchema"] == plain(fitted(PLACE, GOOGLE))
+    assert made["responseJsonSchema"] == plain(fit_schema(PLACE, GOOGLE))
     assert not {"responseMimeType", "responseJsonSchema"} & {
         *as_object(body_of(google(), asked(None))["generationConfig"])
     }
@@ -389,7 +392,7 @@ def test_openai_s_recursive_schemas_and_anthropic_s() -> None:
 def test_azure_gets_what_it_knows() -> None:
     pytest.importorskip("openai")
     azure = provider_named("azure", key="k" * 8, base_url="https://x.openai.azure.com").model("gpt-5.6-terra")
-    assert at(body_of(azure, asked(THING)), "text", "format", "schema") == plain(fitted(THING, CHAT))
+    assert at(body_of(azure, asked(THING)), "text", "format", "schema") == plain(fit_schema(THING, CHAT))
 
 
 MODELS: Mapping[str, Callable[[], Model]] = {
@@ -460,7 +463,7 @@ def test_rows_say_what_they_may_say() -> None:
     with pytest.raises(ConfigError, match=r"structured: 'xml' is not one of '', json_schema, json_object"):
         read_rows({"a": {"structured": "xml"}}, "x")
     assert response_format(asked(), "", with_tools=True) == {}
-    assert openai_holds("openai/gpt-4.1") and speaks("gemini-2.5-flash-preview-tts", (2, 5))
+    assert openai_holds("openai/gpt-4.1") and makes_media("gemini-2.5-flash-preview-tts", (2, 5))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

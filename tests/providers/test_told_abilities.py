@@ -15,7 +15,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Effort, Request, Structuring, ToolSpec
 from sagent.providers import provider_named, read_rows
-from sagent.providers.abilities import reasons, sees
+from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.families.schemas import openai_holds
 from sagent.providers.registry import infer, row_named
@@ -99,8 +99,8 @@ def test_what_a_model_lacks_is_left_out_and_said(family: str) -> None:
         assert text.count("image/png, 3 bytes") == 2
         assert "responseJsonSchema" not in text
         assert [word for word in ("reason", "tools", "images") if not any(word in note for note in notes)] == []
-    assert not reasons(rows["acme"], "gpt-5.6-terra")
-    assert sees(rows["acme"], "gpt-5.6-terra") is False
+    assert not can_reason(rows["acme"], "gpt-5.6-terra")
+    assert accepts_images(rows["acme"], "gpt-5.6-terra") is False
 
 
 def test_a_conversation_without_its_images_keeps_its_bytes() -> None:
@@ -128,7 +128,7 @@ async def test_it_is_said_once() -> None:
 
 def test_the_longest_beginning_counts_and_the_rest_is_by_name() -> None:
     row = rows_of({"images": False}, {"of": "vis", "images": True}, {"of": "vision-mini", "tools": False})["acme"]
-    assert [sees(row, model) for model in ("plain", "Vis-2", "vision-mini-2")] == [False, True, None]
+    assert [accepts_images(row, model) for model in ("plain", "Vis-2", "vision-mini-2")] == [False, True, None]
 
 
 @pytest.mark.parametrize(

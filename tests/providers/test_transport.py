@@ -17,7 +17,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.inflate import encodings
 from sagent.providers import OpenAI
 from sagent.providers.families.endpoint import Way
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 from tests.certificates import write_certificate
 from tests.deleted import TRANSPORTS
@@ -92,7 +92,7 @@ async def test_without_the_package_brotli_is_named_and_not_guessed_at(raw_server
     encodings.cache_clear()
     try:
         async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok"]) as server:
-            with pytest.raises(Disrupted, match=r"encoded as 'br'.*\[brotli\]") as caught:
+            with pytest.raises(ExchangeFailed, match=r"encoded as 'br'.*\[brotli\]") as caught:
                 await fetch(transport, server.url)
         assert caught.value.final
     finally:
@@ -104,7 +104,7 @@ async def test_brotli_that_breaks_is_named(raw_server, transport, body, kind) ->
     pytest.importorskip("brotli")
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with raw_server([head, body]) as server:
-        with pytest.raises(Disrupted) as caught:
+        with pytest.raises(ExchangeFailed) as caught:
             await fetch(transport, server.url)
     assert caught.value.kind == kind
 
@@ -128,7 +128,7 @@ async def test_brotli_that_breaks_is_named(raw_server, transport, body, kind) ->
 )
 async def test_what_breaks_is_named(raw_server, transport, pieces, kind) -> None:
     async with raw_server(pieces) as server:
-        with pytest.raises(Disrupted) as caught:
+        with pytest.raises(ExchangeFailed) as caught:
             await fetch(transport, server.url)
         assert caught.value.kind == kind
         assert caught.value.reason
@@ -141,7 +141,7 @@ async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, tr
         for _ in range(2):
             assert await fetch(transport, server.url) == (200, b"ok")
         assert server.connections == 1
-        with pytest.raises(Disrupted):
+        with pytest.raises(ExchangeFailed):
             await fetch(transport, server.url)
         for expected in (2, 2, 3):
             assert await fetch(transport, server.url) == (200, b"ok")
@@ -164,7 +164,7 @@ async def test_a_body_is_sent_once_whatever_becomes_of_it(raw_server, transport,
     async with raw_server(*answers, [OK]) as server:
         if kept:
             await fetch(transport, server.url)
-        with pytest.raises(Disrupted) as caught:
+        with pytest.raises(ExchangeFailed) as caught:
             await fetch(transport, server.url)
         assert (caught.value.kind, caught.value.sent) == ("network", True)
         assert len(server.requests) == len(answers)
@@ -191,10 +191,10 @@ async def test_a_connection_is_kept_for_as_long_as_the_server_says(raw_server, t
 
 
 async def test_what_never_left_is_not_sent(transport, unused_tcp_port) -> None:
-    with pytest.raises(Disrupted) as caught:
+    with pytest.raises(ExchangeFailed) as caught:
         await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
     assert not caught.value.sent
-    with pytest.raises(Disrupted) as caught:
+    with pytest.raises(ExchangeFailed) as caught:
         await transport.post(f"http://127.0.0.1:{unused_tcp_port}/ \n", {}, ())
     assert not caught.value.sent
 
@@ -217,13 +217,13 @@ async def test_a_large_body_goes_out_whole_and_the_answer_may_come_before_its_en
 
 
 async def test_nobody_there(transport, unused_tcp_port) -> None:
-    with pytest.raises(Disrupted, match=str(unused_tcp_port)) as caught:
+    with pytest.raises(ExchangeFailed, match=str(unused_tcp_port)) as caught:
         await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
     assert caught.value.kind == "network"
 
 
 async def test_a_server_of_this_machine_that_never_answered_is_not_running(transport, unused_tcp_port) -> None:
-    with pytest.raises(Disrupted, match=r"refused\. Start the server there") as caught:
+    with pytest.raises(ExchangeFailed, match=r"refused\. Start the server there") as caught:
         await fetch(transport, f"http://localhost:{unused_tcp_port}")
     assert caught.value.final
 
@@ -231,7 +231,7 @@ async def test_a_server_of_this_machine_that_never_answered_is_not_running(trans
 async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_server, transport) -> None:
     async with raw_server([OK]) as server:
         await fetch(transport, server.url)
-    with pytest.raises(Disrupted) as caught:
+    with pytest.raises(ExchangeFailed) as caught:
         await fetch(transport, server.url)
     assert caught.value.kind == "network"
     assert not caught.value.final
@@ -239,7 +239,7 @@ async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_serv
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
 async def test_an_url_that_cannot_be_called(transport, url) -> None:
-    with pytest.raises(Disrupted) as caught:
+    with pytest.raises(ExchangeFailed) as caught:
         await transport.post(url, {}, ())
     assert caught.value.kind == "network"
 
@@ -325,7 +325,7 @@ async def test_roots_that_cannot_be_read_are_named(tmp_path, monkeypatch, tls_se
     monkeypatch.setenv(name, str(tmp_path / "missing"))
     async with tls_server(certificate_for(tmp_path)) as url:
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match=f"{name} names .*missing") as caught:
+        with pytest.raises(ExchangeFailed, match=f"{name} names .*missing") as caught:
             await fetch(transport, url, b"")
         await transport.aclose()
     assert caught.value.final
@@ -368,7 +368,7 @@ async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, mon
     certificate = certificate_for(tmp_path)
     async with tls_server(certificate) as url:
         stranger = DirectTransport()
-        with pytest.raises(Disrupted, match="SSL_CERT_FILE") as caught:
+        with pytest.raises(ExchangeFailed, match="SSL_CERT_FILE") as caught:
             await fetch(stranger, url, b"")
         assert caught.value.kind == "network"
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -429,10 +429,10 @@ async def test_a_proxy_that_refuses_and_one_that_cannot_be_used(monkeypatch, pro
         monkeypatch.setenv("NO_PROXY", "")
         monkeypatch.setenv("HTTPS_PROXY", address)
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match="407"):
+        with pytest.raises(ExchangeFailed, match="407"):
             await fetch(transport, "https://example.invalid", b"")
         monkeypatch.setenv("HTTPS_PROXY", "socks5://user:secret@127.0.0.1:1")
-        with pytest.raises(Disrupted, match="socks5") as caught:
+        with pytest.raises(ExchangeFailed, match="socks5") as caught:
             await fetch(transport, "https://example.invalid", b"")
         assert "secret" not in caught.value.reason
         await transport.aclose()
@@ -481,7 +481,7 @@ async def test_a_proxy_that_does_not_work_is_named(monkeypatch, raw_server, how:
         if how != "dead":
             monkeypatch.setenv("ALL_PROXY", server.url)
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match=r"the proxy 127\.0\.0\.1:[0-9]+ that ALL_PROXY names") as caught:
+        with pytest.raises(ExchangeFailed, match=r"the proxy 127\.0\.0\.1:[0-9]+ that ALL_PROXY names") as caught:
             await fetch(transport, url, b"")
         await transport.aclose()
     assert caught.value.kind in ("network", "protocol")
@@ -544,7 +544,7 @@ async def test_a_certificate_s_fault_says_what_to_do(tmp_path, monkeypatch, tls_
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     async with tls_server(certificate) as url:
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match=words) as caught:
+        with pytest.raises(ExchangeFailed, match=words) as caught:
             await fetch(transport, url, b"")
         await transport.aclose()
     assert caught.value.final and ("SSL_CERT_FILE" in caught.value.reason) is not trusted
@@ -566,7 +566,7 @@ async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: in
 async def test_an_encoding_that_is_not_read_is_a_clear_no(raw_server) -> None:
     async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ncontent-length: 3\r\n\r\nabc"]) as server:
         transport = DirectTransport()
-        with pytest.raises(Disrupted, match="'zstd', which was not requested") as caught:
+        with pytest.raises(ExchangeFailed, match="'zstd', which was not requested") as caught:
             await fetch(transport, server.url)
         assert caught.value.final, "to ask again would not help"
         await transport.aclose()

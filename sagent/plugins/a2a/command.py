@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sagent.messages import Message
     from sagent.plugins.a2a.card import Described
     from sagent.plugins.a2a.contexts import Answer
-    from sagent.plugins.hosting.live import LiveSession, Opened
+    from sagent.plugins.hosting.live import LiveSession, OpenSession
 
     WorkerOf: TypeAlias = Callable[[Mapping[str, object]], "Worker | None"]
 
@@ -163,7 +163,7 @@ def _worker(served: _Served, settings: "Settings") -> "tuple[Callable[[Settings]
     if (worker := served.worker) is None:
         return lambda settings: settings, answer_alone, Described(**served.card)
 
-    async def answer(live: "LiveSession", opened: "Opened", prompt: "Message") -> "Result":
+    async def answer(live: "LiveSession", opened: "OpenSession", prompt: "Message") -> "Result":
         return await worker.answer(opened.agent, settings, prompt)
 
     named = {"name": worker.name, "description": worker.description, **served.card}

@@ -25,18 +25,18 @@ from sagent.plugins.a2a.parts import digest_of, kept_message, read_data, read_me
 from sagent.plugins.a2a.past import settle_past, show_past
 from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
 from sagent.plugins.a2a.task import RunningTask, decision
-from sagent.plugins.hosting.live import LiveSession, Opened, Opening, Wanted, failure_of
+from sagent.plugins.hosting.live import ClientOptions, LiveSession, Opening, OpenSession, failure_of
 from sagent.session.store import sessions
 
 MAX_OPEN = 50  # sessions; one that nothing is done in is closed for another
 DIRECTORY = "a2a"
 _STOPPING = "The server is stopping."
 _MAX_ID_CHARS = 200  # of an id that a client chooses
-Answer: TypeAlias = Callable[[LiveSession, Opened, Prompt], Awaitable[Result]]
+Answer: TypeAlias = Callable[[LiveSession, OpenSession, Prompt], Awaitable[Result]]
 """Has a prompt answered in a session that is open."""
 
 
-async def answer_alone(live: LiveSession, opened: Opened, prompt: Prompt) -> Result:
+async def answer_alone(live: LiveSession, opened: OpenSession, prompt: Prompt) -> Result:
     """Answer with one agent."""
     return await live.answer(opened.agent, prompt)
 
@@ -55,7 +55,7 @@ class Context:
     def is_open(self) -> bool:
         return self.live is not None and not self.live.closed
 
-    async def open(self, opening: Opening, wanted: Wanted) -> None:
+    async def open(self, opening: Opening, wanted: ClientOptions) -> None:
         """Open it, unless it is. Raises SagentError and OSError."""
         async with self.opening:
             if not self.is_open:
@@ -245,14 +245,14 @@ class Contexts:
             async with self._naming:
                 if (context := self._contexts.get(name)) is None:
                     return await self._begin(name)
-            await self._open(context, Wanted(session=str(context.path)))
+            await self._open(context, ClientOptions(session=str(context.path)))
         except (SagentError, OSError) as error:
             raise InternalError(failure_of(error)) from error
         return context
 
     async def _begin(self, name: str) -> Context:
         context = Context(RecordFile(self._directory, ""), Path())
-        await self._open(context, Wanted())
+        await self._open(context, ClientOptions())
         assert context.live is not None
         if not (path := context.live.agent.log.path):
             await context.aclose()
@@ -262,7 +262,7 @@ class Contexts:
         self._know(context)
         return context
 
-    async def _open(self, context: Context, wanted: Wanted) -> None:
+    async def _open(self, context: Context, wanted: ClientOptions) -> None:
         """Open a session, in place of one that nothing is done in where they are too many. Raises SagentError, OSError
         and UnsupportedOperationError."""
         self._coming += 1

@@ -67,7 +67,7 @@ def line_of(call: ToolCall, diff: str) -> int | None:
     return max(int(found[1]) + kept, 1)
 
 
-def made(change: Proposal) -> Proposal:
+def current_proposal(change: Proposal) -> Proposal:
     """Return the proposal with the text that the file has now: an editor may have formatted it."""
     with suppress(OSError, ValueError):
         if (now := read_whole(Path(change.path), MAX_COMPARED_CHARS)) is not None and now != change.old:
@@ -83,7 +83,7 @@ def shortened(text: str) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters are left out here ...]\n{text[-half:]}"
 
 
-def fresh(before: str, now: str) -> str:
+def new_output(before: str, now: str) -> str:
     """Return what an output has now that it had not before: both may be no more than its end."""
     if now.startswith(before):
         return now[len(before) :]

@@ -131,12 +131,12 @@ class AcpHost:
             yield AcpSession(opened, settings, commands)
 
     def _settings(self, place: "Place") -> "Settings":
-        from sagent.plugins.hosting.live import Wanted
+        from sagent.plugins.hosting.live import ClientOptions
         from sagent.plugins.hosting.opening import settings_for
 
         directories = [*as_array(self._flags.get("add_dir")), *place.directories]
         flags = {**self._flags, **({"add_dir": directories} if directories else {})}
-        settings = settings_for(flags, Wanted(place.session, place.cwd))
+        settings = settings_for(flags, ClientOptions(place.session, place.cwd))
         if place.servers and "mcp" not in settings.plugins.named(Table):
             left = f"The editor's MCP servers are left out: the plugin mcp is not there: {', '.join(place.servers)}."
             settings = replace(settings, warnings=(*settings.warnings, left))

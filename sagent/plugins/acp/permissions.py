@@ -25,7 +25,7 @@ _PLAN_OPTIONS = (
 )
 
 
-class Asking(Protocol):
+class AskingSession(Protocol):
     """The session that asks, once it is open."""
 
     @property
@@ -43,7 +43,7 @@ class Asking(Protocol):
 class Person:
     """The user at the client. Each question is bound to its own request: several may be open at once."""
 
-    def __init__(self, client: Client, session: Asking, left_plan: Callable[[], None]) -> None:
+    def __init__(self, client: Client, session: AskingSession, left_plan: Callable[[], None]) -> None:
         self._client, self._session, self._left_plan = client, session, left_plan
 
     async def approve(self, call: ToolCall, ask: Ask) -> str | None:

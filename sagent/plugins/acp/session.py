@@ -17,7 +17,7 @@ from sagent.plugins.acp.options import Options, models_of
 from sagent.plugins.acp.permissions import Person
 from sagent.plugins.acp.version1 import Past, Update, Updates, notice, usage
 from sagent.plugins.hosting.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
-from sagent.plugins.hosting.live import LiveSession, Opened, Wanted, failure_of
+from sagent.plugins.hosting.live import ClientOptions, LiveSession, OpenSession, failure_of
 from sagent.policy.permissions import PermissionPolicy
 from sagent.session.contents import MessageEntry, ResultEntry
 from sagent.session.folds import branch_contents, title
@@ -53,7 +53,7 @@ class Place:
     session: str | None
 
 
-class OpenedSession(Opened, Protocol):
+class OpenedSession(OpenSession, Protocol):
     """A session that is open. `commands` may begin a prompt: each a name, what it does, and its arguments."""
 
     @property
@@ -100,10 +100,10 @@ class Session:
         self._options: Options | None = None
         self._person = Person(client, self, self._leave_planning)
         self._place, self._opening = place, opening
-        self._live = LiveSession(self._open, Wanted(), self._on_event, lambda: None)
+        self._live = LiveSession(self._open, ClientOptions(), self._on_event, lambda: None)
 
     @asynccontextmanager
-    async def _open(self, wanted: Wanted, *_: object) -> "AsyncGenerator[Opened]":
+    async def _open(self, wanted: ClientOptions, *_: object) -> "AsyncGenerator[OpenSession]":
         del wanted
         person, client = self._person, self._client
         given = Surroundings(

@@ -234,7 +234,7 @@ class Updates:
     def _progress(self, event: ToolProgress) -> Iterator[Update]:
         name = self._ids.find(event.agent, event.call_id)
         if name in self._output:
-            data, self._output[name] = calls.fresh(self._output[name], event.text), event.text
+            data, self._output[name] = calls.new_output(self._output[name], event.text), event.text
             if data:
                 yield _update(name, _meta={"terminal_output": {"terminal_id": name, "data": printable(data)}})
         elif name is not None and event.text:
@@ -254,7 +254,7 @@ class Updates:
         self._ids.end(name, job=bool(event.job))
         shown = _outcome(call, result, change)
         if name in self._output:
-            data = printable(calls.fresh(self._output.pop(name), calls.shortened(result.text)))
+            data = printable(calls.new_output(self._output.pop(name), calls.shortened(result.text)))
             code = {"terminal_id": name, "exit_code": 1 if result.is_error else 0, "signal": None}
             shown["_meta"] = {"terminal_output": {"terminal_id": name, "data": data}, "terminal_exit": code}
             del shown["content"]
@@ -339,7 +339,7 @@ def _outcome(call: ToolCall, result: ToolResult, change: Proposal | None) -> dic
     """A result: the change of a file that was changed, else what it says, and images."""
     failed = result.is_error
     if change is not None and not failed:
-        return {"status": "completed", "content": [diff(calls.made(change))]}
+        return {"status": "completed", "content": [diff(calls.current_proposal(change))]}
     text = calls.shortened(printable(result.text)).strip("\n")
     shown = text if calls.kind_of(call) in ("think", "switch_mode", "other") or failed else fenced(text)
     blocks = [content(text_block(shown))] if text else []

@@ -17,7 +17,7 @@ from sagent.lib.text import count
 from sagent.plugins.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
 from sagent.plugins.batches.journal import Journal, Sent
 from sagent.providers.wire.exchange import Timeouts, read_answer
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
 
 ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # after which an answer is not waited for any more; all of them promise 24 hours
@@ -154,7 +154,7 @@ class Batches:
             async with asyncio.timeout(_SETTLED):
                 return await self._through.get(url, headers)
         except TimeoutError as error:
-            raise Disrupted("stalled", f"no answer within {_SETTLED:g} s") from error
+            raise ExchangeFailed("stalled", f"no answer within {_SETTLED:g} s") from error
 
     async def aclose(self) -> None:
         """Close unused connections; others may still wait for theirs."""
@@ -207,15 +207,19 @@ class Batches:
                 self._journal.refused()
             for item in items:
                 _settle(item.place, error)
-        except (Disrupted, OSError, ValueError) as error:  # the way there, the journal, or an answer that is no JSON
-            lost = not isinstance(error, Disrupted) or error.sent
+        except (
+            ExchangeFailed,
+            OSError,
+            ValueError,
+        ) as error:  # the way there, the journal, or an answer that is no JSON
+            lost = not isinstance(error, ExchangeFailed) or error.sent
             if not lost:
                 self._journal.refused()
             words = f"a batch was not sent: {str(error) or 'no answer came'}"
             final = lost or getattr(error, "final", False)
             for item in items:
                 if not item.place.done():  # each has its own: a traceback grows with whoever raises it
-                    item.place.set_exception(Disrupted("network", words, final=final, sent=lost))
+                    item.place.set_exception(ExchangeFailed("network", words, final=final, sent=lost))
         else:
             batch = _Batch(self, group.form, sent)
             for name, item in named.items():
@@ -282,7 +286,7 @@ class _Batch:
                     words = f"batch {sent.id} no longer exists"
                     return Outcomes(failure(503, "overloaded_error", words))
                 outcomes, trouble = None, f"HTTP {error.status}"
-            except (Disrupted, OSError, ValueError) as error:
+            except (ExchangeFailed, OSError, ValueError) as error:
                 outcomes, trouble = None, str(error) or "no answer"
             if outcomes is not None:
                 self._owner.report(f"batch {sent.id} has ended")

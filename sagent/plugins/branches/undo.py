@@ -10,7 +10,7 @@ from sagent.session.touches import Touched
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class UndoPoint:
     """The way to undo the last rewind of files: the entry at which they were as before it, and the one to which the
     conversation goes, "" if it did not go back with them. `at` is UTC, ISO 8601."""
 
@@ -19,9 +19,9 @@ class Return:
     at: str
 
 
-def way_back(entries: Iterable[Entry]) -> Return | None:
+def way_back(entries: Iterable[Entry]) -> UndoPoint | None:
     """Return the rewind that can be undone; None if anything was said since."""
-    found: Return | None = None
+    found: UndoPoint | None = None
     previous: Entry | None = None
     for entry in entries:
         if entry.kind == "message":
@@ -30,6 +30,6 @@ def way_back(entries: Iterable[Entry]) -> Return | None:
             what = entry.content
             if isinstance(what, Touched) and what.tool == REWIND and not what.ended:
                 before = previous.content
-                found = Return(previous.id, before.left if isinstance(before, Forked) else "", entry.at)
+                found = UndoPoint(previous.id, before.left if isinstance(before, Forked) else "", entry.at)
         previous = entry
     return found

@@ -7,7 +7,7 @@ from typing import ClassVar
 from sagent.model import Model, ModelInfo
 from sagent.plugins.clouds.converse import Converse, levels_of
 from sagent.providers.access import check_text
-from sagent.providers.families.anthropic.provider import Anthropic, Site
+from sagent.providers.families.anthropic.provider import Anthropic, CloudRoute
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.rows import Abilities
 
@@ -23,7 +23,7 @@ def is_claude(model_id: str) -> bool:
 
 
 class _Claude(Anthropic):
-    site = Site("/model/{model}/invoke-with-response-stream", "bedrock-2023-05-31", betas=True, streams=False)
+    site = CloudRoute("/model/{model}/invoke-with-response-stream", "bedrock-2023-05-31", betas=True, streams=False)
 
 
 class Bedrock(Endpoint):

@@ -18,10 +18,10 @@ from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
 from sagent.providers.families.model import Outgoing, WireModel, nearest
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
+from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import ToolForm
-from sagent.providers.wire.encoding import Dialect, opened, sendable
+from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
 _TOOLS = ToolForm(refs=False)  # docs.aws.amazon.com, Nova: type, properties and required alone at the top
 _IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
@@ -75,7 +75,7 @@ class ConverseDialect(Dialect):
         system: list[object] = [{"text": request.system}] if request.system.strip() else []
         if system and self.marks:
             system.append(_CACHE_POINT)
-        return opened({"toolConfig": {"tools": tools} if tools else None, "system": system}, "messages")
+        return body_start({"toolConfig": {"tools": tools} if tools else None, "system": system}, "messages")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         return [{"role": "assistant", "content": [_said_block(part) for part in turn.parts]}]
@@ -95,7 +95,7 @@ class ConverseDialect(Dialect):
     def mark(self, data: bytes) -> bytes | None:
         return data[:-2] + b',{"cachePoint":{"type":"default"}}]}' if self.marks else None
 
-    def _result(self, answer: Answered) -> object:
+    def _result(self, answer: CallResult) -> object:
         """A result. Its `status` is for Claude and Nova alone, so that the words say that it is an error."""
         content = [self._block(part, f"{answer.call_id}{number}") for number, part in enumerate(answer.content)]
         if answer.is_error and isinstance(first := answer.content[0], Text):
@@ -163,7 +163,7 @@ def levels_of(model: str) -> tuple[Effort, ...]:
     return _LEVELS if plain_id(model).startswith(("amazon.nova-2", "openai.gpt-oss")) else ()
 
 
-def think(model: str, effort: Effort | None, *, limited: bool = False) -> Thought:
+def thinking_fields(model: str, effort: Effort | None, *, limited: bool = False) -> Thought:
     """Translate an effort into the parameters of a model; no other function does this.
 
     Nova 2 takes levels, of which the highest refuses a limit of output (docs.aws.amazon.com, extended thinking in
@@ -211,7 +211,7 @@ class ConverseModel(WireModel["Converse"]):
     def _prepare(self, request: Request) -> Outgoing:
         limited = request.max_output is not None
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
-        thought, notes = think(self._known, request.effort, limited=limited)
+        thought, notes = thinking_fields(self._known, request.effort, limited=limited)
         if "high" in as_object(thought.get("reasoningConfig")).values():
             limit = None
         options = {name: value for name, value in request.options.items() if name not in ("tools", "inferenceConfig")}

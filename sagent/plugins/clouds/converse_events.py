@@ -13,7 +13,7 @@ from sagent.messages import Image, Message, Opaque, Part, StopReason, Text, Thin
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import cache_outside, tier_named
 from sagent.providers.families.media import made_notes
-from sagent.providers.handover import asked_for, excerpt, words_in
+from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge, Usage
@@ -177,7 +177,7 @@ class ConverseReplyReader(ReplyReader):
             whole = block.closed and (self._stop in _STOPS or (bool(raw.strip()) and "input" not in call))
             if call.get("type"):
                 use = self._private({"toolUse": {**call, "input": arguments}})
-                return Opaque(asked_for(name, arguments), use) if malformed is None else None
+                return Opaque(describe_input(name, arguments), use) if malformed is None else None
             return ToolCall(as_str(call.get("toolUseId")), name, arguments, malformed, whole=whole)
         thought = valid_text("".join(block.thoughts))
         if block.redacted:

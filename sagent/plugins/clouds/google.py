@@ -4,7 +4,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from sagent.model import Request
-from sagent.providers.families.anthropic.provider import Anthropic, Site
+from sagent.providers.families.anthropic.provider import Anthropic, CloudRoute
 from sagent.providers.families.google.provider import Google, GoogleModel
 from sagent.providers.families.model import Counted
 
@@ -40,7 +40,7 @@ class VertexAnthropic(Anthropic):
     """Claude on Google's Vertex AI: CLOUD_ML_REGION says where."""
 
     row_name: ClassVar[str] = "vertex-anthropic"
-    site = Site(
+    site = CloudRoute(
         "/projects/{project}/locations/{region}/publishers/anthropic/models/{model}:streamRawPredict",
         "vertex-2023-10-16",
     )

@@ -43,9 +43,9 @@ async def add(builder: AgentBuilder) -> None:
     if code is not None:
         code.access = access
     if checks:
-        from sagent.plugins.code.lsp.checked import checked
+        from sagent.plugins.code.lsp.checked import with_checks
 
-        builder.tools = checked(builder.tools, access)
+        builder.tools = with_checks(builder.tools, access)
     builder.judge = CodePolicy(builder.judge, access if checks else None, code)
 
 

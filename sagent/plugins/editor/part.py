@@ -21,12 +21,12 @@ async def add(builder: AgentBuilder) -> None:
     if lock is None:
         return
     from sagent.plugins.editor.link import open_link
-    from sagent.plugins.editor.tool import linked, reviewing
+    from sagent.plugins.editor.tool import reviewing, with_editor
 
     link = await builder.stack.enter_async_context(open_link(lock))
     if link is None:
         return
-    builder.adapters.append(lambda tools: linked(tools, link))
+    builder.adapters.append(lambda tools: with_editor(tools, link))
     surface.selections.append(link.context)
     if surface.where == "terminal" and builder.ask is not None:  # an editor shows changes by itself
         builder.ask = reviewing(builder.ask, link, settings.cwd)

@@ -42,7 +42,7 @@ class LinkedTool(WrappedTool):
         return replace(output, content=(*output.content, Text(f"\nThe editor sees new errors:\n{lines}")))
 
 
-def linked(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
+def with_editor(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
     """The tools, those wrapped that change files."""
     return [LinkedTool(tool, link) if tool.name in EDITS else tool for tool in tools]
 

@@ -50,7 +50,7 @@ class Consultation:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AdvisorRecord:
     """Record of one advisor. `triggers` counts the calls made, `verdicts` the answers that name one; `withheld` and
     `unanswered` count reasons, ignoring differences in numbers; the most frequent come first."""
 
@@ -88,7 +88,7 @@ class Review:
 
     turns: int
     consultations: tuple[Consultation, ...]
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, AdvisorRecord]
 
     @property
     def calls(self) -> int:
@@ -172,7 +172,7 @@ def _consultation(step: Consulted) -> Consultation:
 
 def _standing(
     name: str, found: Sequence[Consultation], judged: Sequence[AdviceOutcome | AdviceRated], spent: Sum
-) -> Standing:
+) -> AdvisorRecord:
     own = [one for one in found if one.advisor == name]
     made = [one for one in own if one.status != "withheld"]
     outcomes = [(one.outcome, one.why) for one in own if one.outcome]
@@ -192,7 +192,7 @@ def _standing(
         usage=spent.usage,
         usd=spent.price,
     )
-    return Standing(
+    return AdvisorRecord(
         tally,
         tuple(dict.fromkeys(one.model for one in own if one.model)),
         sum(one.status == "cut" for one in made),

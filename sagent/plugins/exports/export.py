@@ -14,7 +14,7 @@ from sagent.plugins.audit.bundle import SESSION, write_bundle
 from sagent.plugins.audit.signature import SIGNATURE
 from sagent.plugins.audit.verify import Proof, verify
 from sagent.plugins.exports.markdown import write_markdown
-from sagent.plugins.exports.session_page import Checked, write_page
+from sagent.plugins.exports.session_page import VerificationSummary, write_page
 from sagent.plugins.exports.steps import Consulted, Remark
 from sagent.plugins.exports.timeline import Timeline, calls_of, read_timeline, verdict_of, words_of
 from sagent.sandbox.scratch import temporary
@@ -234,10 +234,12 @@ def _sum(sums: Sum) -> dict[str, object]:
     }
 
 
-def _checked(proof: Proof) -> Checked:
+def _checked(proof: Proof) -> VerificationSummary:
     if proof.problems:
-        return Checked(f"NOT OK: {len(proof.problems)} found", proof.problems)
-    return Checked(f"OK when it was exported: logs {len(proof.heads)}, entries {proof.entries}, blobs {proof.blobs}")
+        return VerificationSummary(f"NOT OK: {len(proof.problems)} found", proof.problems)
+    return VerificationSummary(
+        f"OK when it was exported: logs {len(proof.heads)}, entries {proof.entries}, blobs {proof.blobs}"
+    )
 
 
 def _entries(session: Path, file: Path) -> Iterator[tuple[str, str, Entry]]:

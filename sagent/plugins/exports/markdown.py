@@ -6,7 +6,7 @@ from typing import assert_never
 
 from sagent.lib.json import json_dump, valid_text
 from sagent.lib.text import fenced
-from sagent.plugins.exports.session_page import Checked
+from sagent.plugins.exports.session_page import VerificationSummary
 from sagent.plugins.exports.steps import Consulted, Remark, Said
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, verdict_of, words_of
 from sagent.transcript.redaction import Redaction
@@ -16,7 +16,7 @@ _MARKUP = re.compile(r"[<&\\]|\]\s*[:(]|https?:|^ {0,3}(?:[#>|=~-]|```)|^\t| {4}
 """What could be anything but plain words: markup, links, images, headings, rules."""
 
 
-def write_markdown(timeline: Timeline, redaction: Redaction, checked: Checked) -> str:
+def write_markdown(timeline: Timeline, redaction: Redaction, checked: VerificationSummary) -> str:
     page = _Document(redaction)
     body = "".join(f"{line}\n" for each in timeline.shown for line in page.shown(each))
     found = redaction.count
@@ -29,7 +29,7 @@ class _Document:
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
 
-    def head(self, timeline: Timeline, checked: Checked) -> Iterator[str]:
+    def head(self, timeline: Timeline, checked: VerificationSummary) -> Iterator[str]:
         yield f"# {self._word(timeline.heading(self._redaction) or timeline.session or 'A session')}"
         yield ""
         git = str(timeline.environment.get("git_commit", ""))

@@ -33,14 +33,14 @@ _FRAME = 700  # bytes around a text, about
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class VerificationSummary:
     """Result of `sagent verify` for the session that is shown."""
 
     summary: str
     problems: Sequence[str] = ()
 
 
-def write_page(timeline: Timeline, redaction: Redaction, checked: Checked, fetch: Fetch) -> bytes:
+def write_page(timeline: Timeline, redaction: Redaction, checked: VerificationSummary, fetch: Fetch) -> bytes:
     """The page, in UTF-8. `fetch` brings a blob, None where it is lost."""
     found = redaction.count
     page = b""
@@ -59,7 +59,7 @@ class _Page:
         self._prose = Prose(redaction, cap)
         self._cards = Cards(timeline, redaction, self._prose, fetch)
 
-    def whole(self, checked: Checked) -> str:
+    def whole(self, checked: VerificationSummary) -> str:
         many = ' class="many"' if len(self._timeline.shown) > MANY else ""
         cards = f"<div{many}>{''.join(self._cards.all())}</div>\n"
         conversation = section("conversation", "Conversation", self.tools(), cards)
@@ -103,7 +103,7 @@ class _Page:
         )
         return f'<p class="quiet">{" · ".join(filter(None, parts))}</p>\n'
 
-    def facts(self, checked: Checked) -> str:
+    def facts(self, checked: VerificationSummary) -> str:
         timeline = self._timeline
         git = timeline.environment.get("git_commit")
         dirty = ", with changes not committed" if timeline.environment.get("git_dirty") else ""
@@ -121,7 +121,7 @@ class _Page:
         shown = "".join(f"<dt>{name}</dt><dd>{self._prose.text(value)}</dd>\n" for name, value in rows if value)
         return section("facts", "Facts", f'<dl class="facts">\n{shown}</dl>\n')
 
-    def _warnings(self, checked: Checked) -> str:
+    def _warnings(self, checked: VerificationSummary) -> str:
         notes: list[str] = []
         if self._redaction.keep:
             notes.append("It was not searched for secrets.")
@@ -182,7 +182,7 @@ class _Page:
         heads = ("advisor", "asked by", "when", "verdict")
         return section("advice", "Advice", table(heads, cells, "Consultations") if cells else "")
 
-    def audit(self, checked: Checked) -> str:
+    def audit(self, checked: VerificationSummary) -> str:
         timeline = self._timeline
         problems = (*checked.problems, *timeline.damaged)
         items = [f'<li class="bad">{self._prose.text(problem)}</li>\n' for problem in problems]

@@ -18,7 +18,7 @@ from sagent.plugins.hooks.policy import HookPolicy
 from sagent.plugins.hooks.runner import HookRunner
 from sagent.plugins.hooks.session import SessionHooks
 from sagent.plugins.hooks.table import hooks_in
-from sagent.plugins.hooks.tool import hooked
+from sagent.plugins.hooks.tool import with_hooks
 
 
 async def add_events(builder: AgentBuilder) -> None:
@@ -37,7 +37,7 @@ async def add(builder: AgentBuilder) -> None:
     hooks = builder.once(session_hooks)
     builder.surface.asks_first = bool(hooks.of("UserPromptSubmit"))
     builder.stack.push_async_callback(hooks.end)
-    builder.wrap(lambda tools: hooked(tools, hooks))
+    builder.wrap(lambda tools: with_hooks(tools, hooks))
     builder.ask = hooks.asker(builder.ask)
     builder.judge = HookPolicy(hooks, builder.judge)
     builder.resources = replace(builder.resources, admit=hooks.admit, before_compaction=hooks.before_compaction)

@@ -109,14 +109,14 @@ class HookRunner:
     async def _post(self, hook: Hook, data: bytes) -> HookAnswer:
         """A redirect is not followed: it may lead to a host that nobody has named."""
         from sagent.providers.wire.exchange import read_answer
-        from sagent.providers.wire.faults import Disrupted
+        from sagent.providers.wire.faults import ExchangeFailed
         from sagent.providers.wire.transport import DirectTransport
 
         self._transport = self._transport or DirectTransport()
         headers, most = {"content-type": "application/json", **hook.headers}, MAX_OUTPUT_BYTES + 1
         try:
             answer, body = await read_answer(self._transport, hook.url, headers, [data], within=MAX_SECONDS, most=most)
-        except Disrupted as error:
+        except ExchangeFailed as error:
             return HookAnswer(fault=f"could not be reached: {error}")
         if not 200 <= answer.status < 300:
             return HookAnswer(fault=f"answered with status {answer.status}")

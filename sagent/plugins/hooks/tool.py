@@ -36,7 +36,7 @@ class HookedTool(WrappedTool):
         return replace(output, content=(*output.content, *added)) if added else output
 
 
-def hooked(tools: Sequence[Tool], hooks: SessionHooks) -> list[Tool]:
+def with_hooks(tools: Sequence[Tool], hooks: SessionHooks) -> list[Tool]:
     """The tools, those wrapped that a hook is about."""
     after = hooks.of("PostToolUse")
     return [

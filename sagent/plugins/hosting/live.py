@@ -29,7 +29,7 @@ _Waiting: TypeAlias = "tuple[Callable[[Agent], Awaitable[object]], asyncio.Futur
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClientOptions:
     """The wishes of a client; None for what the server was started with."""
 
     session: str | None = None  # to go on with
@@ -40,7 +40,7 @@ class Wanted:
     effort: str | None = None
 
 
-class Opened(Protocol):
+class OpenSession(Protocol):
     """A session that is open. `policy` judges its agents' calls: its mode may be changed."""
 
     @property
@@ -50,7 +50,9 @@ class Opened(Protocol):
     def policy(self) -> PermissionPolicy: ...
 
 
-Opening: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker, Answerer], AbstractAsyncContextManager[Opened]]
+Opening: TypeAlias = Callable[
+    [ClientOptions, Callable[[Event], None], Asker, Answerer], AbstractAsyncContextManager[OpenSession]
+]
 """Opens the session that a client wants. Raises SagentError and OSError."""
 
 
@@ -72,16 +74,16 @@ class LiveSession:
     a question begins or ends."""
 
     def __init__(
-        self, opening: Opening, wanted: Wanted, on_event: Callable[[Event], None], changed: Callable[[], None]
+        self, opening: Opening, wanted: ClientOptions, on_event: Callable[[Event], None], changed: Callable[[], None]
     ) -> None:
         self._opening, self._wanted, self._on_event, self._changed = opening, wanted, on_event, changed
         self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
-        self._ready: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[OpenSession] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live())
         self.questions: dict[str, Question] = {}
         self._run: asyncio.Task[object] | None = None
 
-    async def opened(self) -> Opened:
+    async def opened(self) -> OpenSession:
         """The session, once it is open. Raises what opening it has raised: then it is closed."""
         try:
             return await asyncio.shield(self._ready)

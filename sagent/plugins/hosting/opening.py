@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sagent.agent import Asker
     from sagent.config import Settings
-    from sagent.plugins.hosting.live import Opened, Opening, Wanted
+    from sagent.plugins.hosting.live import ClientOptions, Opening, OpenSession
     from sagent.repl.opening import Listener
     from sagent.tools.ask import Answerer
 
@@ -31,8 +31,8 @@ def opening_of(
     are kept apart, also from those of `users`; `prepare` has the last word on their settings."""
 
     def opening(
-        wanted: "Wanted", listener: "Listener", ask: "Asker", answer: "Answerer"
-    ) -> "AbstractAsyncContextManager[Opened]":
+        wanted: "ClientOptions", listener: "Listener", ask: "Asker", answer: "Answerer"
+    ) -> "AbstractAsyncContextManager[OpenSession]":
         from sagent.cli.interactive import open_session
 
         settings = settings_for(flags, wanted)
@@ -65,7 +65,7 @@ def _sealed(*places: "Path") -> Sequence[str]:
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 
 
-def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
+def settings_for(flags: Mapping[str, object], wanted: "ClientOptions") -> "Settings":
     """The settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
     given = dict(flags)
     if wanted.session is not None:
@@ -79,10 +79,10 @@ def settings_for(flags: Mapping[str, object], wanted: "Wanted") -> "Settings":
             raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
         own = settings.max_budget_usd
         settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
-    return standing(settings)
+    return session_settings(settings)
 
 
-def standing(settings: "Settings") -> "Settings":
+def session_settings(settings: "Settings") -> "Settings":
     """The settings of a session that a server opens. Who advises, by the server's flags, is for sessions that begin:
     one that goes on has the advisors that it had, and those stay off that were switched off in it."""
     from sagent.session.store import is_session

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sagent.lib.http1 import StrictConnection
-from sagent.lib.signals import heeded
+from sagent.lib.signals import handled_signals
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -66,7 +66,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
         super().__init__(config)
-        self.ended, self.signal, self._heeded = ended, 0, heeded()
+        self.ended, self.signal, self._heeded = ended, 0, handled_signals()
         self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -84,7 +84,9 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
         if value and not as_array(value):
             plan.leave_out(name, str(value), file, "it is not a list of rules")
         for text in map(str, as_array(value)):
-            rule, why = understood(re.sub(r"WebFetch\(domain:(.*)\)", r"Network(\1)", text) if name == "deny" else text)
+            rule, why = translate_rule(
+                re.sub(r"WebFetch\(domain:(.*)\)", r"Network(\1)", text) if name == "deny" else text
+            )
             if why:
                 plan.leave_out(name, text, file, why)
             elif name == "allow" and plan.is_shared(file):
@@ -100,7 +102,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
                 plan.add(name, text, file, "taken over", f"as {rule} in [permissions] of {whose} config.toml")
 
 
-def understood(text: str) -> tuple[str, str]:
+def translate_rule(text: str) -> tuple[str, str]:
     """A rule as we write it, or why it cannot be."""
     match = re.fullmatch(r"([\w*?.-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
     if match is None:

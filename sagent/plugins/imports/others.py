@@ -8,7 +8,7 @@ from pathlib import Path
 from sagent.context.frontmatter import read_document
 from sagent.lib.json import as_object, as_str, json_dump
 from sagent.plugins.imports.claude import take_hooks
-from sagent.plugins.imports.plan import Plan, frame
+from sagent.plugins.imports.plan import Plan, add_front_matter
 from sagent.plugins.imports.servers import take_servers
 
 _TOOLS: Mapping[str, str] = {
@@ -53,7 +53,7 @@ def take_codex(plan: Plan) -> None:
                 name = as_str(described.get("name")) or file.stem
                 fields = {"name": name, "description": as_str(described.get("description"))}
                 body = as_str(described.get("developer_instructions"))
-                plan.write("agent", name, file, f"agents/{file.stem}.md", frame(fields, body))
+                plan.write("agent", name, file, f"agents/{file.stem}.md", add_front_matter(fields, body))
     _take_commands(plan, plan.listed(home, "prompts/*.md"))
 
 
@@ -90,7 +90,7 @@ def take_gemini(plan: Plan) -> None:
                 plan.leave_out("setting", name, file, _YOURS)
         for file in plan.listed(place, "commands/**/*.toml"):
             if (found := plan.toml(file)) is not None:
-                text = frame({"description": as_str(found.get("description"))}, as_str(found.get("prompt")))
+                text = add_front_matter({"description": as_str(found.get("description"))}, as_str(found.get("prompt")))
                 folder = "" if file.parent.name == "commands" else f"{file.parent.name}/"
                 plan.write("command", file.stem, file, f"commands/{folder}{file.stem}.md", text)
         for file in plan.listed(place, "agents/*.md"):
@@ -139,7 +139,7 @@ def _take_opencode_agent(plan: Plan, file: Path, text: str) -> None:
         "disallowedTools": ", ".join(dict.fromkeys(_TOOLS[name] for name in off if name in _TOOLS)),
         "model": document.fields.get("model", ""),
     }
-    plan.write("agent", file.stem, file, f"agents/{file.name}", frame(fields, document.body))
+    plan.write("agent", file.stem, file, f"agents/{file.name}", add_front_matter(fields, document.body))
 
 
 def _take_gemini_agent(plan: Plan, file: Path, text: str) -> None:
@@ -154,4 +154,4 @@ def _take_gemini_agent(plan: Plan, file: Path, text: str) -> None:
         "tools": "" if tools is None else ", ".join(_TOOLS.get(name, name) for name in tools),
         "maxTurns": document.fields.get("max_turns", ""),
     }
-    plan.write("agent", file.stem, file, f"agents/{file.name}", frame(fields, document.body))
+    plan.write("agent", file.stem, file, f"agents/{file.name}", add_front_matter(fields, document.body))

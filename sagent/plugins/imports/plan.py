@@ -201,7 +201,7 @@ def without_comments(text: str) -> str:
     return re.sub(r'("(?:\\.|[^"\\\n])*"?)|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
 
 
-def frame(fields: Mapping[str, str], body: str) -> str:
+def add_front_matter(fields: Mapping[str, str], body: str) -> str:
     """A Markdown file with a head."""
     head = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in fields.items() if value)
     return f"---\n{head}---\n\n{body.strip()}\n"

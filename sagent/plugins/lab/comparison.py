@@ -9,7 +9,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
 from sagent.plugins.lab.stats import LEVEL, PAIRS, Difference, Interval, paired_mean, paired_shares, wilson
-from sagent.plugins.lab.trials import ARMS, Arm, Trial, latest
+from sagent.plugins.lab.trials import ARMS, Arm, Trial, latest_trials
 
 MEASURES: Mapping[str, Callable[[Trial], float | None]] = {
     "usd": lambda trial: number(trial.usd),
@@ -61,7 +61,7 @@ class Comparison:
 
 def compare(trials: Sequence[Trial]) -> Comparison:
     """Compare the two arms; of trials of the same task and number the last counts."""
-    last = latest(trials)
+    last = latest_trials(trials)
     names = dict.fromkeys(task for task, _, _ in last)
     pairs = [
         (trial, last[task, "with", number])

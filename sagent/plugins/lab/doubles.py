@@ -36,7 +36,7 @@ _UNSAID = "requests whose reply was cut because it repeated itself: their bytes 
 _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
 
 
-class Ended(SagentError):
+class RecordingEnded(SagentError):
     """The recording has no more of this run: not the loop's doing."""
 
     kind = "ended"
@@ -136,9 +136,9 @@ class Player:
         """The loop asks the model: the turn that answers. Raises Ended and Divergence."""
         turn, last = self.next, self.last
         if self.played > self._begun and last is not None and last.failed is not None:
-            raise Ended(last.failed.kind)
+            raise RecordingEnded(last.failed.kind)
         if turn is None:
-            raise Ended("the recording ends here")
+            raise RecordingEnded("the recording ends here")
         if turn.prompted and self.played > self._begun:
             ended = "the run had ended, and another prompt came"
             raise Divergence(turn.number, turn.entry, "the loop asks the model once more", ended, "a request")
@@ -334,7 +334,7 @@ class RecordedModel:
         """The recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
         try:
             turn = self.player.on_request(self.name, self.adapter, request)
-        except Ended as ended:
+        except RecordingEnded as ended:
             if str(ended) == "interrupted":
                 await self._be_interrupted()
             raise
@@ -350,7 +350,7 @@ class RecordedModel:
         if turn.was_interrupted:
             await self._be_interrupted()
         if reply is None:
-            raise Ended("it had failed here")
+            raise RecordingEnded("it had failed here")
         reason = turn.failed.message if turn.failed is not None else "it was cut off"
         raise ModelError("overloaded", reason, provider=self.provider, model=self.id)
 

@@ -25,7 +25,7 @@ from sagent.usage import Charge
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class IncomingMessage:
     """A message that entered the conversation from outside. `received` is the entry by which it had arrived, "" for the
     prompt of a run and for what the engine itself adds."""
 
@@ -40,13 +40,13 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class InheritedMessage:
     """A message that was taken over from another agent's conversation."""
 
     message: Message
 
 
-Step: TypeAlias = Came | Inherited | contents.SwitchedEntry | contents.Compacted | contents.Forked
+Step: TypeAlias = IncomingMessage | InheritedMessage | contents.SwitchedEntry | contents.Compacted | contents.Forked
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Turn:
     ended: str = ""
 
     @property
-    def came(self) -> tuple[Came, ...]:
-        return tuple(step for step in self.before if isinstance(step, Came))
+    def came(self) -> tuple[IncomingMessage, ...]:
+        return tuple(step for step in self.before if isinstance(step, IncomingMessage))
 
     @property
     def prompted(self) -> bool:
@@ -132,7 +132,7 @@ class Recording:
     def spoken(self) -> tuple[Message, ...]:
         """Return the messages of the person, in order, also on the branches that were left."""
         steps = (step for turn in self.turns for step in turn.before)
-        came = (step.message for step in (*steps, *self.pending) if isinstance(step, Came))
+        came = (step.message for step in (*steps, *self.pending) if isinstance(step, IncomingMessage))
         return tuple(message for message in came if not message.sender)
 
 
@@ -195,9 +195,9 @@ class _Reader:
     def _message(self, place: int, entry: Entry, said: contents.MessageEntry) -> None:
         message = said.message.load(self._fetch)
         if place <= self._inherited:
-            self._step(entry, Inherited(message))
+            self._step(entry, InheritedMessage(message))
         elif message.role == "user":
-            self._step(entry, Came(entry.id, message, said.received))
+            self._step(entry, IncomingMessage(entry.id, message, said.received))
         else:
             if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
                 self._open(place, entry)

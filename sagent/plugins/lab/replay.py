@@ -23,18 +23,18 @@ from sagent.model import ModelLimits
 from sagent.plugins.audit.verify import verify
 from sagent.plugins.lab.doubles import (
     Divergence,
-    Ended,
     Player,
     RecordedModel,
     RecordedPolicy,
     RecordedTool,
+    RecordingEnded,
     Replayed,
     is_long,
 )
 from sagent.plugins.lab.rebuild import Find, Rebuilder, adapters, check_side_calls
 from sagent.plugins.lab.recording import (
-    Came,
-    Inherited,
+    IncomingMessage,
+    InheritedMessage,
     Prompt,
     Recording,
     Turn,
@@ -196,7 +196,7 @@ class _Parts:
                 if turn.failed is not None:
                     self.score.taken["calls that failed before anything was sent"] += 1
             return
-        driven = all(isinstance(step, Inherited | Came) for step in first.before)
+        driven = all(isinstance(step, InheritedMessage | IncomingMessage) for step in first.before)
         base = self._base(first, driven=driven)
         if not driven:
             self._count_steps(first)
@@ -249,13 +249,13 @@ class _Parts:
                     agent.inform(came.message)
             driven = True
             player.begin()
-            with suppress(Ended):
+            with suppress(RecordingEnded):
                 await agent.go_on()
             player.check_end()
 
     def _base(self, first: Turn, *, driven: bool) -> tuple[Message, ...]:
         if driven and first.number == 1:
-            return tuple(step.message for step in first.before if isinstance(step, Inherited))
+            return tuple(step.message for step in first.before if isinstance(step, InheritedMessage))
         whole = history(self.entries[: first.place], self.fetch)
         return whole[: len(whole) - len(first.came)] if driven else whole
 

@@ -22,7 +22,15 @@ from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.model import Effort, Request
 from sagent.plugin import ToolEntry
 from sagent.plugins.lab.rebuild import Preparing, Rebuilder, adapters, sampling_of
-from sagent.plugins.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
+from sagent.plugins.lab.recording import (
+    IncomingMessage,
+    InheritedMessage,
+    Prompt,
+    Recording,
+    name_of,
+    read_logs,
+    read_recording,
+)
 from sagent.plugins.lab.reteam import AskedTeam, read_team
 from sagent.plugins.lab.workcopy import Scratch, scratch_of
 from sagent.plugins.programs.check import CheckResult, run_check
@@ -68,7 +76,7 @@ class Rerun:
     notes: tuple[str, ...] = ()
 
 
-class Recorded(NamedTuple):
+class RecordedCall(NamedTuple):
     """A recorded call and its result; `agent` is the path of the one that made it."""
 
     agent: str
@@ -77,7 +85,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RerunSource:
     """A recorded session as it is asked again: by whom it was, what was said, with which prompt, effort and results."""
 
     session: str
@@ -88,7 +96,7 @@ class Asked:
     effort: Effort | None
     options: tuple[str, ...]
     spoken: tuple[Message, ...]
-    calls: tuple[Recorded, ...] = field(repr=False)
+    calls: tuple[RecordedCall, ...] = field(repr=False)
     team: AskedTeam | None = None  # that worked on what was asked last; it is asked instead
 
 
@@ -123,13 +131,13 @@ async def rerun(
         return Rerun(asked.session, made, result, answers.answered, answers.missing, directory, how, outcome, notes)
 
 
-def read_asked(session: Path, settings: Settings) -> Asked:
+def read_asked(session: Path, settings: Settings) -> RerunSource:
     """Read the prompts to ask again. Raises UsageError for a session in which nothing was asked."""
     fetch = BlobDirectory(session / "blobs").get
     every = read_logs(session)
     logs = {agent: read_recording(agent, entries, fetch) for agent, entries in every.items()}
     calls = [
-        Recorded(agent, *each) for agent, log in logs.items() for turn in log.turns for each in turn.answered_calls
+        RecordedCall(agent, *each) for agent, log in logs.items() for turn in log.turns for each in turn.answered_calls
     ]
     root = logs["root"]
     git = next((each for each in contents(every["root"], Environment) if each.commit), Environment({}))
@@ -144,7 +152,7 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     first = next((turn.sent for turn in root.turns if turn.sent is not None), None)
     sampled = JsonObject() if first is None else sampling_of(first.parameters)
     options = options_of({name: value for name, value in sampled.items() if name not in ("tools", MAX_CALLS)})
-    return Asked(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls), team)
+    return RerunSource(name, root.head, cwd, commit, prompt, effort, options, root.spoken, tuple(calls), team)
 
 
 def _prompt_of(logs: Sequence[Recording]) -> Prompt | None:
@@ -165,7 +173,7 @@ def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | N
     model = find(turn.reply.model)
     if not isinstance(model, Preparing):
         return None
-    said = [step.message for step in turn.before if isinstance(step, Inherited | Came)]
+    said = [step.message for step in turn.before if isinstance(step, InheritedMessage | IncomingMessage)]
     rebuilder = Rebuilder(recording.agent, turn.prompt, (recording.origin.session,))
     return rebuilder.effort_of(model, Request("", said, turn.prompt.system), turn.sent)
 
@@ -174,7 +182,7 @@ def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | N
 
 
 async def _ask(
-    asked: Asked,
+    asked: RerunSource,
     settings: Settings,
     scratch: Scratch | None,
     answers: "Answers",
@@ -233,7 +241,7 @@ def _roles_of(team: AskedTeam, result: TeamResult) -> str:
     return f"team {team.name}, {team.mode}: {', '.join(roles)}; all of them were asked of {result.roles[0].model}"
 
 
-def _begin(asked: Asked, settings: Settings, scratch: Scratch | None) -> Path:
+def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> Path:
     """A new session that has the recorded prompt, and says of which session it is a replay."""
     tools = "answered from the recording" if scratch is None else scratch.how
     cwd = settings.cwd if scratch is None else scratch.directory
@@ -243,7 +251,7 @@ def _begin(asked: Asked, settings: Settings, scratch: Scratch | None) -> Path:
     return made.path
 
 
-def _moved(text: str, asked: Asked, scratch: Scratch | None) -> str:
+def _moved(text: str, asked: RerunSource, scratch: Scratch | None) -> str:
     """A text in which the person's own directory is the copy, where there is one."""
     return text if scratch is None else text.replace(str(asked.cwd), str(scratch.directory))
 
@@ -272,7 +280,7 @@ class Answers:
     """The results of a recording, each given out once: to the first call of the same tool with the same arguments. An
     agent has those that one of its path was given before those of others."""
 
-    def __init__(self, prompt: Prompt, calls: Sequence[Recorded]) -> None:
+    def __init__(self, prompt: Prompt, calls: Sequence[RecordedCall]) -> None:
         self.answered = self.missing = 0
         self._specs = {spec.name: spec for spec in Rebuilder("root", prompt, ()).orders[0]}
         self._left: dict[tuple[str, bytes], list[tuple[str, ToolResult]]] = {}

@@ -23,7 +23,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.model import full_name
 from sagent.plugins.lab.notebook import Notes
-from sagent.plugins.lab.trials import FINISHED, Arm, Outcome, Task, Trial, latest
+from sagent.plugins.lab.trials import FINISHED, Arm, Outcome, Task, Trial, latest_trials
 from sagent.plugins.lab.workcopy import copy, remove, scratch_of
 from sagent.plugins.programs.check import run_check
 from sagent.plugins.teams.files import TeamFile
@@ -48,7 +48,7 @@ MAX_RUN_SECONDS = 30 * 86_400.0  # for the work of a run that waits for batches
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RunnableArm:
     """A way that is compared, by the name of its arm. `load` gives the settings of a run in a directory; with a
     `team` these are its lead's."""
 
@@ -63,7 +63,7 @@ class Plan:
     tasks lies, which checks know as TASKFILE_DIR."""
 
     tasks: tuple[Task, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[RunnableArm, ...]
     near: Path
     repeats: int = 1
     jobs: int = 1
@@ -82,13 +82,13 @@ class Field:
     notices: tuple[str, ...] = ()
 
 
-async def survey(plan: Plan, cwd: Path) -> Mapping[Arm, Field]:
+async def check_arms(plan: Plan, cwd: Path) -> Mapping[Arm, Field]:
     """Find out, before anything is spent, whether the runs of every way can be made. Raises UsageError."""
     return {way.arm: await _look_at(way, plan.total, cwd) for way in plan.ways}
 
 
-async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
-    settings = strict(way.load(cwd))
+async def _look_at(way: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
+    settings = require_advisors(way.load(cwd))
     budget, notices = _least(settings.max_budget_usd, way.team and way.team.budget_usd), list(settings.warnings)
     if total is not None and budget is None:
         raise UsageError("--max-total-usd needs a limit on each run: give --max-budget-usd too.")
@@ -134,7 +134,7 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
-def strict(settings: Settings) -> Settings:
+def require_advisors(settings: Settings) -> Settings:
     """With advisors that must be there, wherever they were named: without them there is nothing to measure."""
     return replace(settings, origins={**settings.origins, "advisors": "--advisor"})
 
@@ -173,7 +173,7 @@ class Experiment:
     @property
     def missing(self) -> int:
         """Number of trials that are still to be made, those included that failed for reasons outside the task."""
-        return self.planned - sum(trial.outcome in FINISHED for trial in latest(self.trials).values())
+        return self.planned - sum(trial.outcome in FINISHED for trial in latest_trials(self.trials).values())
 
     @property
     def spent(self) -> Decimal:
@@ -199,10 +199,10 @@ class Experiment:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from several
 
-    def _order(self) -> Iterator[tuple[Task, Way, int]]:
+    def _order(self) -> Iterator[tuple[Task, RunnableArm, int]]:
         """Repeat by repeat, and which way is first by turns: what changes in time meets all of them."""
         ways = self._plan.ways
-        done = {trial.key for trial in latest(self.trials).values() if trial.outcome in FINISHED}
+        done = {trial.key for trial in latest_trials(self.trials).values() if trial.outcome in FINISHED}
         for number in range(1, self._plan.repeats + 1):
             for place, task in enumerate(self._plan.tasks):
                 first = (place + number - 1) % len(ways)
@@ -210,7 +210,7 @@ class Experiment:
                     if (task.name, way.arm, number) not in done:
                         yield task, way, number
 
-    async def _work_off(self, runs: Iterator[tuple[Task, Way, int]]) -> None:
+    async def _work_off(self, runs: Iterator[tuple[Task, RunnableArm, int]]) -> None:
         for task, way, number in runs:
             budget = self._budgets[way.arm]
             if self.stopped or not await self._afford(budget):
@@ -263,7 +263,7 @@ class Experiment:
 @dataclass(slots=True)
 class _Run:
     task: Task
-    way: Way
+    way: RunnableArm
     number: int
     budget: Decimal | None
     near: Path
@@ -303,7 +303,7 @@ class _Run:
         return trial
 
     async def _carry_out(self, work: Path) -> Outcome:
-        settings = strict(self.way.load(work))
+        settings = require_advisors(self.way.load(work))
         settings = replace(
             settings,
             max_budget_usd=_least(settings.max_budget_usd, self.budget),

@@ -14,7 +14,15 @@ from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.plugins.exports.times import seconds_between
 from sagent.plugins.lab.actions import HOW, Action, Agreement, action_of, agree
-from sagent.plugins.lab.recording import Inherited, Recording, Turn, models_of, name_of, read_logs, read_recording
+from sagent.plugins.lab.recording import (
+    InheritedMessage,
+    Recording,
+    Turn,
+    models_of,
+    name_of,
+    read_logs,
+    read_recording,
+)
 from sagent.plugins.programs.check import CheckResult
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
@@ -161,7 +169,7 @@ def _asked(turn: Turn) -> bool:
 
 def _final(recording: Recording) -> str:
     said = [turn.reply.content for turn in recording.turns if turn.reply is not None and turn.reply.content]
-    steps = (step.message for step in recording.pending if isinstance(step, Inherited))
+    steps = (step.message for step in recording.pending if isinstance(step, InheritedMessage))
     said += [message.content for message in steps if message.role == "assistant" and not said]
     return said[-1] if said else ""
 

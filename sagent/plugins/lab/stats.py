@@ -58,7 +58,7 @@ def paired_mean(differences: Sequence[float]) -> Difference:
         return Difference(pairs, mean, None, is_clear=False)
     half = t_quantile(pairs - 1) * stdev(differences) / sqrt(pairs)
     interval = Interval(mean - half, mean + half)
-    p = flips(differences) if pairs <= FLIPPED else None
+    p = permutation_test(differences) if pairs <= FLIPPED else None
     is_clear = pairs >= PAIRS and interval.leaves_out_zero and (p is None or p <= 1 - LEVEL)
     return Difference(pairs, mean, interval, is_clear=is_clear, p=p)
 
@@ -73,7 +73,7 @@ def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference
     if not pairs:
         return Difference(0, 0.0, None, is_clear=False)
     first, second = (both + lost) / pairs, (both + gained) / pairs
-    mean, p = (gained - lost) / pairs, coin(gained, lost)
+    mean, p = (gained - lost) / pairs, sign_test(gained, lost)
     before, after = wilson(both + lost, pairs), wilson(both + gained, pairs)
     phi = _phi(both, gained, lost, neither)
     low = _joined(second - after.low, before.high - first, phi)
@@ -82,7 +82,7 @@ def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference
     return Difference(pairs, mean, interval, is_clear=p <= 1 - LEVEL and interval.leaves_out_zero, p=p)
 
 
-def flips(differences: Sequence[float]) -> float:
+def permutation_test(differences: Sequence[float]) -> float:
     """Return the probability that the sum is at least as far from 0 when each difference has either sign as likely."""
     sums = [0.0]
     for difference in differences:
@@ -91,7 +91,7 @@ def flips(differences: Sequence[float]) -> float:
     return sum(abs(total) >= far for total in sums) / len(sums)
 
 
-def coin(heads: int, tails: int) -> float:
+def sign_test(heads: int, tails: int) -> float:
     """Return the probability that a fair coin falls at least as unevenly, to either side."""
     tosses = heads + tails
     tail = sum(comb(tosses, count) for count in range(min(heads, tails) + 1))

@@ -13,7 +13,7 @@ from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
 from sagent.lib.text import Table, one_line
 from sagent.plugins.lab.stats import LEVEL, Interval, paired_mean, wilson
-from sagent.plugins.lab.trials import FINISHED, Arm, Trial, latest
+from sagent.plugins.lab.trials import FINISHED, Arm, Trial, latest_trials
 
 MEANS = {"usd": "usd_mean", "turns": "turns_mean", "seconds": "seconds_mean", "read": "tokens_in_mean",
          "written": "tokens_out_mean"}  # fmt: skip
@@ -87,7 +87,7 @@ def tabulate(
 
 
 def _row(cell: Arm, tries: Sequence[Trial], planned: int, lost: Sequence[Decimal | None]) -> Row:
-    last = list(latest(tries).values())
+    last = list(latest_trials(tries).values())
     runs = [trial for trial in last if trial.outcome in FINISHED]
     apart = [trial for trial in last if trial.outcome not in FINISHED]
     by_task = {trial.task: [each for each in runs if each.task == trial.task] for trial in runs}

@@ -130,7 +130,7 @@ def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
     return replace(empty, **read)
 
 
-def latest(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
+def latest_trials(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
     """The last trial of each kind: an earlier one that came to nothing gives way."""
     return {trial.key: trial for trial in trials}
 

@@ -13,9 +13,9 @@ from sagent.lib.json import EMPTY, as_array, as_int, as_object
 from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
 from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
-from sagent.plugins.local.template import Chat, dress, learn_habits
+from sagent.plugins.local.template import Chat, adapt_conversation, learn_habits
 from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
-from sagent.plugins.local.weights import Loaded, StoppedError, limits_in
+from sagent.plugins.local.weights import LoadedWeights, StoppedError, limits_in
 from sagent.plugins.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
@@ -56,7 +56,7 @@ class Job:
 class LoadedModel:
     """A model in memory, with the keys and values of what it read last."""
 
-    def __init__(self, loaded: Loaded, origin: Origin) -> None:
+    def __init__(self, loaded: LoadedWeights, origin: Origin) -> None:
         network, tokenizer = loaded.network, loaded.tokenizer
         self.torch = loaded.torch
         self._library = loaded.library
@@ -131,7 +131,7 @@ class LoadedModel:
     def _prompt(self, job: Job) -> str:
         body = as_object(json.loads(job.body))
         chat = [as_object(message) for message in as_array(body.get("messages"))]
-        dressed, tools = dress(chat, as_array(body.get("tools")), self._habits)
+        dressed, tools = adapt_conversation(chat, as_array(body.get("tools")), self._habits)
         try:
             return self._render(dressed, tools, {**_thinking(job.effort), **job.template})
         except Exception as error:

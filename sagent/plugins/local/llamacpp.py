@@ -20,7 +20,7 @@ from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, row_of
 from sagent.providers.wire.exchange import Call, Timeouts, fetch
-from sagent.providers.wire.faults import Disrupted, Origin
+from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
 from sagent.providers.wire.waiting import LoadingWait, loading_line, when_loaded
 
@@ -239,7 +239,7 @@ class LlamaCpp(ChatProvider):
             async with asyncio.timeout(2.0):
                 answer = await self.transport.get(f"{server.url}/health", {})
                 await answer.aclose()
-        except (Disrupted, TimeoutError):
+        except (ExchangeFailed, TimeoutError):
             return False
         server.listens = True
         return answer.status == 200

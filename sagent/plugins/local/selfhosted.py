@@ -22,8 +22,8 @@ from sagent.plugins.textcalls.reader import FAMILY
 from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
-from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
-from sagent.providers.wire.exchange import Told, untold
+from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, body_start, sendable
+from sagent.providers.wire.exchange import Told, ignore_wait
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge
 
@@ -102,7 +102,7 @@ class ChatTemplateDialect(Dialect):
             for tool in request.tools
         ]
         system = [{"role": "system", "content": request.system}] if request.system.strip() else ()
-        return b'{"tools":' + wire_bytes(tools) + b"," + opened(EMPTY, "messages", system)[1:]
+        return b'{"tools":' + wire_bytes(tools) + b"," + body_start(EMPTY, "messages", system)[1:]
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         return [_assistant(turn)]
@@ -247,7 +247,7 @@ class SelfHosted:
         self._token = token
         self._folder = folder or hub_cache(os.environ)
         self._runners: dict[Weights, Runner] = {}
-        self.told: Told = untold  # what a call waits for
+        self.told: Told = ignore_wait  # what a call waits for
 
     @classmethod
     def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from sagent.plugins.local.torch import Cache, Generation, Network, StaticCache, Streamer, Tensor, Torch, shorten
-from sagent.plugins.local.weights import Loaded, limits_in
+from sagent.plugins.local.weights import LoadedWeights, limits_in
 
 CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
 _MIN_SLOTS = 2_048  # slots to begin with
@@ -33,7 +33,7 @@ class Slots:
     and `reason` says why. Nothing is captured if `record` is None: the step is then called as it is.
     """
 
-    def __init__(self, loaded: Loaded, record: Recorder | None = None) -> None:
+    def __init__(self, loaded: LoadedWeights, record: Recorder | None = None) -> None:
         self.loose: Cache | None = None
         self.reason = ""
         self._torch = loaded.torch
@@ -242,7 +242,7 @@ def capture(torch: Torch, device: object, step: Step) -> Step:
     return replay
 
 
-def _fitting(loaded: Loaded) -> StaticCache:
+def _fitting(loaded: LoadedWeights) -> StaticCache:
     """Slots for a model. Raises UnfitError where a captured step could go wrong."""
     network = loaded.network
     if not getattr(network, "_can_compile_fullgraph", False):

@@ -63,7 +63,7 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
     if prompt := shows([ask], "probe", tools=[tool]):
         for text_arguments, empty in ((False, ""), (True, ""), (False, None), (True, None)):
             habits = Habits(system, text_arguments=text_arguments, empty=empty, switch=differs())
-            one = dress([ask, *_probes(1)], [], habits)[0]
+            one = adapt_conversation([ask, *_probes(1)], [], habits)[0]
             if not (text := shows(one, *_WORDS, tools=[tool])):
                 continue
             written = text.rpartition(_USER)[2]
@@ -76,7 +76,9 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
                 system and bool(shows([head, *one], _SYSTEM, tools=[tool])),
                 text_arguments=text_arguments,
                 empty=empty,
-                parallel=bool(shows(dress([ask, *_probes(2)], [], habits)[0], *_WORDS, "second", tools=[tool])),
+                parallel=bool(
+                    shows(adapt_conversation([ask, *_probes(2)], [], habits)[0], *_WORDS, "second", tools=[tool])
+                ),
                 interleaved=bool(shows([*one, {"role": "user", "content": _LATER}], *_WORDS, _LATER, tools=[tool])),
                 thoughts=bool(shows([one[0], said, *one[2:]], *_WORDS, tools=[tool])),
                 bare=bare,
@@ -106,7 +108,9 @@ def _probes(calls: int) -> list[Chat]:
     return [{"role": "assistant", "content": "", "tool_calls": made}, *results]
 
 
-def dress(chat: Sequence[Chat], tools: Sequence[object], habits: Habits) -> tuple[list[Chat], Sequence[object]]:
+def adapt_conversation(
+    chat: Sequence[Chat], tools: Sequence[object], habits: Habits
+) -> tuple[list[Chat], Sequence[object]]:
     """A conversation, and tools, as a template with these habits takes them."""
     system = [as_str(message.get("content")) for message in chat if message.get("role") == "system"]
     dressed: list[Chat] = []

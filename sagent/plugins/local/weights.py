@@ -40,7 +40,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedWeights:
     """Weights in memory, and the libraries that run them. `captured`: a CUDA graph does a step of the decoding."""
 
     torch: Torch
@@ -63,7 +63,7 @@ def limits_in(config: Mapping[str, object]) -> ModelLimits:
     return ModelLimits(window, window)
 
 
-def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loaded:
+def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> LoadedWeights:
     """Load a model; what is not on this machine comes from the Hub first. Raises ModelError.
 
     A download ends as soon as `stopped` says so, with StoppedError; loading cannot be broken off.
@@ -92,7 +92,7 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
     if weights.compiled and not captured:
         network.forward = torch.compile(network.forward, dynamic=True)
     notice = "+compile has no effect on CUDA: a captured step is faster there" if weights.compiled and captured else ""
-    return Loaded(torch, library, network, tokenizer, captured, notice)
+    return LoadedWeights(torch, library, network, tokenizer, captured, notice)
 
 
 class _UntaughtError(OSError):

@@ -12,9 +12,9 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.plugins.logins.claude_program import Program
-from sagent.plugins.logins.claude_talk import Lost, Setup, Talk
-from sagent.providers.deferral import searched
-from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, think
+from sagent.plugins.logins.claude_talk import Lost, ProgramRun, Setup
+from sagent.providers.deferral import searchable_tools
+from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, thinking_parameters
 from sagent.providers.families.model import nearest
 from sagent.providers.limits import limits_of, output_limit
 from sagent.providers.toolforms import ANTHROPIC, ToolForm, are_plain
@@ -105,7 +105,9 @@ class AnthropicCLIModel:
         body = wire_bytes({"tools": [] if odd else [{"name": tool.name} for tool in request.tools]})
         return find_refused(error, body, replace(request, tools=odd or request.tools), None, self._refusals.parts)
 
-    async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
+    async def _listen(
+        self, talk: ProgramRun, request: Request, notes: tuple[str, ...]
+    ) -> AsyncGenerator[Delta | Reply]:
         """Yield a program's output; keep the program for the next request, or else end it."""
         digest, tokens = self._digest(request)
         try:
@@ -120,7 +122,7 @@ class AnthropicCLIModel:
             if not talk.kept:
                 await self._provider.drop(talk)
 
-    async def _going_on(self, setup: Setup, request: Request) -> Talk | None:
+    async def _going_on(self, setup: Setup, request: Request) -> ProgramRun | None:
         """The program that knows the conversation, given what is new in it; None where there is none."""
         talk = self._provider.take(request.conversation)
         if talk is None:
@@ -133,7 +135,7 @@ class AnthropicCLIModel:
                 await self._provider.drop(talk)
         return talk if gone_on else None
 
-    async def _begun(self, request: Request) -> tuple[Talk, tuple[str, ...]]:
+    async def _begun(self, request: Request) -> tuple[ProgramRun, tuple[str, ...]]:
         """A new program, given the whole conversation; and notes on what could not be given."""
         setup, _ = self._setup(request)
         talk = await self._provider.open(setup)
@@ -156,7 +158,7 @@ class AnthropicCLIModel:
         effort, clamped = self._effort(request.effort)
         tools = request.tools
         if any(tool.deferred for tool in tools):  # it has no use of a search
-            tools = tuple(replace(tool, deferred=False) for tool in searched(tools))
+            tools = tuple(replace(tool, deferred=False) for tool in searchable_tools(tools))
         if not are_plain(tools, _TOOLS):
             from sagent.providers.fitting import fit_tools
 
@@ -170,7 +172,7 @@ class AnthropicCLIModel:
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
             return None, (f"{self.id} has no levels of effort: {wanted} was left out",)
-        if wanted is None or (wanted == "none" and not (never_off or think(name, wanted, 0).notes)):
+        if wanted is None or (wanted == "none" and not (never_off or thinking_parameters(name, wanted, 0).notes)):
             return wanted, ()
         return nearest(self.id, wanted, levels(version if family else (5, 0)))
 
@@ -195,8 +197,8 @@ class AnthropicCLI:
         self.program = program
         self.timeouts = timeouts or Timeouts()
         self.encodings = EncodingCache(MessagesDialect(NAME))
-        self._running: set[Talk] = set()
-        self._kept: OrderedDict[str, tuple[Talk, asyncio.TimerHandle]] = OrderedDict()
+        self._running: set[ProgramRun] = set()
+        self._kept: OrderedDict[str, tuple[ProgramRun, asyncio.TimerHandle]] = OrderedDict()
         self._endings: set[asyncio.Task[None]] = set()
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self._offered: dict[str, Mapping[str, object]] = {}  # what a program said of its models, by each of their names
@@ -253,9 +255,9 @@ class AnthropicCLI:
         await asyncio.gather(*(talk.close() for talk in tuple(self._running)), *self._endings)
         self._running.clear()
 
-    async def open(self, setup: Setup) -> Talk:
+    async def open(self, setup: Setup) -> ProgramRun:
         """A running program. Raises ModelError."""
-        talk = await Talk.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
+        talk = await ProgramRun.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
         self._running.add(talk)
         self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in talk.models}
         return talk
@@ -266,14 +268,14 @@ class AnthropicCLI:
         full = as_str(row.get("resolvedModel")) or model_id
         return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" asks for a longer window
 
-    def take(self, conversation: str) -> Talk | None:
+    def take(self, conversation: str) -> ProgramRun | None:
         """The program that was kept for a conversation."""
         talk, timer = self._kept.pop(conversation, (None, None))
         if timer is not None:
             timer.cancel()
         return talk
 
-    async def keep(self, conversation: str, talk: Talk) -> None:
+    async def keep(self, conversation: str, talk: ProgramRun) -> None:
         """Keep a program for its conversation's next request if possible: for a while, and not too many."""
         if not talk.kept:
             return
@@ -284,7 +286,7 @@ class AnthropicCLI:
         if len(self._kept) > _MAX_IDLE_PROGRAMS:
             self._expire(next(iter(self._kept)))
 
-    async def drop(self, talk: Talk) -> None:
+    async def drop(self, talk: ProgramRun) -> None:
         """End a program."""
         self._running.discard(talk)
         await talk.close()

@@ -23,7 +23,7 @@ from sagent.plugins.logins.claude_program import INSTALL, SERVER, ClaudeProcess,
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.anthropic.provider import MessagesDialect
 from sagent.providers.families.media import IMAGES, base64_text
-from sagent.providers.handover import CONTINUE, Answered, Handover, ModelTurn, Turn, UserTurn
+from sagent.providers.handover import CONTINUE, CallResult, Handover, ModelTurn, Turn, UserTurn
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin, from_event, from_status
 from sagent.usage import Charge
@@ -77,7 +77,7 @@ class Lost(Exception):
     """A program that was kept has ended in the meantime."""
 
 
-class Talk:
+class ProgramRun:
     """A run of the program and what it has been given. One call at a time."""
 
     def __init__(self, process: ClaudeProcess, setup: Setup, origin: Origin, timeouts: Timeouts) -> None:
@@ -96,7 +96,7 @@ class Talk:
         self._version = ""
 
     @classmethod
-    async def open(cls, program: Program, setup: Setup, origin: Origin, timeouts: Timeouts) -> "Talk":
+    async def open(cls, program: Program, setup: Setup, origin: Origin, timeouts: Timeouts) -> "ProgramRun":
         """Start the program and set it up. Raises ModelError."""
         argv = program.arguments(setup.model, setup.effort)
         try:
@@ -157,7 +157,7 @@ class Talk:
             return False
         return await self._answer({answer.call_id: answer for answer in turn.answers})
 
-    async def _answer(self, answers: dict[str, Answered]) -> bool:
+    async def _answer(self, answers: dict[str, CallResult]) -> bool:
         """Answer the calls as the program makes them, one after the other. False when it does something else."""
         while True:
             for call_id in [call_id for call_id in answers if call_id in self._waiting]:
@@ -359,7 +359,7 @@ def _is_long(tool: ToolSpec) -> bool:
     return len(tool.description) > _MAX_DESCRIPTION_CHARS
 
 
-def _is_portable(answer: Answered) -> bool:
+def _is_portable(answer: CallResult) -> bool:
     """Return whether the program passes a result on unchanged: no documents, and only one text in an error."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     if sum(map(len, texts)) > _MAX_RESULT_CHARS:
@@ -370,14 +370,14 @@ def _is_portable(answer: Answered) -> bool:
     return len(texts) + len(images) == len(answer.content)
 
 
-def _plain_error(answer: Answered) -> Answered:
+def _plain_error(answer: CallResult) -> CallResult:
     """Of an error result the program keeps nothing but texts: one with more is given as a result that begins so."""
     if not answer.is_error or all(isinstance(part, Text) for part in answer.content):
         return answer
     return replace(answer, is_error=False, content=(Text("Error:"), *answer.content))
 
 
-def _result(answer: Answered) -> Mapping[str, object]:
+def _result(answer: CallResult) -> Mapping[str, object]:
     content = [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)

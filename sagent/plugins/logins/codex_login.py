@@ -15,7 +15,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
 from sagent.plugins.logins.renewal import RENEWAL_TIMEOUT_SECONDS, one_at_a_time
 from sagent.providers.wire.exchange import read_answer
-from sagent.providers.wire.faults import Disrupted, Origin
+from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import Transport
 
 # The program's own (seen with codex 0.150.0): its client id, and the variable by which it takes another address.
@@ -131,7 +131,7 @@ class LoginFile:
             answer, body = await read_answer(
                 transport, self._token_url, headers, sent, within=RENEWAL_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES
             )
-        except Disrupted as error:
+        except ExchangeFailed as error:
             raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error
         with contextlib.suppress(ValueError, RecursionError):
             data: object = json.loads(body)

@@ -12,10 +12,10 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.lib.money import EXACT, as_usd
 from sagent.messages import Image
 from sagent.model import EFFORTS, REPLY_ROOM, ModelInfo, ModelLimits, Request
-from sagent.plugins.logins.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, listed
+from sagent.plugins.logins.copilot_login import HEADERS, LOG_IN, NAME, Account, CopilotLogin, list_models
 from sagent.plugins.logins.renewal import PlanModel, Renewal
 from sagent.providers.access import access_from_key, check_text, check_url
-from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, Thought
+from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, ThinkingParameters
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
 from sagent.providers.families.endpoint import Endpoint, Way
 from sagent.providers.families.media import media_in
@@ -58,7 +58,7 @@ class _MessagesModel(_PlanModel["Anthropic"], AnthropicModel):
 
     _bare = False
 
-    def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
+    def _thought(self, request: Request, max_tokens: int) -> tuple[ThinkingParameters, Sequence[str]]:
         thought, betas = super()._thought(request, max_tokens)
         if not self._bare:
             return thought, betas
@@ -178,7 +178,7 @@ class Copilot:
     async def models(self) -> Sequence[ModelInfo]:
         """The plan's models that can be used. Raises ModelError."""
         login = await self.renewal.fresh("")
-        rows = await listed(replace(login, api=self.address), self._transport, self._origin(""))
+        rows = await list_models(replace(login, api=self.address), self._transport, self._origin(""))
         return tuple([_info(row) for row in rows if _is_offered(row)])
 
     async def aclose(self) -> None:

@@ -115,11 +115,11 @@ async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) ->
     named = as_str(as_object(answer.get("endpoints")).get("api"))
     fresh = replace(login, access=access, until=until, api=_usable(named, login.host))
     with suppress(ModelError):  # those known so far will do
-        fresh = replace(fresh, models=await listed(fresh, transport, replace(origin, secret=access)))
+        fresh = replace(fresh, models=await list_models(fresh, transport, replace(origin, secret=access)))
     return fresh
 
 
-async def listed(login: CopilotLogin, transport: Transport, origin: Origin) -> tuple[JsonObject, ...]:
+async def list_models(login: CopilotLogin, transport: Transport, origin: Origin) -> tuple[JsonObject, ...]:
     """The plan's models, as they are listed now. Raises ModelError."""
     headers = {**HEADERS, "authorization": f"Bearer {login.access}", "accept": "application/json"}
     data = as_object(await fetch(transport, f"{login.api}/models", headers, origin, Timeouts()))
@@ -130,7 +130,7 @@ async def listed(login: CopilotLogin, transport: Transport, origin: Origin) -> t
     return kept
 
 
-async def standing(login: CopilotLogin, transport: Transport, origin: Origin) -> str:
+async def describe_account(login: CopilotLogin, transport: Transport, origin: Origin) -> str:
     """Whose login it is, the plan, and what is left of it, in words; "" where GitHub does not say."""
     try:
         answer = await _ask(login, "/copilot_internal/user", transport, replace(origin, secret=login.github))
@@ -166,7 +166,7 @@ async def log_in(host: str, path: Path, say: Callable[[str], None]) -> None:
         login = await exchange(login, transport, origin)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, login)
-        about = await standing(login, transport, origin)
+        about = await describe_account(login, transport, origin)
     finally:
         await transport.aclose()
     say(f"Logged in at {urlsplit(host).netloc}{about and f' ({about})'}; kept in {path}, which only you can read.")

@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_int, as_object, as_str
 from sagent.providers.access import check_url, loopback
 from sagent.providers.wire.exchange import ERROR_BODY, read_answer, read_json
-from sagent.providers.wire.faults import Disrupted, Origin
+from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import Transport
 
 GITHUB = "https://github.com"
@@ -56,7 +56,7 @@ async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
     """Ask for a code. Raises ModelError."""
     try:
         answer = await _post(transport, f"{host}/login/device/code", {"client_id": _CLIENT, "scope": _SCOPE})
-    except Disrupted as error:
+    except ExchangeFailed as error:
         raise origin.disrupted(error) from error
     page, code, shown = (as_str(answer.get(name)) for name in ("verification_uri", "device_code", "user_code"))
     if not (page and code and shown):
@@ -82,7 +82,7 @@ async def finish(
         await pause(wait)
         try:
             answer = await _post(transport, f"{host}/login/oauth/access_token", asked)
-        except Disrupted as error:
+        except ExchangeFailed as error:
             if error.final:
                 raise origin.disrupted(error) from error
             continue
@@ -103,12 +103,12 @@ async def finish(
 
 
 async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:
-    """The object that comes back, whatever its status: refusals come under 200. Raises Disrupted."""
+    """The object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
     try:
         body = (urlencode(asked).encode(),)
         _, found = await read_answer(transport, url, _HEADERS, body, within=_TIMEOUT_SECONDS, most=ERROR_BODY)
         return as_object(read_json(found))
-    except Disrupted as error:
+    except ExchangeFailed as error:
         if error.kind == "stalled":
             error.reason = f"{url}: {error.reason}"
         raise

@@ -22,7 +22,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.messages import ToolCall
 from sagent.plugins.hosting.asking import question_text
-from sagent.plugins.hosting.live import Wanted, failure_of, progress_of
+from sagent.plugins.hosting.live import ClientOptions, failure_of, progress_of
 from sagent.policy import Ask
 from sagent.transcript.event_json import encode_result
 from sagent.version import __version__
@@ -50,7 +50,7 @@ ANSWER: dict[str, object] = {
 """The form in which a person answers, as MCP's elicitation has them."""
 
 
-Open: TypeAlias = Callable[[Wanted, Callable[[Event], None], Asker | None], AbstractAsyncContextManager[Agent]]
+Open: TypeAlias = Callable[[ClientOptions, Callable[[Event], None], Asker | None], AbstractAsyncContextManager[Agent]]
 """Opens the agent of a session. Raises SagentError."""
 
 
@@ -121,7 +121,7 @@ class Sessions:
         self._open = open_agent
         self._runs: dict[str, Run] = {}
 
-    def begin(self, wanted: Wanted, prompt: str, *, asks: bool) -> Run:
+    def begin(self, wanted: ClientOptions, prompt: str, *, asks: bool) -> Run:
         """Start to work on a prompt."""
         run = Run(secrets.token_urlsafe(16), asks)
         for name in [name for name, old in self._runs.items() if old.task and old.task.done()][:-_RUNS]:
@@ -150,7 +150,7 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _work(self, run: Run, wanted: Wanted, prompt: str) -> Result:
+    async def _work(self, run: Run, wanted: ClientOptions, prompt: str) -> Result:
         if not prompt.strip():
             raise UsageError("prompt is empty: say what is to be done.")
         async with self._open(wanted, run.on_event, run.ask if run.asks else None) as agent:
@@ -179,12 +179,12 @@ def make_server(sessions: Sessions) -> "MCPServer":
         model: str | None = None,
         max_budget_usd: float | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        return await _answer(sessions, Wanted(None, cwd or None, model or None, max_budget_usd), prompt, context)
+        return await _answer(sessions, ClientOptions(None, cwd or None, model or None, max_budget_usd), prompt, context)
 
     async def sagent_reply(
         session_id: str, prompt: str, context: Context, max_budget_usd: float | None = None
     ) -> CallToolResult | InputRequiredResult:
-        return await _answer(sessions, Wanted(session_id, max_budget_usd=max_budget_usd), prompt, context)
+        return await _answer(sessions, ClientOptions(session_id, max_budget_usd=max_budget_usd), prompt, context)
 
     async def sagent_status(session_id: str | None = None) -> CallToolResult:
         found = sessions.status(session_id or None)
@@ -205,7 +205,7 @@ def make_server(sessions: Sessions) -> "MCPServer":
 
 
 async def _answer(
-    sessions: Sessions, wanted: Wanted, prompt: str, context: "Context"
+    sessions: Sessions, wanted: ClientOptions, prompt: str, context: "Context"
 ) -> "CallToolResult | InputRequiredResult":
     """Begin a run, or go on with the one that had asked something, up to its result or its next question."""
     run = sessions.find(context.request_state)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sagent.agent import Agent, Asker
     from sagent.config import Settings
     from sagent.events import Event
-    from sagent.plugins.hosting.live import Wanted
+    from sagent.plugins.hosting.live import ClientOptions
     from sagent.plugins.mcp import McpTool
     from sagent.plugins.mcp.agent_server import Open, Sessions
     from sagent.plugins.mcp.server import McpServer
@@ -292,7 +292,7 @@ def opener(flags: Mapping[str, object]) -> "Open":
     of the flags."""
 
     def opened(
-        wanted: "Wanted", listener: "Callable[[Event], None]", ask: "Asker | None"
+        wanted: "ClientOptions", listener: "Callable[[Event], None]", ask: "Asker | None"
     ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
 

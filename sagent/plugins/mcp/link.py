@@ -13,7 +13,7 @@ from sagent.plugins.mcp.elicitation import Elicitor
 from sagent.plugins.mcp.host import Host, client_info
 from sagent.plugins.mcp.pipes import MAX_LINE_BYTES, Program
 from sagent.plugins.mcp.server import McpServer
-from sagent.plugins.mcp.sift import sifted
+from sagent.plugins.mcp.sift import filtered_streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -203,7 +203,7 @@ class Link:
         from mcp import Client
 
         return Client(
-            sifted(transport, self.unread),
+            filtered_streams(transport, self.unread),
             mode=self._mode,
             read_timeout_seconds=self.server.timeout,
             client_info=client_info(),

@@ -36,7 +36,7 @@ Redirect = Callable[[str], Awaitable[None]]
 Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
 
 
-class Kept(BaseModel):
+class StoredLogin(BaseModel):
     """The file of a server's login. `expires` is a time as `time.time()` gives it; `wanted` are scopes that the
     server has asked for since the login."""
 
@@ -51,12 +51,12 @@ class LoginStore:
     """A login that is being made, in memory."""
 
     def __init__(self, url: str) -> None:
-        self.url, self.kept = url, Kept(url=url)
+        self.url, self.kept = url, StoredLogin(url=url)
 
-    def read(self) -> Kept:
+    def read(self) -> StoredLogin:
         return self.kept
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: StoredLogin) -> None:
         self.kept = kept
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -85,15 +85,15 @@ class LoginFile(LoginStore):
         super().__init__(url)
         self.path = directory / f"{sha256(url.encode()).hexdigest()[:32]}.json"
 
-    def read(self) -> Kept:
+    def read(self) -> StoredLogin:
         """Read the file; return an empty login if it is missing, damaged or another server's."""
         try:
-            kept = Kept.model_validate_json(self.path.read_bytes())
+            kept = StoredLogin.model_validate_json(self.path.read_bytes())
         except (OSError, ValueError):
-            return Kept(url=self.url)
-        return kept if kept.url == self.url else Kept(url=self.url)
+            return StoredLogin(url=self.url)
+        return kept if kept.url == self.url else StoredLogin(url=self.url)
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: StoredLogin) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         put(self.path, kept.model_dump_json(exclude_none=True).encode())
 

@@ -24,11 +24,13 @@ _NEWEST = "2026-07-28"
 
 
 @asynccontextmanager
-async def sifted(transport: "Transport", unread: MutableMapping[str, str]) -> "AsyncGenerator[TransportStreams]":
+async def filtered_streams(
+    transport: "Transport", unread: MutableMapping[str, str]
+) -> "AsyncGenerator[TransportStreams]":
     """The streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the reason."""
     async with transport as (incoming, outgoing):
         calls = set[object]()
-        yield _Sifted(incoming, unread, calls), _Noted(outgoing, calls)
+        yield _FilteredStream(incoming, unread, calls), _Noted(outgoing, calls)
 
 
 class _Noted:
@@ -58,7 +60,7 @@ class _Noted:
         return await self._outgoing.__aexit__(exc_type, exc_val, exc_tb)
 
 
-class _Sifted:
+class _FilteredStream:
     """A stream of messages, as the SDK reads it."""
 
     def __init__(
@@ -76,7 +78,7 @@ class _Sifted:
     async def aclose(self) -> None:
         await self._incoming.aclose()
 
-    def __aiter__(self) -> "_Sifted":
+    def __aiter__(self) -> "_FilteredStream":
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":

@@ -20,11 +20,12 @@ END_LINE = b'{"kind":"end"}\n'
 """After it a result is to be had."""
 _LEASE = "Sagent-Lease"
 _MAX_MESSAGE_BYTES = 1 << 20  # of events in a message; a single one that is larger than the bus carries is left out
+_WAIT_KIND = "Waits"
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class ServerWait:
     """A wait of an agent for a local server; `line` is "" if it waits for nothing."""
 
     agent: str
@@ -50,7 +51,7 @@ class Broadcast:
 
     def tell(self, agent: str, line: str) -> None:
         """Say what a call of an agent waits for."""
-        self._add(Waits.__name__, wire_bytes({"agent": agent, "line": line}))
+        self._add(_WAIT_KIND, wire_bytes({"agent": agent, "line": line}))
 
     def _add(self, kind: str, data: bytes) -> None:
         self._lines.append(b'{"kind":"%b","event":%b}\n' % (kind.encode(), data))
@@ -81,7 +82,7 @@ def lease_of(headers: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def read_lines(data: bytes) -> Iterator[Event | Figures | Waits | None]:
+def read_lines(data: bytes) -> Iterator[Event | Figures | ServerWait | None]:
     """Yield the events in a message, None for the end of a run; kinds that only a newer sagent knows are left out."""
     for line in data.splitlines():
         with suppress(ValueError, RecursionError):
@@ -91,8 +92,8 @@ def read_lines(data: bytes) -> Iterator[Event | Figures | Waits | None]:
                 yield cast("Event", adapter(_KINDS[kind]).validate_python(found.get("event")))
             elif kind == FIGURES:
                 yield read_figures(found.get("event"))
-            elif kind == Waits.__name__:
+            elif kind == _WAIT_KIND:
                 told = as_object(found.get("event"))
-                yield Waits(as_str(told.get("agent")), printable(as_str(told.get("line"))))
+                yield ServerWait(as_str(told.get("agent")), printable(as_str(told.get("line"))))
             elif kind == "end":
                 yield None

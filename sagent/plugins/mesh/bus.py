@@ -301,12 +301,12 @@ def decode_frame(data: bytes) -> tuple[Frame, str]:
     return Frame("failed", failure(f"An answer of the unknown kind {members.get('kind')!r}.", "failed"), *place), ""
 
 
-def nobody(envelope: Envelope) -> NobodyThere:
+def no_receiver(envelope: Envelope) -> NobodyThere:
     """The error of a message that nobody has taken."""
     return NobodyThere(f"No agent receives at {envelope.to}, so the message was dropped. To list agents: sagent agents")
 
 
-def late(envelope: Envelope) -> DeadlineExceeded:
+def answer_timeout(envelope: Envelope) -> DeadlineExceeded:
     """The error of an answer that has not come in time."""
     return DeadlineExceeded(f"{envelope.to} has not answered in time; it has been asked to stop.")
 

@@ -42,9 +42,9 @@ from sagent.plugins.mesh.records import Records, SessionRecord, check_flags
 from sagent.plugins.mesh.remote import Mesh
 from sagent.plugins.mesh.replies import Replies
 from sagent.plugins.mesh.requests import Requests
-from sagent.plugins.mesh.streams import Intake, Taken
-from sagent.plugins.mesh.tasks import end, kept_up
-from sagent.plugins.mesh.trace import under
+from sagent.plugins.mesh.streams import Intake, LeasedMessage
+from sagent.plugins.mesh.tasks import end, keep_running
+from sagent.plugins.mesh.trace import attached_context
 from sagent.plugins.mesh.workspace import Files
 from sagent.session.contents import FailedEntry
 from sagent.session.folds import origin
@@ -88,7 +88,7 @@ OpenAgent: TypeAlias = Callable[
 """Opens the agent of a session, whoever is asked being those who are attached to it. Raises SagentError."""
 
 
-class Hold:
+class SessionWorker:
     """Works on a session until nothing waits for it. A holder that loses the lease, or meets another writer, stops its
     agent with all that it runs before anybody else may have begun."""
 
@@ -165,7 +165,7 @@ class Hold:
                 cwd = await files.restore(rebuilt.files or before.base)
                 check_flags(before.flags)
                 opening = Opening(directory, cwd, before.flags, self._tell)
-                with under(before.trace):
+                with attached_context(before.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
                 await mirror.settled()  # what was logged while it was closed, too
             except MeshError:
@@ -222,8 +222,8 @@ class Hold:
             requests.on_watched = self._asking.put_again
             barrier.is_lost = lambda: any(each.state.journal.lost for each in agent.tree.living)
             tasks = [
-                self._needed(kept_up(lambda: self._feed(agent, mirror))),
-                self._needed(kept_up(lambda: self._listen(requests))),
+                self._needed(keep_running(lambda: self._feed(agent, mirror))),
+                self._needed(keep_running(lambda: self._listen(requests))),
                 asyncio.create_task(self._stop_to_move(agent)),
             ]
             try:
@@ -314,7 +314,7 @@ class Hold:
                 self._acks.add(task)
                 task.add_done_callback(self._acks.discard)
 
-    async def _give(self, agent: Agent, mirror: Mirror, taken: Taken) -> None:
+    async def _give(self, agent: Agent, mirror: Mirror, taken: LeasedMessage) -> None:
         number = taken.message.sequence
         try:
             said = await self._records.unpack(taken.message.data, taken.message.headers)
@@ -331,7 +331,7 @@ class Hold:
         finally:
             mirror.taking = 0
 
-    async def _acknowledge(self, taken: Taken, mirror: Mirror) -> None:
+    async def _acknowledge(self, taken: LeasedMessage, mirror: Mirror) -> None:
         """A message is done with when it is in the log on the bus."""
         await mirror.settled()
         if await taken.ack():

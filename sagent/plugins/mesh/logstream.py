@@ -6,7 +6,7 @@ from sagent.errors import SessionCorrupt
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.connection import Message
 from sagent.plugins.mesh.jetstream import JetStream
-from sagent.plugins.mesh.mirror import Piece
+from sagent.plugins.mesh.mirror import LogMessage
 
 
 class SessionStream:
@@ -19,11 +19,11 @@ class SessionStream:
     async def append(self, body: bytes, headers: Mapping[str, str], *, name: str, after: int) -> int:
         return await self._bus.append(self._subject, body, id=name, expected=after, headers=headers)
 
-    async def last(self) -> Piece | None:
+    async def last(self) -> LogMessage | None:
         found = await self._bus.last(names.LOG, self._subject)
         return None if found is None else _piece(found)
 
-    async def read(self, after: int = 0) -> AsyncIterator[Piece]:
+    async def read(self, after: int = 0) -> AsyncIterator[LogMessage]:
         async for message in self._bus.read(names.LOG, self._subject, after):
             yield _piece(message)
 
@@ -37,5 +37,5 @@ class SessionStream:
         return data
 
 
-def _piece(message: Message) -> Piece:
-    return Piece(message.sequence, message.headers.get("Nats-Msg-Id", ""), message.headers, message.data)
+def _piece(message: Message) -> LogMessage:
+    return LogMessage(message.sequence, message.headers.get("Nats-Msg-Id", ""), message.headers, message.data)

@@ -31,7 +31,7 @@ _RETRY_DELAY_SECONDS, _MAX_RETRY_DELAY_SECONDS = 0.1, 1.0  # seconds between two
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogMessage:
     """A message of a session's log, as the stream has it."""
 
     sequence: int
@@ -49,9 +49,9 @@ class LogStream(Protocol):
         two minutes, is the same message. Raises Fenced where another is the last one."""
         ...
 
-    async def last(self) -> Piece | None: ...
+    async def last(self) -> LogMessage | None: ...
 
-    def read(self, after: int = 0) -> AsyncIterator[Piece]:
+    def read(self, after: int = 0) -> AsyncIterator[LogMessage]:
         """Yield all pieces that are there now after a message, in order, as some replica has them."""
         ...
 

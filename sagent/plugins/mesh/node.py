@@ -11,11 +11,11 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.broadcast import Broadcast
 from sagent.plugins.mesh.cards import Card, encode_card
 from sagent.plugins.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
-from sagent.plugins.mesh.hold import Hold, NodeOptions, OpenAgent
+from sagent.plugins.mesh.hold import NodeOptions, OpenAgent, SessionWorker
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.lease import Lease
-from sagent.plugins.mesh.streams import Taken
-from sagent.plugins.mesh.tasks import end, kept_up
+from sagent.plugins.mesh.streams import LeasedMessage
+from sagent.plugins.mesh.tasks import end, keep_running
 
 ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a node that is gone is another's
 _ROUND = 3.0  # seconds of one request for work; less than ACK_TIMEOUT_SECONDS: a stopped process gets none
@@ -35,7 +35,7 @@ class Node:
     ) -> None:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[str, SessionWorker] = {}
         self._stopped = set[str]()  # sessions that stand still while the bus has no room
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()  # its card is another
@@ -47,7 +47,7 @@ class Node:
         self._lease = await self._named()
         begun()
         naming = asyncio.create_task(self._keep_name())
-        background = [asyncio.create_task(kept_up(work)) for work in (self._announce, self._listen)]
+        background = [asyncio.create_task(keep_running(work)) for work in (self._announce, self._listen)]
         taking, cut_off = asyncio.create_task(self._take_all()), asyncio.create_task(self._cut_off())
         try:
             await asyncio.wait([taking, cut_off], return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +121,7 @@ class Node:
                 else:
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
 
-    async def _work(self, taken: Taken) -> None:
+    async def _work(self, taken: LeasedMessage) -> None:
         """See to one session, unless somebody does."""
         session = taken.message.data.decode("utf-8", "replace")
         if self._draining.is_set():
@@ -163,7 +163,7 @@ class Node:
             await broadcast.flush()
 
     async def _hold(self, session: str, lease: Lease) -> bool:
-        hold = self._holds[session] = Hold(self._bus, self.options, session, lease)
+        hold = self._holds[session] = SessionWorker(self._bus, self.options, session, lease)
         self._changed.set()
         if self._draining.is_set():
             hold.move()
@@ -207,7 +207,7 @@ class Node:
                     await request.respond(wire_bytes(self._card()))
 
 
-async def _give_signs(taken: Taken) -> None:
+async def _give_signs(taken: LeasedMessage) -> None:
     while True:
         await asyncio.sleep(_SIGN)
         await taken.working()

@@ -9,7 +9,7 @@ from typing import IO
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
-from sagent.plugins.mesh.mirror import BEGUN, BLOBS, FILES, HOLDER, MARKS, TAKEN, LogStream, Piece, mark_of
+from sagent.plugins.mesh.mirror import BEGUN, BLOBS, FILES, HOLDER, MARKS, TAKEN, LogMessage, LogStream, mark_of
 from sagent.session.blobs import BlobDirectory
 from sagent.session.log import make_directory, read_contents
 from sagent.session.names import log_file
@@ -74,7 +74,7 @@ class LogCopy:
             log.flush()
         return self._last
 
-    async def _add(self, piece: Piece) -> None:
+    async def _add(self, piece: LogMessage) -> None:
         found = self.found
         for text in BytesIO(piece.body):
             agent, _, line = text.partition(b"\t")

@@ -18,7 +18,7 @@ from sagent.plugins.mesh.bus import MAX_BODY, new_id
 from sagent.plugins.mesh.errors import TooLarge, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.parcels import Parcels
-from sagent.plugins.mesh.trace import carried
+from sagent.plugins.mesh.trace import current_context
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -72,7 +72,7 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class InboxMessage:
     """A message for a session, as it lies in its inbox."""
 
     message: Message
@@ -81,14 +81,14 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class EncodedMessage:
     """A message as it is sent: its bytes, or the name of the parcel that they are."""
 
     data: bytes
     parcel: str = ""
 
 
-T = TypeVar("T", SessionRecord, Said)
+T = TypeVar("T", SessionRecord, InboxMessage)
 
 
 @cache
@@ -124,7 +124,7 @@ class Records:
         self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), Parcels(bus)
 
     async def create(self, record: SessionRecord) -> None:
-        record = replace(record, trace=record.trace or carried())
+        record = replace(record, trace=record.trace or current_context())
         await self._bucket.create(names.token(record.id), encode(record))
 
     async def get(self, session: str) -> tuple[SessionRecord, int]:
@@ -158,27 +158,27 @@ class Records:
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
-    async def pack(self, said: Said) -> Letter:
+    async def pack(self, said: InboxMessage) -> EncodedMessage:
         """A message as it is sent. Raises TooLarge."""
         if len(data := encode(said)) > MAX_BODY:
             raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
         parcel = await self._parcels.put(data)
-        return Letter(b"" if parcel else data, parcel)
+        return EncodedMessage(b"" if parcel else data, parcel)
 
-    async def unpack(self, data: bytes, headers: Mapping[str, str]) -> Said:
+    async def unpack(self, data: bytes, headers: Mapping[str, str]) -> InboxMessage:
         """A message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
         parcel = headers.get(PARCEL)
-        return decode(Said, await self._parcels.get(parcel) if parcel else data)
+        return decode(InboxMessage, await self._parcels.get(parcel) if parcel else data)
 
     async def drop_parcel(self, headers: Mapping[str, str]) -> None:
         """Forget the body of a message that was read."""
         await self._parcels.drop(headers.get(PARCEL, ""))
 
-    async def send(self, record: SessionRecord, said: Said, mark: str = "") -> int:
+    async def send(self, record: SessionRecord, said: InboxMessage, mark: str = "") -> int:
         """`post` of a message. Raises TooLarge, too."""
         return await self.post(record, await self.pack(said), mark)
 
-    async def post(self, record: SessionRecord, letter: Letter, mark: str = "") -> int:
+    async def post(self, record: SessionRecord, letter: EncodedMessage, mark: str = "") -> int:
         """Put a message into a session's inbox, and have a node look at it; the message's number. With the same `mark`
         it is the same message, for two minutes. Raises Full."""
         subject, headers = names.inbox_subject(f"session.{record.id}"), {PARCEL: letter.parcel} if letter.parcel else {}

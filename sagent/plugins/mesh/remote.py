@@ -16,7 +16,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_ob
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.broadcast import Waits, lease_of, read_lines
+from sagent.plugins.mesh.broadcast import ServerWait, lease_of, read_lines
 from sagent.plugins.mesh.cards import decode_card
 from sagent.plugins.mesh.connection import Message as BusMessage
 from sagent.plugins.mesh.connection import Request
@@ -27,17 +27,17 @@ from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.plugins.mesh.records import (
+    EncodedMessage,
     FilesKind,
-    Letter,
+    InboxMessage,
     Records,
-    Said,
     SessionRecord,
     check_flags,
     check_label,
     decode,
 )
 from sagent.plugins.mesh.requests import ACTIONS
-from sagent.plugins.mesh.spending import cost_of, counted
+from sagent.plugins.mesh.spending import cost_of, counted_usd
 from sagent.plugins.mesh.tasks import end
 from sagent.session.names import new_session_id
 from sagent.tools.plan import Settled
@@ -70,7 +70,7 @@ class RemotePeer:
         self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # of which agent a call waits for what
         self._waiting: set[str] = set()  # agents of which that was said
         self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingQuestion] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -133,7 +133,7 @@ class RemotePeer:
         return lambda: self._listeners.remove(listener)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
-        said, before = Said(user(message) if isinstance(message, str) else message, moment), self._sending
+        said, before = InboxMessage(user(message) if isinstance(message, str) else message, moment), self._sending
 
         async def deliver() -> None:
             if before is not None:
@@ -142,7 +142,7 @@ class RemotePeer:
 
         self._sending = asyncio.create_task(deliver())
 
-    async def begin(self, letter: Letter) -> None:
+    async def begin(self, letter: EncodedMessage) -> None:
         """Have nodes know of a new session and its first message. Raises MeshError. Where this is cancelled, no node is
         to begin it: whoever asked has not even seen its id."""
 
@@ -211,7 +211,7 @@ class RemotePeer:
             if (cost := await cost_of(SessionStream(self._bus, record.id))) is None:
                 return None
             with suppress(Fenced):  # somebody has had it go on meanwhile
-                flags = {**record.flags, "max_budget_usd": f"{counted(cost):f}"}
+                flags = {**record.flags, "max_budget_usd": f"{counted_usd(cost):f}"}
                 await self._records.change(record, revision, flags=flags)
                 return cost
 
@@ -311,7 +311,7 @@ class RemotePeer:
                 self.on_end()
             elif isinstance(event, Figures):
                 self.figures = event
-            elif isinstance(event, Waits):
+            elif isinstance(event, ServerWait):
                 (self._waiting.add if event.line else self._waiting.discard)(event.agent)
                 self.on_waiting(event.agent, event.line)
             else:
@@ -358,16 +358,16 @@ class RemotePeer:
             asked.request = request
             self.start(asked.respond())  # where there is an answer already, which was not heard
         elif question.inquiry is not None and answer is not None:
-            self._begin(_Asked(request, question), partial(answer, question.inquiry))
+            self._begin(_PendingQuestion(request, question), partial(answer, question.inquiry))
         elif question.inquiry is None and reply is not None:
-            self._begin(_Asked(request, question), partial(reply, question))
+            self._begin(_PendingQuestion(request, question), partial(reply, question))
 
-    def _begin(self, asked: "_Asked", say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+    def _begin(self, asked: "_PendingQuestion", say: Callable[[], Awaitable[str | Settled | None]]) -> None:
         self._asked[asked.question.id] = asked
         asked.task = self.start(asked.have(say))
 
 
-class _Asked:
+class _PendingQuestion:
     """A question that a person is asked here, and the last request by which it was put: an answer to an earlier one is
     waited for no more."""
 
@@ -498,7 +498,7 @@ class Mesh:
 
 def new_record(
     prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object], session: str = ""
-) -> tuple[SessionRecord, Said]:
+) -> tuple[SessionRecord, InboxMessage]:
     """A new session and its first message. Raises UsageError."""
     message = user(prompt) if isinstance(prompt, str) else prompt
     check_flags(flags)
@@ -506,4 +506,4 @@ def new_record(
         check_label(label)
     texts = {name: str(value) for name, value in flags.items() if value is not None}
     title = " ".join(message.content.split())[:80]
-    return SessionRecord(session or new_session_id(), title, label, texts, files, base), Said(message)
+    return SessionRecord(session or new_session_id(), title, label, texts, files, base), InboxMessage(message)

@@ -31,6 +31,6 @@ async def cost_of(stream: LogStream) -> Cost | None:
     return None if cost.unpriced else cost
 
 
-def counted(cost: Cost) -> Decimal:
+def counted_usd(cost: Cost) -> Decimal:
     """USD that count towards a budget."""
     return EXACT.add(cost.total, cost.unbilled)

@@ -18,7 +18,7 @@ _BATCH = 8  # messages of one request: each may have 8 MB
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LeasedMessage:
     """A message that is ours to work on, for `ack_wait` seconds from each `working`; then it is delivered again."""
 
     message: Message
@@ -146,7 +146,7 @@ class Intake(_Consumer):
         self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
         self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
 
-    async def next(self, timeout: float = _ROUND) -> Taken | None:
+    async def next(self, timeout: float = _ROUND) -> LeasedMessage | None:
         """The next message; None where none has come in time, or the bus was away. Raises Refused."""
         from nats.errors import Error
         from nats.js.api import ConsumerConfig
@@ -166,7 +166,7 @@ class Intake(_Consumer):
                 await self.aclose()
                 await self._bus.up()
             return None
-        return Taken(_stored(found[0]), found[0].metadata.num_delivered, found[0])
+        return LeasedMessage(_stored(found[0]), found[0].metadata.num_delivered, found[0])
 
 
 class Streams(Connection):

@@ -18,7 +18,7 @@ async def end(*tasks: "asyncio.Task[object]") -> None:
         _, left = await asyncio.wait(left, timeout=_AGAIN)
 
 
-async def kept_up(work: Callable[[], Awaitable[None]]) -> None:
+async def keep_running(work: Callable[[], Awaitable[None]]) -> None:
     """Do what listens or announces until it is cancelled: again where the bus was away too long."""
     while True:
         try:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 _HEADERS = ("traceparent", "tracestate")
 
 
-def carried() -> Mapping[str, str]:
+def current_context() -> Mapping[str, str]:
     """The context of what is being done: OpenTelemetry's current span, where it is in use here, else TRACEPARENT."""
     found: dict[str, str] = {}
     if "opentelemetry.context" in sys.modules:
@@ -20,7 +20,7 @@ def carried() -> Mapping[str, str]:
 
 
 @contextmanager
-def under(carrier: Mapping[str, str]) -> Generator[None]:
+def attached_context(carrier: Mapping[str, str]) -> Generator[None]:
     """Work below a span of another process."""
     if not carrier or find_spec("opentelemetry") is None:
         yield

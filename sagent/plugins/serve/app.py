@@ -19,7 +19,7 @@ from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Stop, Switch
 from sagent.plugins.hosting.beats import with_beats
 from sagent.plugins.hosting.door import USER, Door
-from sagent.plugins.hosting.live import LiveSession, Wanted
+from sagent.plugins.hosting.live import ClientOptions, LiveSession
 from sagent.plugins.hosting.problem import problem, problem_of
 from sagent.plugins.serve import consent, rewinding
 from sagent.plugins.serve.feed import Item
@@ -160,7 +160,7 @@ async def _list(request: Request) -> Response:
 async def _create(request: Request) -> Response:
     given = await read_object(request, "NewSession")
     cap = given.get("max_budget_usd")
-    wanted = Wanted(
+    wanted = ClientOptions(
         cwd=text_of(given, "cwd"),
         model=text_of(given, "model"),
         max_budget_usd=float(cap) if isinstance(cap, int | float) else None,

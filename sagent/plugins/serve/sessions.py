@@ -15,7 +15,7 @@ from sagent.lib.json import valid_text
 from sagent.lib.money import number
 from sagent.lib.text import one_line, printable
 from sagent.model import full_name
-from sagent.plugins.hosting.live import LiveSession, Opening, Wanted, show_question
+from sagent.plugins.hosting.live import ClientOptions, LiveSession, Opening, show_question
 from sagent.plugins.serve.consent import Keep, offered
 from sagent.plugins.serve.feed import Feed
 from sagent.session.blobs import BlobDirectory
@@ -89,7 +89,7 @@ class Hosted:
         living = self.live.agent.tree.living
         return not any(each.running or any(job.state == "running" for job in each.jobs()) for each in living)
 
-    async def open(self, opening: Opening, wanted: Wanted) -> None:
+    async def open(self, opening: Opening, wanted: ClientOptions) -> None:
         """Open it, unless it is. Raises SagentError and OSError."""
         async with self.opening:
             if self.is_open:
@@ -205,7 +205,7 @@ class Sessions:
         self._hosted: dict[str, Hosted] = {}
         self._coming = 0  # sessions that are being opened
 
-    async def begin(self, wanted: Wanted) -> Hosted:
+    async def begin(self, wanted: ClientOptions) -> Hosted:
         """A new session. Raises SagentError and OSError."""
         hosted = Hosted(keep=self._keep)
         await self._open(hosted, replace(wanted, cwd=self.place.check(wanted.cwd)))
@@ -217,9 +217,9 @@ class Sessions:
         if not hosted.is_open:
             check_version(hosted.path, "go on with it")
             self.place.check(hosted.cwd)  # it may lead elsewhere by now
-            await self._open(hosted, Wanted(session=str(hosted.path)))
+            await self._open(hosted, ClientOptions(session=str(hosted.path)))
 
-    async def _open(self, hosted: Hosted, wanted: Wanted) -> None:
+    async def _open(self, hosted: Hosted, wanted: ClientOptions) -> None:
         self._coming += 1
         try:
             while len(self.open()) + self._coming > MAX_OPEN:

@@ -19,7 +19,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.text import Table
 from sagent.model import ModelInfo
 from sagent.plugin import resolve
-from sagent.providers.abilities import converses, reasons, sees
+from sagent.providers.abilities import accepts_images, can_converse, can_reason
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import weights_in_name
 from sagent.providers.registry import row_called, row_named
@@ -189,8 +189,8 @@ def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "nam
 
 
 def _abilities(row: Row, model: str) -> str:
-    able = {"see": sees(row, model), "hear": row.able(model).audio, "think": reasons(row, model)}
-    return ", ".join(name for name, is_so in able.items() if is_so and converses(model)) or "-"
+    able = {"see": accepts_images(row, model), "hear": row.able(model).audio, "think": can_reason(row, model)}
+    return ", ".join(name for name, is_so in able.items() if is_so and can_converse(model)) or "-"
 
 
 def _price(usd: object) -> str:

@@ -69,7 +69,7 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
     def opened(opening: "Opening") -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
         from sagent.cli.settings import load_settings
-        from sagent.plugins.hosting.opening import standing
+        from sagent.plugins.hosting.opening import session_settings
         from sagent.tools.ask import AskUser
 
         rules = opening.rules
@@ -82,6 +82,6 @@ def opener(flags: Mapping[str, object]) -> "OpenThread":
             **({"model": rules.model} if rules.model else {}),
         }
         more = (*opening.tools, AskUser(opening.answer))
-        return open_agent(standing(load_settings(given)), opening.listener, opening.ask, more=more)
+        return open_agent(session_settings(load_settings(given)), opening.listener, opening.ask, more=more)
 
     return opened

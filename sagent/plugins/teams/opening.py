@@ -15,7 +15,7 @@ from sagent.lib.money import in_words
 from sagent.plugins.teams.files import TeamFile
 from sagent.plugins.teams.rounds import HandOff, last_round
 from sagent.plugins.teams.team import Team, TeamResult
-from sagent.providers.wire.exchange import Told, untold
+from sagent.providers.wire.exchange import Told, ignore_wait
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
 
@@ -30,7 +30,7 @@ async def open_team(
     listener: Callable[[Event], None],
     *,
     batches: "Collecting | None" = None,
-    told: Told = untold,
+    told: Told = ignore_wait,
 ) -> AsyncGenerator[Team]:
     """A team with its session open and the events of all its agents passed to `listener`; everything is closed at the
     end. Requests are sent by `batches`; `told` is as for `open_agent`. The budget is the file's unless the person's is

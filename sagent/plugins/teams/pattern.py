@@ -112,7 +112,7 @@ class Pattern(Composite):
             await agent.aclose()
 
 
-class Made(Pattern):
+class FunctionPattern(Pattern):
     """A pattern whose members are run by a function."""
 
     def __init__(

@@ -74,7 +74,7 @@ class Setup:
         return self.handoff if role.handoff is None else role.handoff
 
 
-class Handed(NamedTuple):
+class RoleHandoff(NamedTuple):
     """A hand-off of a role, and the agent that said it."""
 
     name: str
@@ -92,7 +92,7 @@ class Shift:
     stage: Stage
     task: str
     past: Round | None
-    handed: list[Handed] = field(default_factory=list[Handed])
+    handed: list[RoleHandoff] = field(default_factory=list[RoleHandoff])
     failures: dict[str, Failure] = field(default_factory=dict[str, Failure])
     denials: list[Denial] = field(default_factory=list[Denial])
     lost: bool = False  # the log cannot be written
@@ -111,7 +111,7 @@ class Shift:
             if result.error is not None:
                 self.failures[role.name] = result.error
                 return self._partial(result)
-            self.handed.append(Handed(role.name, result.content, work.agent))
+            self.handed.append(RoleHandoff(role.name, result.content, work.agent))
             giver, said_so_far = role.name, _digest_of(work.agent, result.content)
         self.record(giver, ASKER, said_so_far)
         return result
@@ -127,7 +127,7 @@ class Shift:
             await stop(tasks)
         for work, result in zip(works, outcomes, strict=True):
             if result.error is None:
-                self.handed.append(Handed(work.role.name, result.content, work.agent))
+                self.handed.append(RoleHandoff(work.role.name, result.content, work.agent))
             else:
                 self.failures[work.role.name] = result.error
         if not self.handed:
@@ -173,7 +173,7 @@ class Shift:
         ]
         return "\n\n".join(parts)
 
-    def bounded(self, handed: Handed) -> tuple[str, int | None]:
+    def bounded(self, handed: RoleHandoff) -> tuple[str, int | None]:
         """A hand-off; of one that is too long beginning and end, where the whole can be read, and how many bytes these
         are."""
         text, budget = handed.text, self.setup.handoff
@@ -245,7 +245,7 @@ class _Work:
     giver: str
     said: HandoffSaid
     after: str
-    seen: tuple[Handed, ...] = ()
+    seen: tuple[RoleHandoff, ...] = ()
     out: tuple[str, ...] = ()
     prompt: str = ""
     agent: str = ""
@@ -348,5 +348,5 @@ def _quoted(role: str, text: str) -> str:
     return f'<{mark} from="{role}">\n{text}\n</{mark}>'
 
 
-def sections(handed: Sequence[Handed]) -> str:
+def sections(handed: Sequence[RoleHandoff]) -> str:
     return "\n\n".join(f"## {each.name}\n\n{each.text}" for each in handed)

@@ -20,7 +20,7 @@ from sagent.peer import Switch
 from sagent.plugins.teams.handoffs import HandoffBudget, RoleReport, report_role
 from sagent.plugins.teams.pattern import Pattern, media_of
 from sagent.plugins.teams.rounds import HandOff, Round, last_round
-from sagent.plugins.teams.shift import Handed, Mode, Role, Setup, Shift, sections
+from sagent.plugins.teams.shift import Mode, Role, RoleHandoff, Setup, Shift, sections
 from sagent.usage import Saving, Usage
 
 MODES: tuple[Mode, ...] = ("sequential", "parallel")
@@ -210,7 +210,7 @@ def _read_result(lead: Node, roles: Sequence[Role], found: Round | None) -> Team
     if found is None:
         return TeamResult("", (), "end", roles=tuple(RoleReport(role.name) for role in roles))
     reports = tuple(report_role(lead, found, role.name) for role in roles)
-    text = sections([Handed(each.name, each.text, each.agent) for each in reports if each.state == "done"])
+    text = sections([RoleHandoff(each.name, each.text, each.agent) for each in reports if each.state == "done"])
     text = text if found.answer is None else found.answer
     return TeamResult(
         text,

@@ -15,7 +15,7 @@ from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, Text, user
 from sagent.peer import Stop
 from sagent.plugins.hosting.choosing import choose
-from sagent.plugins.teams.pattern import Made, Pattern, check_judge, check_named, made_by, media_of
+from sagent.plugins.teams.pattern import FunctionPattern, Pattern, check_judge, check_named, made_by, media_of
 from sagent.tool import Harmless, RunContext, ToolOutput
 
 TOOL = "handoff"
@@ -46,7 +46,7 @@ def sequential(*steps: Runnable) -> Pattern:
             if len(answers) == len(steps):
                 return result
 
-    return Made("sequential", steps, perform)
+    return FunctionPattern("sequential", steps, perform)
 
 
 def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
@@ -75,7 +75,7 @@ def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | 
     async def perform(prompt: Message, stage: Stage) -> Result:
         return await choose(chooser, choices, prompt, stage, default)
 
-    return Made("triage", (chooser, *choices.values()), perform)
+    return FunctionPattern("triage", (chooser, *choices.values()), perform)
 
 
 def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
@@ -119,7 +119,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
             result, number = await stage.run(agent, again), number + 1
         return result
 
-    return Made("loop_until", (agent, done) if isinstance(done, Runnable) else (agent,), perform)
+    return FunctionPattern("loop_until", (agent, done) if isinstance(done, Runnable) else (agent,), perform)
 
 
 def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 8) -> Pattern:
@@ -153,7 +153,7 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
             name = to
             seen.add(to)
 
-    made = Made("handoff", tuple(agents.values()), perform)
+    made = FunctionPattern("handoff", tuple(agents.values()), perform)
     if len(made.agents) < 2 or len(made.agents) < len(agents):
         raise UsageError("a hand-off needs at least two agents, each of them once")
     if start not in agents:

@@ -17,7 +17,7 @@ from sagent.lib.nearjson import read_near
 from sagent.messages import CUT, Private, StopReason, Text, ToolCall
 from sagent.model import ToolSpec
 from sagent.plugins.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
-from sagent.plugins.textcalls.likeness import resembled
+from sagent.plugins.textcalls.likeness import find_original
 from sagent.plugins.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
 from sagent.plugins.textcalls.reader import THOUGHTS
 
@@ -74,7 +74,7 @@ class _Open:
     swallowed: bool = False  # a block within it would be a call by itself
 
 
-class Meant(NamedTuple):
+class BlockContext(NamedTuple):
     """Texts of files by path, of which a block without a path may be a new version; commands that were advised, which
     a block without a word after its fence may repeat; and whether replies of this model begin within its thinking."""
 
@@ -83,14 +83,14 @@ class Meant(NamedTuple):
     thinks_first: bool = False
 
 
-NOTHING_MEANT = Meant()
+NOTHING_MEANT = BlockContext()
 
 
 class BlockReader:
     """Reads a reply as it comes in. `tools` are those that it may call, by name; `meant` is what a block may be meant
     for that does not say so itself."""
 
-    def __init__(self, tools: Mapping[str, ToolSpec], meant: Meant = NOTHING_MEANT) -> None:
+    def __init__(self, tools: Mapping[str, ToolSpec], meant: BlockContext = NOTHING_MEANT) -> None:
         self._tools, self._files, self._commands = tools, meant.files, meant.commands
         self._may_think = meant.thinks_first  # thinking may have begun in the prompt, and has not ended
         self._line: list[str] = []  # pieces of the line that has not ended
@@ -414,7 +414,7 @@ class BlockReader:
         named = path_in_comment(block.lines[0]) if block.lines else ""
         if named in files and not files[named].startswith(block.lines[0]):
             del block.lines[0]
-        return resembled(files, block.lines)
+        return find_original(files, block.lines)
 
     def _add(self, block: _Open, calls: Sequence[Block]) -> None:
         text, source = "".join(self._texts), "".join(block.raw)
@@ -430,7 +430,7 @@ def read(
     tools: Mapping[str, ToolSpec],
     stop: StopReason | None,
     stem: str,
-    meant: Meant = NOTHING_MEANT,
+    meant: BlockContext = NOTHING_MEANT,
 ) -> tuple[Text | ToolCall, ...]:
     """Return the parts of a whole reply that ended for `stop`."""
     reader = BlockReader(tools, meant)

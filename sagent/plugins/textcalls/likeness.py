@@ -9,7 +9,7 @@ MIN_LINES = 5  # files with fewer are compared letter by letter
 MAX_LINES = 1_000  # longer ones take too long to compare
 
 
-def resembled(files: Mapping[str, str], lines: Sequence[str]) -> str:
+def find_original(files: Mapping[str, str], lines: Sequence[str]) -> str:
     """Return the path of the one file of which these lines are a new version; "" if there is no such file."""
     block = [line.rstrip() for line in lines if line.strip()]
     like = [path for path, text in files.items() if _is_version(block, text)]

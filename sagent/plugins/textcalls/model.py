@@ -23,7 +23,7 @@ from sagent.model import (
     ToolSpec,
     closing,
 )
-from sagent.plugins.textcalls.blocks import UNDECIDED, BlockReader, Meant, doubted, own_text, read, thinks_first
+from sagent.plugins.textcalls.blocks import UNDECIDED, BlockContext, BlockReader, doubted, own_text, read, thinks_first
 from sagent.plugins.textcalls.offer import offer
 from sagent.plugins.textcalls.quoting import held_back
 from sagent.plugins.textcalls.reader import THOUGHTS
@@ -182,7 +182,7 @@ def _answers_first(message: Message) -> bool:
 
 
 def _with_calls(
-    reply: Reply, tools: Mapping[str, ToolSpec], meant: Meant, messages: Sequence[Message], *, decided: bool
+    reply: Reply, tools: Mapping[str, ToolSpec], meant: BlockContext, messages: Sequence[Message], *, decided: bool
 ) -> Reply:
     """Return a reply with the calls that its text has, to these messages. Unless it is `decided` that these are no
     thoughts, none is made."""

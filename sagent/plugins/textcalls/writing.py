@@ -12,7 +12,7 @@ from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
 from sagent.lib.text import fenced, one_line
 from sagent.messages import Message, Part, Text, ToolCall, ToolResult
 from sagent.model import ToolSpec
-from sagent.plugins.textcalls.blocks import Meant, is_doubted, own_text, read
+from sagent.plugins.textcalls.blocks import BlockContext, is_doubted, own_text, read
 from sagent.plugins.textcalls.edits import lines_of, text_of, write_search
 from sagent.plugins.textcalls.paths import path_in, path_line
 from sagent.sandbox.signs import HOW_TO_ASK
@@ -366,12 +366,12 @@ def encloses(message: Message) -> bool:
     return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
-def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> Meant:
+def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> BlockContext:
     """Return what blocks of the next reply may be meant for that do not say so."""
     last = messages[-1] if messages else None
     advised = read(last.content, tools, "end", "advised") if last and is_advice(last) and "Bash" in tools else ()
     commands = {as_str(part.arguments.get("command")) for part in advised if isinstance(part, ToolCall)}
-    return Meant(_meant_files(messages) if "Write" in tools else {}, commands - {""})
+    return BlockContext(_meant_files(messages) if "Write" in tools else {}, commands - {""})
 
 
 def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:

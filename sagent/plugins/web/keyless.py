@@ -9,13 +9,13 @@ from typing import Protocol, cast
 from sagent.errors import ToolError
 from sagent.lib import isolated
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.plugins.web.results import MAX_RESULTS, Found
+from sagent.plugins.web.results import MAX_RESULTS, SearchResult
 
 HOST = "html.duckduckgo.com"
 _MAX_ANSWER_BYTES = 2_000_000
 
 
-async def search_keyless(query: str, seconds: float, address: str = "") -> list[Found]:
+async def search_keyless(query: str, seconds: float, address: str = "") -> list[SearchResult]:
     """Search DuckDuckGo, at another `address` if one is given. Raises ToolError."""
 
     if find_spec("ddgs") is None:
@@ -29,7 +29,7 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
         )
     try:
         asked = json.dumps([query, address, seconds]).encode()
-        done = await isolated.answered(__name__, asked, seconds=seconds, most=_MAX_ANSWER_BYTES)
+        done = await isolated.run_isolated(__name__, asked, seconds=seconds, most=_MAX_ANSWER_BYTES)
     except TimeoutError:
         raise ToolError(f"ddgs did not answer within {seconds:g} s.") from None
     if done is None or done.code:
@@ -38,7 +38,7 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
     if error := as_str(answered.get("error")):
         raise ToolError(f"ddgs found nothing: {error}")
     return [
-        Found(as_str(each.get("title")), as_str(each.get("href")), as_str(each.get("body")))
+        SearchResult(as_str(each.get("title")), as_str(each.get("href")), as_str(each.get("body")))
         for each in map(as_object, as_array(answered.get("found")))
     ]
 

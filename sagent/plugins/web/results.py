@@ -15,7 +15,7 @@ _TAG = re.compile(r"<[^<>]{0,200}>")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """A search result."""
 
     title: str
@@ -24,14 +24,14 @@ class Found:
     date: str = ""
 
 
-def read_found(answer: object, service: SearchService) -> Iterator[Found]:
+def read_found(answer: object, service: SearchService) -> Iterator[SearchResult]:
     """The results in an answer; what is no result is left out."""
     for name in service.found.split("."):
         answer = as_object(answer).get(name)
     for item in map(as_object, as_array(answer)):
         text = next(filter(None, (_text(item.get(name)) for name in service.text)), "")
         date = next(filter(None, (as_str(item.get(name)) for name in service.date)), "")
-        yield Found(_text(item.get("title")), as_str(item.get("url")), text, date)
+        yield SearchResult(_text(item.get("title")), as_str(item.get("url")), text, date)
 
 
 def _text(value: object) -> str:
@@ -40,7 +40,9 @@ def _text(value: object) -> str:
     return " ".join(html.unescape(_TAG.sub("", joined)).split())
 
 
-def within(found: Iterable[Found], allowed: Sequence[str], blocked: Sequence[str]) -> Iterator[Found]:
+def filter_domains(
+    found: Iterable[SearchResult], allowed: Sequence[str], blocked: Sequence[str]
+) -> Iterator[SearchResult]:
     """Yield the results that lie in an allowed domain, if there are some, and in none that is blocked; each once."""
     seen = set[str]()
     for each in found:
@@ -63,7 +65,7 @@ def _lies_in(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def listed(found: Sequence[Found]) -> str:
+def format_results(found: Sequence[SearchResult]) -> str:
     """Results as a numbered list."""
     lines: list[str] = []
     for number, each in enumerate(found[:MAX_RESULTS], 1):
@@ -73,11 +75,11 @@ def listed(found: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def encode(found: Sequence[Found]) -> dict[str, object]:
+def encode(found: Sequence[SearchResult]) -> dict[str, object]:
     """Results as JSON."""
     return {"found": [[each.title, each.url, each.text, each.date] for each in found]}
 
 
-def decode(kept: Mapping[str, object]) -> list[Found]:
+def decode(kept: Mapping[str, object]) -> list[SearchResult]:
     """Results of `encode`."""
-    return [Found(*map(as_str, as_array(each))) for each in as_array(kept.get("found"))]
+    return [SearchResult(*map(as_str, as_array(each))) for each in as_array(kept.get("found"))]

@@ -15,7 +15,7 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
-    from sagent.plugins.web.results import Found
+    from sagent.plugins.web.results import SearchResult
 
 KEYLESS = "ddgs"
 NATIVE = "native"
@@ -66,7 +66,7 @@ class WebSearch(WebTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask one service after the other until one answers. Raises ToolError if none does."""
         from sagent.plugins.gateway.address import check_secrets
-        from sagent.plugins.web.results import MAX_RESULTS, listed, within
+        from sagent.plugins.web.results import MAX_RESULTS, filter_domains, format_results
 
         query = as_str(arguments["query"]).strip()
         check_secrets(query)
@@ -82,11 +82,11 @@ class WebSearch(WebTool):
             except ToolError as error:
                 failures.append(str(error))
                 continue
-            found = list(within(found, allowed, blocked))[:MAX_RESULTS]
+            found = list(filter_domains(found, allowed, blocked))[:MAX_RESULTS]
             notes = "".join(f"\n({failure})" for failure in failures)
             if not found:
                 return ToolOutput.of(f"{name} found nothing for {query!r}.{notes}", summary=f"{name}: nothing found")
-            text = mark(listed(found), f"a search by {name}")
+            text = mark(format_results(found), f"a search by {name}")
             return ToolOutput.of(f"{text}{notes}", summary=f"{name}: {len(found)} results")
         raise ToolError(" ".join(failures))
 
@@ -132,7 +132,7 @@ class WebSearch(WebTool):
 
     async def _find(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
-    ) -> "Sequence[Found]":
+    ) -> "Sequence[SearchResult]":
         """Return what a service finds now, or found lately. Raises ToolError."""
         from sagent.plugins.web.results import decode, encode
 
@@ -154,7 +154,7 @@ class WebSearch(WebTool):
 
     async def _ask(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
-    ) -> "Sequence[Found]":
+    ) -> "Sequence[SearchResult]":
         from sagent.plugins.gateway.address import parse_address
         from sagent.plugins.gateway.gateway import WebRequest
         from sagent.plugins.web.results import read_found

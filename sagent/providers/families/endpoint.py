@@ -11,8 +11,8 @@ from sagent.providers.access import NO_KEY, Access, access_from_key, check_text,
 from sagent.providers.keys import Keys
 from sagent.providers.rows import MAKERS, Row, is_own_address, maker_abilities, row_of, transport_by_sdk
 from sagent.providers.wire.encoding import Dialect, EncodingCache
-from sagent.providers.wire.exchange import Timeouts, Told, fetch, untold
-from sagent.providers.wire.faults import Disrupted, Origin
+from sagent.providers.wire.exchange import Timeouts, Told, fetch, ignore_wait
+from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
 Way: TypeAlias = Literal["direct", "sdk"]
@@ -53,7 +53,7 @@ class Endpoint:
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
-        self.told: Told = untold  # what a call waits for, where the server says
+        self.told: Told = ignore_wait  # what a call waits for, where the server says
         self._encodings: dict[Dialect, EncodingCache] = {}
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)
@@ -204,7 +204,7 @@ def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts:
     sdk = access.delegated or transport == "sdk"
     try:
         proxy_for(urlsplit(access.base_url or "https://"), socks=sdk)
-    except Disrupted as error:
+    except ExchangeFailed as error:
         raise UsageError(f"{error.reason}.") from error
     if not sdk:
         return DirectTransport(connect=timeouts.connect)

@@ -216,14 +216,14 @@ class WireModel(ABC, Generic[E_co]):
             return request
         if not any(tool.deferred for tool in request.tools):
             return request
-        from sagent.providers.deferral import FIND_TOOLS, searched
+        from sagent.providers.deferral import FIND_TOOLS, searchable_tools
 
         if all(tool.name != FIND_TOOLS for tool in request.tools):  # nothing was to be found when the session began
             return request
         if search is None:
             own = (*as_array(request.options.get("tools")), self.search)
             request = replace(request, options=json_freeze({**request.options, "tools": own}))
-        return replace(request, tools=searched(request.tools))
+        return replace(request, tools=searchable_tools(request.tools))
 
     def _refuses_search(self, error: ModelError, request: Request) -> bool:
         """Return whether the provider refused its own tool search, so that the call may succeed without it."""

@@ -55,7 +55,7 @@ GOOGLE = Form(  # ai.google.dev, GenerationConfig, responseJsonSchema
 )
 
 
-def fitted(schema: JsonObject, form: Form) -> JsonObject | None:
+def fit_schema(schema: JsonObject, form: Form) -> JsonObject | None:
     """The schema as a provider takes it; None where it cannot be said there, or is not that of an object."""
     writer = _Writer(schema, form)
     try:
@@ -65,14 +65,14 @@ def fitted(schema: JsonObject, form: Form) -> JsonObject | None:
         while missing := [name for name in writer.used if name not in writer.written]:
             for name in missing:
                 writer.written[name] = writer.node(writer.definition(name), 0)
-    except _Unsaid:
+    except _NotExpressible:
         return None
     return json_freeze_object({**root, **({"$defs": writer.written} if writer.written else {})})
 
 
 def openai_form(schema: JsonObject, form: Form) -> Mapping[str, object] | None:
     """The schema with its name, as both of OpenAI's APIs take it; None where strict mode cannot say it."""
-    strict = fitted(schema, form)
+    strict = fit_schema(schema, form)
     return None if strict is None else {"name": NAME, "schema": strict, "strict": True}
 
 
@@ -107,7 +107,7 @@ def openai_holds(model: str) -> bool:
     return gpt_version(name) >= (4, 1)
 
 
-class _Unsaid(Exception):
+class _NotExpressible(Exception):
     """The provider has no words for this."""
 
 
@@ -125,18 +125,18 @@ class _Writer:
             found = self._root.get(place)
             if isinstance(found, JsonObject) and name in found:
                 return found[name]
-        raise _Unsaid
+        raise _NotExpressible
 
     def node(self, schema: Json, depth: int) -> Mapping[str, object]:
         """One schema inside the schema."""
         if not isinstance(schema, JsonObject) or depth > _NESTING:
-            raise _Unsaid
+            raise _NotExpressible
         if "$ref" in schema:
             return self._reference(schema, depth)
         whole = schema.get("allOf")
         if isinstance(whole, tuple):
             if len(whole) != 1 or not isinstance(whole[0], JsonObject):
-                raise _Unsaid
+                raise _NotExpressible
             rest = {key: value for key, value in schema.items() if key != "allOf"}
             return self.node(JsonObject({**whole[0], **rest}), depth + 1)
         alternatives = _alternatives(schema)
@@ -145,7 +145,7 @@ class _Writer:
             for node in [self.node(each, depth + 1) for each in alternatives]:
                 nodes += map(as_object, as_array(node["anyOf"])) if set(node) == {"anyOf"} else [node]
             if not nodes:
-                raise _Unsaid
+                raise _NotExpressible
             return self._described(nodes[0] if len(nodes) == 1 else {"anyOf": nodes}, schema)
         match schema.get("type"):
             case "object":
@@ -156,18 +156,18 @@ class _Writer:
                 enum = schema.get("enum")
                 return self._limited({"type": kind, **({"enum": enum} if isinstance(enum, tuple) else {})}, schema)
             case _:
-                raise _Unsaid
+                raise _NotExpressible
 
     def _reference(self, schema: JsonObject, depth: int) -> Mapping[str, object]:
         """A reference stands alone. One with a description is written out, unless it leads back to itself."""
         target = as_str(schema["$ref"])
         name = target.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
         if target not in (f"#/$defs/{name}", f"#/definitions/{name}"):
-            raise _Unsaid
+            raise _NotExpressible
         definition = self.definition(name)
         circular = name in _reached(self, definition)
         if circular and not self._form.recursive:
-            raise _Unsaid
+            raise _NotExpressible
         if "description" in schema and not circular and isinstance(definition, JsonObject):
             return self.node(JsonObject({**definition, "description": schema["description"]}), depth + 1)
         self.used[name] = None
@@ -178,7 +178,7 @@ class _Writer:
         properties = listed if isinstance(listed, JsonObject) else EMPTY
         others = schema.get("additionalProperties", True)
         if self._form.closed and others is not False and (not properties or isinstance(others, JsonObject)):
-            raise _Unsaid  # names that nobody knows yet
+            raise _NotExpressible  # names that nobody knows yet
         held: dict[str, object] = {"type": "object"}
         held["properties"] = {name: self.node(each, depth + 1) for name, each in properties.items()}
         needed = schema.get("required")
@@ -195,7 +195,7 @@ class _Writer:
         first = schema.get("prefixItems")
         if isinstance(first, tuple):
             if not self._form.tuples:
-                raise _Unsaid
+                raise _NotExpressible
             held["prefixItems"] = [self.node(each, depth + 1) for each in first]
         elif "items" in schema or self._form.closed:
             held["items"] = self.node(schema.get("items"), depth + 1)
@@ -243,7 +243,7 @@ def _alternatives(schema: JsonObject) -> Sequence[Json] | None:
         by_type: dict[str, list[Json]] = {}
         for value in values:
             if type(value) not in _TYPES:
-                raise _Unsaid
+                raise _NotExpressible
             by_type.setdefault(_TYPES[type(value)], []).append(value)
         if isinstance(kinds, str) and "const" not in schema and len(by_type) == 1:
             return None

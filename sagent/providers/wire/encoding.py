@@ -91,7 +91,7 @@ class Dialect(ABC):
         return None
 
 
-def opened(members: Mapping[str, object], turns: str, first: Sequence[object] = ()) -> bytes:
+def body_start(members: Mapping[str, object], turns: str, first: Sequence[object] = ()) -> bytes:
     """The beginning of a body: the members that say something, and the list of turns, after those that come first."""
     said = {name: value for name, value in members.items() if value}
     return wire_bytes({**said, turns: first})[:-2] + (b"," if first else b"")

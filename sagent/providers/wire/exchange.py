@@ -15,7 +15,7 @@ from sagent.lib.json import NotJsonError, as_array, as_object
 from sagent.lib.pace import give_way
 from sagent.model import Billed, Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.encoding import Body
-from sagent.providers.wire.faults import Disrupted, Origin, error_in, from_event, from_status
+from sagent.providers.wire.faults import ExchangeFailed, Origin, error_in, from_event, from_status
 from sagent.providers.wire.reply import ReplyReader
 from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport
@@ -35,12 +35,12 @@ Told: TypeAlias = Callable[[str, str], None]
 "" where all of them wait, and a line."""
 
 
-def untold(_agent: str, _line: str) -> None:
+def ignore_wait(_agent: str, _line: str) -> None:
     """Let nobody know."""
 
 
 @runtime_checkable
-class Telling(Protocol):
+class ReportsWaiting(Protocol):
     """A provider that tells what its calls wait for."""
 
     told: Told
@@ -98,7 +98,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
         if unshown := call.reader.unshown:  # all that came counts, and not only what was shown
             yield Billed(call.reader.charges(), unshown)
         raise
-    except Disrupted as error:
+    except ExchangeFailed as error:
         error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
     except (RecursionError, NotJsonError) as error:  # JSON is read by code that goes deeper than what reads its values
@@ -126,7 +126,7 @@ async def fetch(
     """Get a JSON document, or post a body for one. Raises ModelError."""
     try:
         answer, found = await read_answer(transport, url, headers, body, within=timeouts.stall)
-    except Disrupted as error:
+    except ExchangeFailed as error:
         raise origin.disrupted(error) from error
     try:
         data = read_json(found) if answer.status == 200 else None
@@ -146,7 +146,7 @@ async def read_answer(
     within: float,
     most: int = _WHOLE_BODY,
 ) -> tuple[Answer, bytes]:
-    """Get something, or post a body: an answer, and its own body, in so many seconds. Raises Disrupted."""
+    """Get something, or post a body: an answer, and its own body, in so many seconds. Raises ExchangeFailed."""
     try:
         async with asyncio.timeout(within):
             answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
@@ -155,7 +155,7 @@ async def read_answer(
             finally:
                 await answer.aclose()
     except TimeoutError as error:
-        raise Disrupted("stalled", f"no answer within {within:g} s", sent=True) from error
+        raise ExchangeFailed("stalled", f"no answer within {within:g} s", sent=True) from error
 
 
 async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[Sequence[Delta | Reply]]:
@@ -261,7 +261,7 @@ async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
         while (chunk := await watch.over(anext(answer.chunks, None))) is not None:
             if chunk:
                 return chunk
-    except (Disrupted, ModelError):
+    except (ExchangeFailed, ModelError):
         if call.reader.complete:
             return b""
         raise
@@ -385,7 +385,7 @@ async def read_body(
     """The body, up to so many bytes; with `patience`, and of an error, whose status says the most, what there is of it
     after that many seconds."""
     parts, left = list[bytes](), most
-    with suppress(*(() if answer.status == 200 and patience is None else (TimeoutError, Disrupted))):
+    with suppress(*(() if answer.status == 200 and patience is None else (TimeoutError, ExchangeFailed))):
         async with asyncio.timeout(patience):
             while left > 0:
                 step = anext(answer.chunks, None)

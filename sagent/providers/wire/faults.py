@@ -92,7 +92,7 @@ _MINIMAX: Mapping[int, int] = {
 }
 
 
-class Disrupted(Exception):
+class ExchangeFailed(Exception):
     """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words; `final`, `sent` as there."""
 
     def __init__(self, kind: ModelErrorKind, reason: str, *, final: bool = False, sent: bool = False) -> None:
@@ -130,7 +130,7 @@ class Origin:
         error.final = True
         return error
 
-    def disrupted(self, failure: Disrupted) -> ModelError:
+    def disrupted(self, failure: ExchangeFailed) -> ModelError:
         """Turn a failure below HTTP into a ModelError."""
         error = self.error(failure.kind, failure.reason)
         error.final, error.sent = failure.final, failure.sent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 
 if TYPE_CHECKING:
     import ssl
@@ -116,14 +116,14 @@ class Connection(asyncio.Protocol):
     def send(self, method: str, target: str, headers: list[tuple[str, str]], body: Sequence[bytes] = ()) -> None:
         """Hand a request to the kernel. A server may answer before it has taken all of it, so nobody waits for that.
 
-        Raises Disrupted for what HTTP cannot say.
+        Raises ExchangeFailed for what HTTP cannot say.
         """
         try:
             head = self._exchange.send(h11.Request(method=method, target=target, headers=headers))
             data = self._exchange.send(h11.Data(data=b"".join(body))) if body else b""
             self._exchange.send(h11.EndOfMessage())
         except (h11.LocalProtocolError, UnicodeEncodeError) as error:
-            raise Disrupted("network", f"the URL or a header cannot be sent: {error}") from error
+            raise ExchangeFailed("network", f"the URL or a header cannot be sent: {error}") from error
         self._small = 0
         self._go_on()
         if self._transport is not None:
@@ -137,19 +137,19 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     async def head(self) -> tuple[int, dict[str, str]]:
-        """Status, and headers in lower case. Raises Disrupted."""
+        """Status, and headers in lower case. Raises ExchangeFailed."""
         while True:
             event = self._next_event()
             if isinstance(event, h11.Response):
                 return event.status_code, _readable(event.headers)
             if event is h11.NEED_DATA and not await self._more():
                 if self._exchange.trailing_data[0]:
-                    raise Disrupted("protocol", "the answer is not HTTP: it ends within its headers")
-                raise Disrupted("network", self._ended or _CLOSED)
+                    raise ExchangeFailed("protocol", "the answer is not HTTP: it ends within its headers")
+                raise ExchangeFailed("network", self._ended or _CLOSED)
 
     async def body(self, ended: Callable[[], None]) -> AsyncGenerator[bytes]:
         """The body as it comes; what came together is one piece. `ended` is called when all of it was read. Raises
-        Disrupted("cut") when it ends early."""
+        ExchangeFailed("cut") when it ends early."""
         while True:
             pieces: list[bytes] = []
             while isinstance(event := self._next_event(), h11.Data):
@@ -177,14 +177,14 @@ class Connection(asyncio.Protocol):
         self._exchange = _begin()
 
     def _may_end(self) -> bool:
-        """The bytes have ended: true where that is how a body ends. Raises Disrupted where it is too early."""
+        """The bytes have ended: true where that is how a body ends. Raises ExchangeFailed where it is too early."""
         try:
             if self._ended == _CLOSED:
                 self._exchange.receive_data(b"")
                 return isinstance(self._exchange.next_event(), h11.EndOfMessage)
         except h11.RemoteProtocolError:
             pass
-        raise Disrupted("cut", f"the connection was lost in the middle of the answer: {self._ended}")
+        raise ExchangeFailed("cut", f"the connection was lost in the middle of the answer: {self._ended}")
 
     def _next_event(self) -> object:
         if self._buffer:
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
         try:
             return self._exchange.next_event()
         except h11.RemoteProtocolError as error:
-            raise Disrupted("protocol", f"the answer is not HTTP: {error}") from error
+            raise ExchangeFailed("protocol", f"the answer is not HTTP: {error}") from error
 
     async def _more(self) -> bool:
         """Wait for further bytes; False when none will come."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 
 _PORTS = {"http": "80", "https": "443"}
 _INSTEAD = "or except the host with NO_PROXY"
@@ -16,7 +16,7 @@ _SOCKS = "name an http proxy, or go through the SDK with --transport sdk (pip in
 def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
     """The proxy for a URL, and the variable that names it; "" is none. The SDKs can use `socks` proxies.
 
-    Raises Disrupted for what cannot be used; it shows no value, for there may be a password in it.
+    Raises ExchangeFailed for what cannot be used; it shows no value, for there may be a password in it.
     """
     own = _variable(f"{url.scheme.upper()}_PROXY")
     name, proxy = own if own[1] else _variable("ALL_PROXY")
@@ -28,14 +28,14 @@ def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
         if socks and find_spec("socksio"):
             return proxy, name
         reason = f"{name} names a {scheme} proxy, which is not supported here: {_SOCKS}, {_INSTEAD}"
-        raise Disrupted("invalid_request", reason)
+        raise ExchangeFailed("invalid_request", reason)
     try:
         parts = urlsplit(proxy)
         sound = scheme in _PORTS and bool(parts.hostname) and parts.path in ("", "/") and parts.port != 0
     except ValueError:
         sound = False
     if not sound:
-        raise Disrupted("invalid_request", f"{name} is not a proxy address: give http://HOST:PORT, {_INSTEAD}")
+        raise ExchangeFailed("invalid_request", f"{name} is not a proxy address: give http://HOST:PORT, {_INSTEAD}")
     return proxy, name
 
 

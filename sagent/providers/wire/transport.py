@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.providers.access import loopback
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.http1 import Connection
 from sagent.version import __version__
 
@@ -31,8 +31,8 @@ NOT_RUNNING = ". Start the server there, or name another address with --base-url
 class Answer:
     """A response whose body is still arriving. Header names are lower case.
 
-    `chunks` raises Disrupted("cut") when the body ends early. `aclose` must be called; a body that was read to its end
-    leaves the connection open for the next call.
+    `chunks` raises ExchangeFailed("cut") when the body ends early. `aclose` must be called; a body that was read to
+    its end leaves the connection open for the next call.
     """
 
     status: int
@@ -52,7 +52,7 @@ def answer_with(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
 
 
 class Transport(Protocol):
-    """Posts and gets. Every method raises Disrupted, and nothing else, when it fails."""
+    """Posts and gets. Every method raises ExchangeFailed, and nothing else, when it fails."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         """Send a body, given in parts, once; returns when the response's headers are there. What fails when the first
@@ -69,7 +69,7 @@ class Transport(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     """Route of a connection: to a server, directly or through a proxy."""
 
     scheme: str
@@ -96,7 +96,7 @@ class DirectTransport:
         self._connect = connect
         self._proxied = proxied
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._idle: dict[_Way, list[Connection]] = {}
+        self._idle: dict[_Route, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
         self._answered: set[tuple[str, int]] = set()  # servers of this machine that were seen to run
 
@@ -127,9 +127,9 @@ class DirectTransport:
             status, found = await connection.head()
         except BaseException as error:
             connection.abort()
-            if isinstance(error, Disrupted):
+            if isinstance(error, ExchangeFailed):
                 reason = f"{way.scheme}://{parts.netloc}{way.proxy and f' through {way.through}'}: {error.reason}"
-                raise Disrupted(error.kind, reason, final=error.final, sent=sent) from error
+                raise ExchangeFailed(error.kind, reason, final=error.final, sent=sent) from error
             raise
         if loopback(url):
             self._answered.add((way.host, way.port))
@@ -145,7 +145,7 @@ class DirectTransport:
 
         return Answer(status, found, chunks, close)
 
-    def _keep(self, connection: Connection, way: _Way, kept: float) -> None:
+    def _keep(self, connection: Connection, way: _Route, kept: float) -> None:
         """Keep a connection for the next call, for so many seconds, or end it."""
         idle = self._idle.setdefault(way, [])
         if len(idle) < _IDLE_CONNECTIONS and connection.renew(kept):
@@ -153,7 +153,7 @@ class DirectTransport:
         else:
             connection.abort()
 
-    async def _reuse(self, way: _Way) -> Connection | None:
+    async def _reuse(self, way: _Route) -> Connection | None:
         """The connection used last, if it still lives."""
         while idle := self._idle.get(way):
             connection, usable = idle.pop(), False
@@ -165,7 +165,7 @@ class DirectTransport:
                     connection.abort()
         return None
 
-    async def _open(self, way: _Way) -> Connection:
+    async def _open(self, way: _Route) -> Connection:
         loop = asyncio.get_running_loop()
         tls = None
         if way.scheme == "https" or way.proxy.startswith("https:"):
@@ -192,7 +192,7 @@ class DirectTransport:
         except BaseException as error:
             connection.abort()
             if isinstance(error, TimeoutError):
-                raise Disrupted("network", f"no connection to {goal} within {self._connect:g} s") from error
+                raise ExchangeFailed("network", f"no connection to {goal} within {self._connect:g} s") from error
             if isinstance(error, OSError | UnicodeError):
                 failed = unreachable(f"no connection to {goal}", error)
                 silent = near is None and (host, port) not in self._answered
@@ -200,7 +200,7 @@ class DirectTransport:
             raise
         return connection
 
-    async def _through(self, connection: Connection, proxy: SplitResult, way: _Way) -> None:
+    async def _through(self, connection: Connection, proxy: SplitResult, way: _Route) -> None:
         """Get a proxy to lead on: by TLS to itself where it wants that, by CONNECT where the server wants TLS."""
         if proxy.scheme == "https":
             assert self._tls is not None
@@ -210,8 +210,8 @@ class DirectTransport:
             connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
             try:
                 status, _ = await connection.head()
-            except Disrupted as error:
-                raise Disrupted("network", f"{way.through} did not connect to {target}: {error.reason}") from error
+            except ExchangeFailed as error:
+                raise ExchangeFailed("network", f"{way.through} did not connect to {target}: {error.reason}") from error
             if not 200 <= status < 300:
                 raise refused_by_proxy(f"{way.through} answered {status} to CONNECT {target}", status, way.variable)
             connection.begin_tunnel()
@@ -226,17 +226,17 @@ def _kept(headers: Mapping[str, str], scheme: str) -> float:
     return _IDLE_SECONDS[scheme]
 
 
-def _way(url: SplitResult, proxy: str, variable: str) -> _Way:
+def _way(url: SplitResult, proxy: str, variable: str) -> _Route:
     try:
         port = url.port or _PORTS[url.scheme]
     except (KeyError, ValueError) as error:
-        raise Disrupted(
+        raise ExchangeFailed(
             "network", f"cannot call {url.scheme}://{url.netloc}: it must begin with http:// or https://"
         ) from error
-    return _Way(url.scheme, url.hostname or "", port, proxy, variable)
+    return _Route(url.scheme, url.hostname or "", port, proxy, variable)
 
 
-def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tuple[str, list[tuple[str, str]]]:
+def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Route) -> tuple[str, list[tuple[str, str]]]:
     """The target and the headers of a request."""
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     host = url.netloc.rpartition("@")[2]
@@ -249,7 +249,7 @@ def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tu
 
 
 def proxy_for(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
-    """The proxy for this URL, and the variable that names it; "" is none. Raises Disrupted for one that cannot be."""
+    """Return the proxy for this URL and the variable that names it; "" is none. Raises ExchangeFailed if it is bad."""
     if not any(name.upper() in _PROXY_VARIABLES for name in os.environ):
         return "", ""
     from sagent.providers.wire.proxies import proxy_named
@@ -284,20 +284,20 @@ def _tls_context() -> "ssl.SSLContext":
 
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         if (path := os.environ.get(name)) and not os.access(path, os.R_OK):
-            raise Disrupted("network", f"{name} names {path}, which cannot be read: fix or unset it", final=True)
+            raise ExchangeFailed("network", f"{name} names {path}, which cannot be read: fix or unset it", final=True)
     return system_context()
 
 
-def unreachable(what: str, error: BaseException) -> Disrupted:
+def unreachable(what: str, error: BaseException) -> ExchangeFailed:
     """No connection, and why; that a certificate is not trusted, or that there is no TLS, no second try changes."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
         text = "the connection was refused"
     if "WRONG_VERSION_NUMBER" in text:
-        return Disrupted("network", f"{what}: {text}. The server there does not use TLS: use http://", final=True)
+        return ExchangeFailed("network", f"{what}: {text}. The server there does not use TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return Disrupted("network", f"{what}: {text}. {_certificate_advice(text)}", final=True)
-    return Disrupted("network", f"{what}: {text}")
+        return ExchangeFailed("network", f"{what}: {text}. {_certificate_advice(text)}", final=True)
+    return ExchangeFailed("network", f"{what}: {text}")
 
 
 def _certificate_advice(text: str) -> str:
@@ -311,16 +311,16 @@ def _certificate_advice(text: str) -> str:
     return "Where a proxy or a server signs with an authority of its own, name its certificate in SSL_CERT_FILE."
 
 
-def refused_by_proxy(reason: str, status: int, variable: str = "HTTPS_PROXY") -> Disrupted:
+def refused_by_proxy(reason: str, status: int, variable: str = "HTTPS_PROXY") -> ExchangeFailed:
     """Turn a proxy's status into an error, final if the proxy will not connect, and not if it merely cannot now."""
     if status not in (401, 403, 407):
-        return Disrupted("network", reason)
-    return Disrupted("network", f"{reason}. Fix {variable}, or except the host with NO_PROXY", final=True)
+        return ExchangeFailed("network", reason)
+    return ExchangeFailed("network", f"{reason}. Fix {variable}, or except the host with NO_PROXY", final=True)
 
 
-def not_running(failed: Disrupted, url: str) -> Disrupted:
+def not_running(failed: ExchangeFailed, url: str) -> ExchangeFailed:
     """Say that a local server is not running, if it never answered; return other failures unchanged."""
-    return Disrupted("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
+    return ExchangeFailed("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 
 def _encodings(named: str) -> str:
@@ -345,7 +345,7 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
             from sagent.lib.installed import install_command
 
             reason += f". The extra brotli reads it: {install_command('brotli', 'brotli')}"
-        raise Disrupted("protocol", reason, final=True)
+        raise ExchangeFailed("protocol", reason, final=True)
     inflater = Inflater(encoding)
     try:
         async for chunk in chunks:
@@ -353,8 +353,8 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerato
                 yield plain
         rest, whole = inflater.finish()
     except zlib.error as error:
-        raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
+        raise ExchangeFailed("protocol", f"the compressed answer is damaged: {error}") from error
     if rest:
         yield rest
     if not whole:
-        raise Disrupted("cut", "the compressed answer ended early")
+        raise ExchangeFailed("cut", "the compressed answer ended early")

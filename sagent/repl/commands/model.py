@@ -18,7 +18,7 @@ from sagent.lib.figures import count
 from sagent.model import EFFORTS, Effort
 from sagent.peer import Consult, Switch
 from sagent.plugin import resolve
-from sagent.providers.abilities import reasons, sees
+from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.registry import prove_key, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.repl.commands.command import CommandContext, command
@@ -53,7 +53,7 @@ def _cells(name: str, about: str, own: Mapping[str, Row]) -> Sequence[str]:
     provider, _, model = name.partition("/")
     window, price = re.search(r"window (\d+)", about), re.search(r"([\d.e+-]+) in and ([\d.e+-]+) out", about)
     row = row_called(provider, own)
-    sight, thought = (sees(row, model), reasons(row, model)) if row else (None, False)
+    sight, thought = (accepts_images(row, model), can_reason(row, model)) if row else (None, False)
     return (
         count(int(window[1])) if window else "?",
         f"${price[1]} in ${price[2]} out" if price else "?",

@@ -1,6 +1,6 @@
 """Which rewind of files can be undone."""
 
-from sagent.plugins.branches.undo import Return, way_back
+from sagent.plugins.branches.undo import UndoPoint, way_back
 from sagent.rewind.plan import REWIND
 from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog
@@ -22,7 +22,7 @@ def test_the_way_back_is_there_until_something_is_said() -> None:
     forked = log.fork(first).id
     log.append(Touched("rewind-2", REWIND, False))
     found = way_back(log.entries())
-    assert isinstance(found, Return)
+    assert isinstance(found, UndoPoint)
     assert (found.files, found.conversation) == (forked, left)
     log.append(Unknown("message", {}))
     assert way_back(log.entries()) is None

@@ -18,7 +18,7 @@ from sagent.messages import user
 from sagent.model import Model, Reply, Request, TextPart
 from sagent.plugins.clouds import Azure, Bedrock, Foundry, Vertex, VertexAnthropic
 from sagent.providers import Anthropic, OpenAI, provider_named, read_rows
-from sagent.providers.abilities import reasons, sees
+from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.registry import row_named
 from sagent.usage import Usage
 from tests.waiting import until
@@ -478,7 +478,7 @@ def test_googles_tiers_hold_on_vertex() -> None:
 )
 def test_models_of_bedrock_are_known(name: str, sight: bool | None, thought: bool) -> None:
     row = row_named("bedrock")
-    assert (sees(row, name), reasons(row, name)) == (sight, thought)
+    assert (accepts_images(row, name), can_reason(row, name)) == (sight, thought)
 
 
 def test_a_class_names_its_provider() -> None:

@@ -14,10 +14,10 @@ from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Opaque, Private, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Model, Reply, Request, ToolSpec
 from sagent.plugins.clouds import Bedrock
-from sagent.plugins.clouds.converse import ConverseModel, think
+from sagent.plugins.clouds.converse import ConverseModel, thinking_fields
 from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers import provider_named
-from sagent.providers.abilities import reasons, sees
+from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.families.anthropic.provider import AnthropicModel
 from sagent.providers.rows import built_in_row
 from sagent.providers.wire.faults import Origin
@@ -459,17 +459,25 @@ def test_what_models_can_do_goes_by_their_names() -> None:
     row, provider = built_in_row("bedrock"), provider_named("bedrock", key="k")
     assert row is not None
     assert [provider.model(name).limits.window for name in (NOVA, PROFILE)] == [300_000, None]
-    assert (sees(row, NOVA), sees(row, "qwen.qwen3-32b-v1:0"), sees(row, "anthropic.claude-opus-4-6")) == (
+    assert (
+        accepts_images(row, NOVA),
+        accepts_images(row, "qwen.qwen3-32b-v1:0"),
+        accepts_images(row, "anthropic.claude-opus-4-6"),
+    ) == (
         True,
         None,
         True,
     )
-    assert (reasons(row, "amazon.nova-2-lite-v1:0"), reasons(row, NOVA), reasons(row, "anthropic.claude-opus-4-6")) == (
+    assert (
+        can_reason(row, "amazon.nova-2-lite-v1:0"),
+        can_reason(row, NOVA),
+        can_reason(row, "anthropic.claude-opus-4-6"),
+    ) == (
         True,
         False,
         True,
     )
-    assert think("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-2-lite-v1:0", "low")[0]
+    assert thinking_fields("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-2-lite-v1:0", "low")[0]
 
 
 async def test_the_listing_has_what_may_be_asked_by_its_id_and_the_profiles(raw_server) -> None:

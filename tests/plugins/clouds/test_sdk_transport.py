@@ -4,7 +4,7 @@ import pytest
 
 from sagent.plugins.clouds.sdk.transport import SdkTransport
 from sagent.providers.access import Access
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 from tests.providers.test_transport import OK, fetch
 
 
@@ -21,12 +21,12 @@ async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_s
 
 async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port) -> None:
     never = SdkTransport("openai", "", Access("acme", f"http://localhost:{unused_tcp_port}", "k"))
-    with pytest.raises(Disrupted, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
+    with pytest.raises(ExchangeFailed, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
         await never.post(f"http://localhost:{unused_tcp_port}/v1/x", {}, [b"{}"])
     assert (caught.value.kind, caught.value.final, caught.value.sent) == ("network", True, False)
     async with raw_server([None], [OK]) as server:
         lost = SdkTransport("openai", "", Access("acme", server.url, "k"))
-        with pytest.raises(Disrupted) as caught:
+        with pytest.raises(ExchangeFailed) as caught:
             await lost.post(f"{server.url}/v1/x", {}, [b"{}"])
         assert (caught.value.kind, caught.value.sent, len(server.requests)) == ("network", True, 1)
         await lost.aclose()
@@ -36,7 +36,7 @@ async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port)
         answer = await once.post(f"{server.url}/v1/x", {}, [b"{}"])
         assert b"".join([chunk async for chunk in answer.chunks]) == b"ok"
         await answer.aclose()
-    with pytest.raises(Disrupted) as caught:
+    with pytest.raises(ExchangeFailed) as caught:
         await once.post(f"{server.url}/v1/x", {}, [b"{}"])
     assert (caught.value.kind, caught.value.final) == ("network", False)
     await once.aclose()

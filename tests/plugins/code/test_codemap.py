@@ -212,7 +212,7 @@ async def test_a_call_that_is_cancelled_leaves_a_good_store(shop: Path, tmp_path
 @settings(max_examples=15)
 @given(tokens=st.integers(100, 3_000))
 def test_a_map_keeps_to_its_room(tokens: int) -> None:
-    from sagent.plugins.code.map.render import BYTES, Wish, render
+    from sagent.plugins.code.map.render import BYTES, MapRequest, render
     from sagent.plugins.code.map.store import open_store
 
     with closing(open_store(None, "/")) as store:
@@ -220,7 +220,7 @@ def test_a_map_keeps_to_its_room(tokens: int) -> None:
         named = " ".join(f"name_of_{number}" for number in range(0, 60, 7))
         rows = '[["name_of_%s", 1, 2, "def name_of_%s(\u00e9): ..."]]'
         store.add(files, {str(number): (rows % (number, number), named) for number in range(60)})
-        wish = Wish("", ("name_of_3", "./d/f9.py", "unknown"), tokens)
+        wish = MapRequest("", ("name_of_3", "./d/f9.py", "unknown"), tokens)
         others = [f"x{number}.lua" for number in range(400)]
         text = text_of(render(store, wish, others, []))
         assert text == text_of(render(store, wish, others, []))

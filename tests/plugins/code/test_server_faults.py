@@ -8,7 +8,7 @@ import pytest
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message
 from sagent.peer import Inject
-from sagent.plugins.code.lsp.checked import checked
+from sagent.plugins.code.lsp.checked import with_checks
 from sagent.plugins.code.lsp.policy import CodePolicy
 from sagent.policy import AllowAll, Turn
 from sagent.tool import RunContext, ToolOutput
@@ -160,7 +160,7 @@ async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
     bench.use_fake("silent")
     (bench.root / "a.fake").write_text(GOOD)
     run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
-    [write] = checked([Write()], bench.access)
+    [write] = with_checks([Write()], bench.access)
     (seat,) = [await bench.checks.servers.get("types", bench.root / "a.fake", (bench.root,))]
     assert seat is not None
     bench.workspace.saw(bench.root / "a.fake", GOOD.encode())
@@ -184,7 +184,7 @@ async def test_what_ran_may_have_changed_any_file(
     looks: list[str] = []
     monkeypatch.setattr(bench.access.checks, "command_ran", lambda: looks.append(name))
     run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
-    [runs] = checked([run_code], bench.access)
+    [runs] = with_checks([run_code], bench.access)
     await runs(json_freeze_object({}), run)
     assert looks == [name]
 

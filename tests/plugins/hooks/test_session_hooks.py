@@ -21,7 +21,7 @@ from sagent.plugins.hooks.hook import Hook, Source
 from sagent.plugins.hooks.policy import MAX_RETURNS, HookPolicy
 from sagent.plugins.hooks.runner import HookRunner
 from sagent.plugins.hooks.session import SessionHooks
-from sagent.plugins.hooks.tool import hooked
+from sagent.plugins.hooks.tool import with_hooks
 from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
 from sagent.sandbox import Sandbox
 from sagent.testing import ScriptedModel
@@ -71,7 +71,7 @@ class Session:
             admit=self.hooks.admit,
             before_compaction=self.hooks.before_compaction,
         )
-        agent = Agent(model, tools=hooked([Bash(), Read()], self.hooks), policy=self.policy, resources=resources)
+        agent = Agent(model, tools=with_hooks([Bash(), Read()], self.hooks), policy=self.policy, resources=resources)
         async with agent:
             self.result = await agent.run(prompt)
         self.requests = model.requests

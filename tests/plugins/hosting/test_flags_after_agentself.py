@@ -10,7 +10,7 @@ from sagent.agent import Agent, Resources
 from sagent.app import open_agent
 from sagent.config import Settings, load
 from sagent.peer import Switch
-from sagent.plugins.hosting.live import Wanted
+from sagent.plugins.hosting.live import ClientOptions
 from sagent.plugins.hosting.opening import settings_for
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, FakeProviderServer, Turn
@@ -110,5 +110,5 @@ async def test_flag_of_a_server_does_not_undo_what_a_session_decided(
     monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))
     await check_kept(
         tmp_path,
-        lambda flags, path: settings_for(flags, Wanted(session=path.name) if path.exists() else Wanted()),
+        lambda flags, path: settings_for(flags, ClientOptions(session=path.name) if path.exists() else ClientOptions()),
     )

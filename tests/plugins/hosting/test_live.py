@@ -10,7 +10,7 @@ import pytest
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Notice
-from sagent.plugins.hosting.live import LiveSession, Opened, Question, Wanted
+from sagent.plugins.hosting.live import ClientOptions, LiveSession, OpenSession, Question
 from sagent.plugins.hosting.opening import opening_of
 from sagent.testing.script import Call, Turn
 
@@ -20,11 +20,11 @@ FLAGS = {"model": "anthropic/claude-sonnet-4-6"}
 class Watched(LiveSession):
     """A session whose events and changes are kept."""
 
-    def __init__(self, wanted: Wanted | None = None, **flags: object) -> None:
+    def __init__(self, wanted: ClientOptions | None = None, **flags: object) -> None:
         self.events: list[Event] = []
         self.change = asyncio.Event()
         super().__init__(
-            opening_of({**FLAGS, **flags}), wanted or Wanted(), self.events.append, lambda: self.change.set()
+            opening_of({**FLAGS, **flags}), wanted or ClientOptions(), self.events.append, lambda: self.change.set()
         )
 
     async def question(self) -> Question:
@@ -46,7 +46,7 @@ async def test_prompts_are_answered_in_order_and_a_session_goes_on_where_it_was(
     assert live.closed
     with pytest.raises(UsageError, match="closed"):
         live.prompt("c")
-    again = Watched(Wanted(session=name))
+    again = Watched(ClientOptions(session=name))
     await again.opened()
     assert (await again.prompt("c")).content == "three"
     assert len(again.agent.messages) == 6
@@ -97,14 +97,14 @@ async def test_closing_or_interrupting_in_the_middle_leaves_a_session_to_go_on_w
         else:
             assert (await running).error is not None
         assert waiting.cancelled()
-    again = Watched(Wanted(session=live.agent.log.session_id))
+    again = Watched(ClientOptions(session=live.agent.log.session_id))
     await again.opened()
     assert (await again.prompt("go on")).content == "again"
     await again.aclose()
 
 
 async def test_what_cannot_be_opened_says_why(place: Path) -> None:
-    live = Watched(Wanted(session="none-such"))
+    live = Watched(ClientOptions(session="none-such"))
     with pytest.raises(SagentError, match="none-such"):
         await live.opened()
     assert live.closed
@@ -112,13 +112,13 @@ async def test_what_cannot_be_opened_says_why(place: Path) -> None:
 
 async def test_a_session_that_is_not_closed_well_says_so(place: Path) -> None:
     @asynccontextmanager
-    async def opening(*given: Any) -> AsyncGenerator[Opened]:
+    async def opening(*given: Any) -> AsyncGenerator[OpenSession]:
         async with opening_of(FLAGS)(*given) as opened:
             yield opened
         raise OSError(28, "No space left on device", "root.jsonl")
 
     events: list[Event] = []
-    live = LiveSession(opening, Wanted(), events.append, lambda: None)
+    live = LiveSession(opening, ClientOptions(), events.append, lambda: None)
     await live.opened()
     await live.aclose()
     assert events[-1] == Notice("root", "error", "The session was not closed well: root.jsonl: No space left on device")

@@ -9,7 +9,7 @@ import pytest
 
 from sagent.config import load
 from sagent.errors import UsageError
-from sagent.plugins.imports.claude import understood
+from sagent.plugins.imports.claude import translate_rule
 from sagent.plugins.imports.command import write_plan
 from sagent.plugins.imports.plan import Plan, without_comments
 from tests.cli.program import Shell
@@ -222,7 +222,7 @@ def test_what_cannot_be_read_is_said_and_leads_nowhere(shell: Shell) -> None:
     ],
 )
 def test_rules_are_ours_or_left_out(text: str, rule: str) -> None:
-    found, why = understood(text)
+    found, why = translate_rule(text)
     assert found == rule and bool(why) is not bool(rule)
 
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.plugins.lab.stats import FLIPPED, PAIRS, coin, flips, paired_mean, paired_shares, t_quantile, wilson
+from sagent.plugins.lab.stats import (
+    FLIPPED,
+    PAIRS,
+    paired_mean,
+    paired_shares,
+    permutation_test,
+    sign_test,
+    t_quantile,
+    wilson,
+)
 
 COUNTS = st.integers(0, 60)
 DIFFERENCES = st.lists(st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False), min_size=2, max_size=20)
@@ -114,9 +123,9 @@ def test_where_nothing_differs_a_mean_is_clear_once_in_twenty_at_most(values: tu
 def test_a_coin_is_a_coin(heads: int, tails: int) -> None:
     tosses, far = heads + tails, abs(heads - tails)
     fair = sum(comb(tosses, each) for each in range(tosses + 1) if abs(2 * each - tosses) >= far) / 2**tosses
-    assert coin(heads, tails) == pytest.approx(fair)
+    assert sign_test(heads, tails) == pytest.approx(fair)
     if tosses <= 12:
-        assert flips([1.0] * heads + [-1.0] * tails) == pytest.approx(fair)
+        assert permutation_test([1.0] * heads + [-1.0] * tails) == pytest.approx(fair)
 
 
 def test_nothing_tells_nothing() -> None:

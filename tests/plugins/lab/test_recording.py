@@ -10,7 +10,7 @@ from sagent.codec import encode_message, encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Message, Text, ToolResult, assistant, user
 from sagent.plugins.lab.recording import (
-    Inherited,
+    InheritedMessage,
     Recording,
     models_of,
     read_recording,
@@ -123,7 +123,7 @@ def test_a_conversation_that_was_taken_over_is_no_turn() -> None:
     script = Script().message(user("theirs")).message(TWO).message(assistant("said"))
     found = script.message(user("mine")).prompt().request().message(assistant("b")).read()
     (turn,) = found.turns
-    assert [type(step) for step in turn.before[:3]] == [Inherited] * 3
+    assert [type(step) for step in turn.before[:3]] == [InheritedMessage] * 3
     assert [came.message.content for came in turn.came] == ["mine"]
 
 

@@ -32,7 +32,7 @@ from sagent.plugins.lab import workcopy
 from sagent.plugins.lab.rebuild import adapters
 from sagent.plugins.lab.recording import Prompt, session_at
 from sagent.plugins.lab.replay import Replayed, replay, replay_log
-from sagent.plugins.lab.rerun import Answers, Recorded
+from sagent.plugins.lab.rerun import Answers, RecordedCall
 from sagent.plugins.programs.check import run_check
 from sagent.policy import Allow, Deny
 from sagent.providers import Anthropic
@@ -580,7 +580,7 @@ def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
         (call("1", "count", n="5"), result("1", "first")),
         (call("2", "count", n=5), result("2", "second", failed=True)),
     ]
-    answers = Answers(prompt, [Recorded("root", *each) for each in made])
+    answers = Answers(prompt, [RecordedCall("root", *each) for each in made])
     assert [tool.name for tool in answers.tools] == ["count"]
     first, second = (answers.take("count", JsonObject({"n": 5})) for _ in range(2))
     assert first is not None and first.text == "first"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.config import Settings, load
 from sagent.errors import UsageError
 from sagent.plugins.lab.notebook import Notebook, Notes
-from sagent.plugins.lab.runner import Experiment, Plan, Way, survey
+from sagent.plugins.lab.runner import Experiment, Plan, RunnableArm, check_arms
 from sagent.plugins.lab.trials import Task, Trial
 from sagent.testing.server import FakeProviderServer, Turn, Usage
 
@@ -31,7 +31,7 @@ def never(work: Path) -> Settings:
 
 def plan(arms: str, repeats: int = 1, **members: object) -> Plan:
     """What is to be measured, in ways by the names of single letters."""
-    ways = tuple(Way(arm, never) for arm in arms)
+    ways = tuple(RunnableArm(arm, never) for arm in arms)
     return Plan(tasks=TASKS, ways=ways, near=Path(), repeats=repeats, **members)  # pyright: ignore[reportArgumentType]
 
 
@@ -73,8 +73,8 @@ async def test_runs_of_one_name_at_two_addresses_are_not_compared(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
     async def setup(base_url: str | None) -> Mapping[str, object]:
-        way = Way("only", lambda work: load({"cwd": str(work), "model": "anthropic/m", "base_url": base_url}))
-        return (await survey(Plan(tasks=TASKS, ways=(way,), near=tmp_path), tmp_path))["only"].setup
+        way = RunnableArm("only", lambda work: load({"cwd": str(work), "model": "anthropic/m", "base_url": base_url}))
+        return (await check_arms(Plan(tasks=TASKS, ways=(way,), near=tmp_path), tmp_path))["only"].setup
 
     own, here, there = [await setup(url) for url in (None, "http://u:hidden@a.example", "http://b.example")]
     assert "address" not in own and "hidden" not in str(here)
@@ -98,8 +98,8 @@ async def test_a_run_costs_no_more_than_was_held_for_it_whatever_its_directory_s
             usd = "0.000001" if work == tmp_path else "5"
             return load({"cwd": str(work), "model": "anthropic/claude-sonnet-4-6", "max_budget_usd": usd})
 
-        made = Plan(tasks=TASKS, ways=(Way("only", load_here),), near=tmp_path, total=Decimal("0.00001"))
-        fields = await survey(made, tmp_path)
+        made = Plan(tasks=TASKS, ways=(RunnableArm("only", load_here),), near=tmp_path, total=Decimal("0.00001"))
+        fields = await check_arms(made, tmp_path)
         assert fields["only"].budget == Decimal("0.000001")
         notes = Notes()
         try:
@@ -123,7 +123,7 @@ def test_the_notes_of_an_earlier_version_are_gone_on_with(tmp_path: Path) -> Non
             ("without", Decimal("0.004500"), None),
             ("with", Decimal("0.004500"), None),
         ]
-        ways = tuple(Way(arm, never) for arm in ("without", "with"))
+        ways = tuple(RunnableArm(arm, never) for arm in ("without", "with"))
         made = Plan(tasks=TASKS[:1], ways=ways, near=tmp_path)
         assert Experiment(made, {"without": None, "with": None}, book, lambda trial: None).missing == 0
     finally:

@@ -36,10 +36,10 @@ from sagent.messages import (
 from sagent.model import Billed, Model, ModelLimits, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.plugins.local.answer import LoadedModel
 from sagent.plugins.local.selfhosted import ChatTemplateDialect, SelfHosted, SelfHostedModel, hub_cache, read_weights
-from sagent.plugins.local.template import Habits, dress, learn_habits
+from sagent.plugins.local.template import Habits, adapt_conversation, learn_habits
 from sagent.plugins.local.weights import Weights
 from sagent.providers.wire.encoding import EncodingCache
-from sagent.providers.wire.exchange import Telling
+from sagent.providers.wire.exchange import ReportsWaiting
 from sagent.testing.model_suite import TIMEOUT_SECONDS, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn
 from sagent.usage import Charge, Usage
@@ -491,7 +491,7 @@ def test_what_a_template_does_not_take_is_said_in_another_way(peculiar: dict, ha
         {"role": "user", "content": "the-end"},
     ]
     tool = {"type": "function", "function": {"name": "Read", "description": "the-tool", "parameters": {}}}
-    text = render(*dress(chat, [tool], habits), {})
+    text = render(*adapt_conversation(chat, [tool], habits), {})
     words = ["the-system", "the-question", "the-answer", "path-0", "result-0", "result-1", "the-end"]
     places = [text.index(word) for word in words]
     assert places == sorted(places)
@@ -1043,7 +1043,7 @@ async def test_who_waits_for_a_model_that_loads_is_told(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("sagent.plugins.local.runner.load", load)
     provider = SelfHosted(folder=tmp_path)
-    assert isinstance(provider, Telling)
+    assert isinstance(provider, ReportsWaiting)
 
     def tell(agent: str, line: str) -> None:
         told.append((agent, line))

@@ -25,7 +25,7 @@ from sagent.plugins.logins.copilot import Copilot
 from sagent.plugins.logins.copilot_login import NAME, Account, log_in, login_file
 from sagent.plugins.logins.github_device import begin, finish, host_url
 from sagent.providers.registry import provider_named
-from sagent.providers.wire.faults import Disrupted, Origin
+from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import Answer, DirectTransport
 from sagent.testing.model_suite import OpenModel, ServedModelSuite, collect, failure
 from sagent.testing.script import Call, Fail, Received, Turn
@@ -367,7 +367,7 @@ asyncio.run(main())
         class Caught(DirectTransport):
             async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
                 asked.append(url)
-                raise Disrupted("network", "caught", final=True)
+                raise ExchangeFailed("network", "caught", final=True)
 
         keep(tmp_path, "https://company.ghe.com")
         account = Account.find({"HOME": str(tmp_path)})

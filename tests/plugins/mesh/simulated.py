@@ -5,12 +5,12 @@ import random
 from collections.abc import AsyncIterator, Mapping
 
 from sagent.plugins.mesh.errors import Fenced, Unavailable
-from sagent.plugins.mesh.mirror import Piece
+from sagent.plugins.mesh.mirror import LogMessage
 
 
 class SimulatedStream:
     def __init__(self, chance: random.Random | None = None) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[LogMessage] = []
         self.blobs: dict[str, bytes] = {}
         self._chance = chance
 
@@ -29,15 +29,15 @@ class SimulatedStream:
             if after != (self.pieces[-1].sequence if self.pieces else 0):
                 raise Fenced("somebody else has written")
             sequence = after + 1
-            self.pieces.append(Piece(sequence, name, dict(headers), body))
+            self.pieces.append(LogMessage(sequence, name, dict(headers), body))
         await self._journey()
         return sequence
 
-    async def last(self) -> Piece | None:
+    async def last(self) -> LogMessage | None:
         await self._journey()
         return self.pieces[-1] if self.pieces else None
 
-    async def read(self, after: int = 0) -> AsyncIterator[Piece]:
+    async def read(self, after: int = 0) -> AsyncIterator[LogMessage]:
         """A replica may lag, by a message or two."""
         lag = self._chance.choice((0, 0, 0, 0, 0, 0, 0, 1, 2)) if self._chance else 0
         for piece in self.pieces[: len(self.pieces) - lag]:

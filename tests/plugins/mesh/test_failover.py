@@ -20,7 +20,7 @@ from sagent.plugins.mesh.hold import NodeOptions, Opening
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.rebuild import rebuild
-from sagent.plugins.mesh.records import Records, Said
+from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
@@ -356,7 +356,7 @@ async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it
         node = Node(here.bus, NodeOptions("n1", 2, (), tmp_path / "node"), opened, warned.append)
         working = asyncio.create_task(node.run())
         async with Mesh(here.bus).spawn("work") as peer:
-            await Records(here.bus).send(peer.record, Said(user("more")))  # and so it is on the queue twice
+            await Records(here.bus).send(peer.record, InboxMessage(user("more")))  # and so it is on the queue twice
             await begun.wait()
             leases, key = here.bus.bucket(names.LEASES), names.token(peer.path)
             await leases.delete(key)

@@ -9,7 +9,7 @@ from sagent.plugins.mesh.commands.node import opener
 from sagent.plugins.mesh.hold import NodeOptions
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.remote import Mesh
-from sagent.plugins.mesh.streams import Taken
+from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.testing.server import Turn
 from tests.depth import slow
 from tests.plugins.mesh.places import MODEL, Place, by_results, place
@@ -30,12 +30,12 @@ async def test_a_message_whose_acknowledgement_was_lost_is_not_given_again(
         monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-        acknowledge = Taken.ack
+        acknowledge = LeasedMessage.ack
 
-        async def lost(self: Taken) -> bool:
+        async def lost(self: LeasedMessage) -> bool:
             return False
 
-        monkeypatch.setattr(Taken, "ack", lost)
+        monkeypatch.setattr(LeasedMessage, "ack", lost)
         first = asyncio.create_task(node(here, "n1").run())
         async with Mesh(here.bus).spawn("hello") as peer:
             while not here.server.answered:
@@ -43,7 +43,7 @@ async def test_a_message_whose_acknowledgement_was_lost_is_not_given_again(
             await asyncio.sleep(0.5)
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
-            monkeypatch.setattr(Taken, "ack", acknowledge)
+            monkeypatch.setattr(LeasedMessage, "ack", acknowledge)
             second = asyncio.create_task(node(here, "n2").run())
             assert (await peer.wait()).content == "One."
             peer.send("more")

@@ -9,7 +9,7 @@ from sagent.messages import Document, user
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY
 from sagent.plugins.mesh.errors import TooLarge
-from sagent.plugins.mesh.records import Records, Said
+from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
@@ -53,5 +53,5 @@ async def test_one_whose_body_is_gone_is_answered_by_that(tmp_path: Path) -> Non
             result = await peer.wait()
             assert result.error is not None
             assert "is gone" in result.error.message
-            peer.expect(await records.send(peer.record, Said(user("b"))))
+            peer.expect(await records.send(peer.record, InboxMessage(user("b"))))
             assert (await peer.wait()).content == "One."

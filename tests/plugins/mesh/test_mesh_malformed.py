@@ -11,7 +11,7 @@ from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.events import Notice
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.broadcast import END_LINE, Waits, read_lines
+from sagent.plugins.mesh.broadcast import END_LINE, ServerWait, read_lines
 from sagent.plugins.mesh.buckets import Store
 from sagent.plugins.mesh.control import Asking, read_question
 from sagent.plugins.mesh.errors import Failed
@@ -67,8 +67,8 @@ def test_the_other_lines_of_a_message_are_read() -> None:
     lines += [b'{"kind":"Waits","event":{"agent":"root","line":"Reading\\u001b[2J"}}', b'{"kind":"Waits","event":[]}']
     *found, waits, nothing = read_lines(b"\n".join(lines))
     assert found == [Notice("root", "info", "hello"), None]
-    assert isinstance(waits, Waits) and waits.line.startswith("Reading") and "\x1b" not in waits.line
-    assert nothing == Waits("", "")
+    assert isinstance(waits, ServerWait) and waits.line.startswith("Reading") and "\x1b" not in waits.line
+    assert nothing == ServerWait("", "")
 
 
 async def test_the_answer_of_somebody_who_knows_better_is_waited_for() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import TracerProvider
 
-from sagent.plugins.mesh.trace import carried, under
+from sagent.plugins.mesh.trace import attached_context, current_context
 from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
 from tests.plugins.telemetry.otlp_receiver import collector
@@ -28,9 +28,9 @@ async def test_a_session_is_below_the_span_of_whoever_asks_for_it(tmp_path: Path
 
 def test_the_span_of_a_program_is_carried() -> None:
     with TracerProvider().get_tracer("theirs").start_as_current_span("request") as span:
-        found = carried()
+        found = current_context()
     assert f"{span.get_span_context().span_id:016x}" in found["traceparent"]
-    with under(found):
-        assert carried() == found
-    with under({"traceparent": "nonsense"}):
-        assert carried() == {}
+    with attached_context(found):
+        assert current_context() == found
+    with attached_context({"traceparent": "nonsense"}):
+        assert current_context() == {}

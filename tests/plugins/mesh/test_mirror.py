@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sagent.errors import SessionCorrupt
 from sagent.plugins.mesh import mirror as mirrors
 from sagent.plugins.mesh.errors import Unavailable
-from sagent.plugins.mesh.mirror import HOLDER, Mirror, Piece, take_over
+from sagent.plugins.mesh.mirror import HOLDER, LogMessage, Mirror, take_over
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.session.contents import Label
 from sagent.session.log import read_log
@@ -137,7 +137,7 @@ async def test_a_stale_directory_is_set_aside_and_not_merged(tmp_path: Path) -> 
 @pytest.mark.parametrize("body", [b"root\t{}\n", b"../root\t{}\n", b"\xff\t{}\n", b"root\n", b"root\t@00\n"])
 async def test_what_is_no_log_is_refused(tmp_path: Path, body: bytes) -> None:
     stream = SimulatedStream()
-    stream.pieces.append(Piece(1, "x", {}, body))
+    stream.pieces.append(LogMessage(1, "x", {}, body))
     with pytest.raises((SessionCorrupt, KeyError)):
         await rebuild(stream, tmp_path / "s")
 

@@ -32,7 +32,7 @@ from sagent.plugins.mesh.child import NodeAgent
 from sagent.plugins.mesh.errors import Unavailable
 from sagent.plugins.mesh.mirror import Mirror, take_over
 from sagent.plugins.mesh.rebuild import rebuild
-from sagent.plugins.mesh.spending import cost_of, counted
+from sagent.plugins.mesh.spending import cost_of, counted_usd
 from sagent.session.contents import Label, Reserved
 from sagent.session.log import Log
 from sagent.session.store import Session
@@ -233,7 +233,7 @@ class Life:
             if record.result is not None and (cost := await cost_of(record.stream)) is not None:
                 await self._world.journey()
                 if record.revision == revision:
-                    record.revision, record.cap = revision + 1, counted(cost)
+                    record.revision, record.cap = revision + 1, counted_usd(cost)
                     return cost
             await asyncio.sleep(0)
 

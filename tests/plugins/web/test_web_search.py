@@ -9,7 +9,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.plugins.web import WebAccess, WebSearch
-from sagent.plugins.web.results import Found, within
+from sagent.plugins.web.results import SearchResult, filter_domains
 from sagent.plugins.web.services import SEARCHES
 from sagent.policy import Allow, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
@@ -228,5 +228,8 @@ async def test_a_query_carries_no_secret(call, services, site, monkeypatch) -> N
 def test_results_that_are_no_pages_are_left_out_and_domains_are_whole_names() -> None:
     urls = ["javascript:alert(1)", "https://good.example/", "https://good.example/", "https://notgood.example/"]
     urls += ["https://a.good.example/x", "http://[", "ftp://good.example/", "https://GOOD.example./y"]
-    kept = [each.url for each in within([Found("t", url) for url in urls], ["good.example"], ["a.good.example"])]
+    kept = [
+        each.url
+        for each in filter_domains([SearchResult("t", url) for url in urls], ["good.example"], ["a.good.example"])
+    ]
     assert kept == ["https://good.example/", "https://GOOD.example./y"]

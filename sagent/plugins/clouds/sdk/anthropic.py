@@ -11,7 +11,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from sagent.plugins.clouds.sdk.body import hooks
-from sagent.plugins.clouds.sdk.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.client import ClientParameters, SdkClient
 
 _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
@@ -19,7 +19,7 @@ _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVerte
 class AnthropicClient(SdkClient):
     """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError for a login it lacks."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ClientParameters) -> None:
         self._client = _open(reach)
         self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
         self._own_key = reach.key is not None and not reach.via
@@ -75,7 +75,7 @@ class AnthropicClient(SdkClient):
         return url.replace("{project}", client.project_id).replace("{region}", client.region)
 
 
-def _open(reach: Reach) -> _Client:
+def _open(reach: ClientParameters) -> _Client:
     match reach.via:
         case "bedrock":
             import_module("botocore.eventstream")  # for the answer: that it is missing is known before it is paid for

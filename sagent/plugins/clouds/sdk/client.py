@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ClientParameters:
     """Parameters to open a client. `base_url` and `key` are None if the SDK finds its own; `connect` is seconds.
 
     With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 from botocore.eventstream import EventStreamBuffer, ParserError  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from sagent.lib.json import as_object, as_str
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 
 
 class _Frame(Protocol):
@@ -30,7 +30,7 @@ async def server_sent(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
             for frame in buffer:
                 yield b"data: " + b" ".join(_event(frame.headers, frame.payload).splitlines()) + b"\n\n"
         except (ParserError, ValueError) as error:
-            raise Disrupted("protocol", f"a frame of the event stream is damaged: {error}") from error
+            raise ExchangeFailed("protocol", f"a frame of the event stream is damaged: {error}") from error
 
 
 def _event(headers: Mapping[str, object], payload: bytes) -> bytes:

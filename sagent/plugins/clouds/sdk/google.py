@@ -10,13 +10,13 @@ from google import genai
 from google.genai import errors, types
 
 from sagent.plugins.clouds.sdk.body import hooks
-from sagent.plugins.clouds.sdk.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.client import ClientParameters, SdkClient
 
 
 class GoogleClient(SdkClient):
     """The SDK's client. Raises ValueError for a login it lacks."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ClientParameters) -> None:
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
         self._http = httpx2.AsyncClient(timeout=self._timeout, event_hooks=hooks())
         options = types.HttpOptions(

@@ -11,7 +11,7 @@ import openai
 from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 
 from sagent.plugins.clouds.sdk.body import hooks
-from sagent.plugins.clouds.sdk.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.client import ClientParameters, SdkClient
 
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
@@ -20,7 +20,7 @@ _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 class OpenAIClient(SdkClient):
     """The SDK's client. Raises OpenAIError or ValueError for a login it lacks."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ClientParameters) -> None:
         self._login = ExitStack()  # what it holds open
         self._client = _azure(reach, self._login) if reach.via == "azure" else _openai(reach)
         self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
@@ -53,7 +53,7 @@ class OpenAIClient(SdkClient):
         await self._client.close()
 
 
-def _openai(reach: Reach) -> openai.AsyncOpenAI:
+def _openai(reach: ClientParameters) -> openai.AsyncOpenAI:
     provider, account = map(os.environ.get, _IDENTITY)
     if reach.key is None and provider and account:
         identity = WorkloadIdentity(
@@ -70,7 +70,7 @@ def _openai(reach: Reach) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key=reach.key, base_url=reach.base_url, max_retries=0)
 
 
-def _azure(reach: Reach, login: ExitStack) -> openai.AsyncOpenAI:
+def _azure(reach: ClientParameters, login: ExitStack) -> openai.AsyncOpenAI:
     """Azure by the version that OPENAI_API_VERSION names, or by its v1 API, which has none.
 
     (learn.microsoft.com, Azure OpenAI API version lifecycle)

@@ -10,9 +10,9 @@ from re import match
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sagent.plugins.clouds.sdk.client import Reach, SdkClient
+from sagent.plugins.clouds.sdk.client import ClientParameters, SdkClient
 from sagent.providers.access import NO_KEY, Access
-from sagent.providers.wire.faults import Disrupted
+from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, through, unreachable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SdkTransport:
         # Where the login is ours and there is no key, the SDK must not look for one: it would find another provider's.
         found = access.key if access.given else ""
         key = (found or None) if access.delegated else (access.key or NO_KEY)
-        self._reach = Reach(via, access.base_url or None, key, own=not access.delegated, connect=connect)
+        self._reach = ClientParameters(via, access.base_url or None, key, own=not access.delegated, connect=connect)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: asyncio.Task[SdkClient] | None = None
         self._answered = False  # a server was seen to run
@@ -73,17 +73,17 @@ class SdkTransport:
         except ImportError as error:
             raise self._lacking(error) from error
         except Exception as error:
-            raise Disrupted("auth", f"the SDK cannot be used: {_words(error)}") from error
+            raise ExchangeFailed("auth", f"the SDK cannot be used: {_words(error)}") from error
 
-    def _lacking(self, error: ImportError) -> Disrupted:
+    def _lacking(self, error: ImportError) -> ExchangeFailed:
         from sagent.lib.installed import install_command
 
         cloud, needed = self._reach.via, f"{error.name} cannot be imported: install it"
         needed = install_command("bedrock", "boto3") if cloud == "bedrock" else needed
-        return Disrupted("auth", f"the SDK lacks a part that {cloud or self._family} needs: {needed}")
+        return ExchangeFailed("auth", f"the SDK lacks a part that {cloud or self._family} needs: {needed}")
 
 
-def _open_client(family: str, reach: Reach) -> SdkClient:
+def _open_client(family: str, reach: ClientParameters) -> SdkClient:
     match family:
         case "anthropic":
             from sagent.plugins.clouds.sdk.anthropic import AnthropicClient as Client
@@ -108,10 +108,10 @@ async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenera
         async for chunk in client.decode(response):
             yield chunk
     except httpx2.HTTPError as error:
-        raise Disrupted("cut", f"the connection broke in the middle of the answer: {_words(error)}") from error
+        raise ExchangeFailed("cut", f"the connection broke in the middle of the answer: {_words(error)}") from error
 
 
-def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
+def _disrupted(error: Exception, url: str, *, silent: bool) -> ExchangeFailed:
     """An SDK's exception as what it says about the request. One that is about no connection is about the login.
 
     `silent` is that `url` has never answered.
@@ -120,14 +120,14 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
 
     lost = httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.RemoteProtocolError
     silence = httpx2.ReadTimeout, httpx2.WriteTimeout
-    if isinstance(error, Disrupted):
+    if isinstance(error, ExchangeFailed):
         return error
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)
     for cause in causes:
         if isinstance(cause, OSError) and cause.filename:  # a file, and no connection
-            return Disrupted("auth", f"the login cannot be read: {_words(cause)}")
+            return ExchangeFailed("auth", f"the login cannot be read: {_words(cause)}")
         if isinstance(cause, httpx2.HTTPError | OSError):
             where = urlsplit(url).netloc.rpartition("@")[2]
             failed = unreachable(f"no answer from {where}{through(url)}" if where else "no answer", cause)
@@ -137,7 +137,7 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
             refused = isinstance(cause, httpx2.ConnectError) and not failed.final
             failed.sent = isinstance(cause, (*lost, *silence))
             return not_running(failed, url) if silent and refused else failed
-    return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
+    return ExchangeFailed("auth", f"the SDK could not make the request: {_words(error)}")
 
 
 def _words(error: BaseException) -> str:

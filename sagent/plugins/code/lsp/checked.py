@@ -51,6 +51,6 @@ class CheckedTool(WrappedTool):
         return replace(whole, content=(*whole.content, Text(f"\n{news}")), summary=summary)
 
 
-def checked(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:
+def with_checks(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:
     """The tools, those wrapped that change files."""
     return [CheckedTool(tool, access) if tool.name in (*_FILES, *_COMMANDS) else tool for tool in tools]

@@ -11,7 +11,7 @@ from sagent.plugins.code.lsp.connection import ServerError
 from sagent.plugins.code.lsp.diagnostics import Diagnostic, new_errors, report
 from sagent.plugins.code.lsp.documents import Document
 from sagent.plugins.code.lsp.server import LanguageServer
-from sagent.plugins.code.lsp.servers import Seat, Servers
+from sagent.plugins.code.lsp.servers import Servers, ServerSlot
 from sagent.tool import Workspace
 from sagent.tools.paths import short
 
@@ -112,7 +112,7 @@ class Checks:
         except (ServerError, OSError):  # a TimeoutError among these
             pass  # the change was made, whatever becomes of its check; `servers` reports a server that is gone
 
-    async def refresh(self, seat: Seat, server: LanguageServer) -> None:
+    async def refresh(self, seat: ServerSlot, server: LanguageServer) -> None:
         """Let a server know what commands and the person have changed since it was last asked."""
         async with seat.turn:
             if not seat.watched.is_due(self._commands):

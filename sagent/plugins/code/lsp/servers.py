@@ -38,7 +38,7 @@ class Launcher(Protocol):
         ...
 
 
-class Seat:
+class ServerSlot:
     """A server's place, whether it runs or not. `why` says why it does not, for good; "" while it may."""
 
     def __init__(self, row: ServerRow, root: Path) -> None:
@@ -64,7 +64,9 @@ class Seat:
         """Held while a file is checked: one change of it after the other."""
         return self._locks.setdefault(path, asyncio.Lock())
 
-    async def get(self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["Seat"], None]) -> None:
+    async def get(
+        self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["ServerSlot"], None]
+    ) -> None:
         """Have it run, if it may. Several may wait for it; who gives up waiting does not end it."""
         async with self._gate:
             if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
@@ -119,7 +121,7 @@ class Servers:
 
     def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
         self._rows, self._launcher, self._warn = rows, launcher, warn
-        self._seats: dict[tuple[str, Path], Seat] = {}  # the last used at the end
+        self._seats: dict[tuple[str, Path], ServerSlot] = {}  # the last used at the end
         self._group = ProcessGroup()
         self._closing: set[asyncio.Task[None]] = set()
         self._warned: set[str] = set()
@@ -134,20 +136,20 @@ class Servers:
         seats = (self._seats.get((row.name, root)) for row in rows if (root := row.root_of(path, roots)) is not None)
         return any(seat is not None and seat.ready for seat in seats)
 
-    def running(self) -> list[Seat]:
+    def running(self) -> list[ServerSlot]:
         return [seat for seat in self._seats.values() if seat.ready]
 
-    async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> Seat | None:
+    async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> ServerSlot | None:
         """The first of a kind that is found and runs, for the directory of a file."""
         if (allowed := await self._launcher.allowed()) == "none":
             return None
-        missed: list[Seat] = []
+        missed: list[ServerSlot] = []
         for row in serving(self._rows, path):
             root = row.root_of(path, roots) if row.kind == kind else None
             program = find_program(row, root, roots, own=allowed == "all") if root is not None else ""
             if root is None or not program:
                 continue
-            seat = self._seats.pop((row.name, root), None) or Seat(row, root)
+            seat = self._seats.pop((row.name, root), None) or ServerSlot(row, root)
             self._seats[row.name, root] = seat
             python = project_python(root, roots) if allowed == "all" else ""
             argv = _bounded([program, *row.command[1:]])
@@ -172,7 +174,7 @@ class Servers:
         await asyncio.gather(*(seat.aclose() for seat in self._seats.values()), *self._closing, return_exceptions=True)
         await self._group.aclose()
 
-    def _close(self, seat: Seat) -> None:
+    def _close(self, seat: ServerSlot) -> None:
         task = asyncio.create_task(seat.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

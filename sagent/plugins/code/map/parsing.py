@@ -88,7 +88,7 @@ async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
 
     head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
     question = head + b"".join(source.data for source in sources)
-    done = await isolated.answered(__name__, question, seconds=PARSE_TIMEOUT_SECONDS)
+    done = await isolated.run_isolated(__name__, question, seconds=PARSE_TIMEOUT_SECONDS)
     if done is None:
         raise OSError("a process to read source files could not be started")
     lines = done.output.split(b"\n")[:-1]

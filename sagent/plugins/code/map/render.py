@@ -25,7 +25,7 @@ _MIN_WEIGHT = 1e-9  # a weight for what nobody names: in the order of lines
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class MapRequest:
     """A request for a map: the prefix of each path, the focus (names, and paths that begin with "./"), and the room."""
 
     label: str
@@ -58,7 +58,7 @@ async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
     return ToolOutput.of(text, summary=f"{len(lines)} definitions")
 
 
-def render(store: Store, wish: Wish, others: Sequence[str], notes: Sequence[str]) -> ToolOutput:
+def render(store: Store, wish: MapRequest, others: Sequence[str], notes: Sequence[str]) -> ToolOutput:
     """The map of what is in the store, and names of files that are not read."""
     fingerprint = _prepare(store)
     with store.held():
@@ -206,7 +206,7 @@ def _fitting(lines: Sequence[str], room: int) -> list[str]:
     return kept
 
 
-def _listed(wish: Wish, others: Sequence[str], room: int) -> str:
+def _listed(wish: MapRequest, others: Sequence[str], room: int) -> str:
     """Files of languages that are not read, by name."""
     if not others:
         return ""

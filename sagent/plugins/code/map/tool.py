@@ -17,7 +17,7 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_sch
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
     from sagent.plugins.code.map.parsing import Source
-    from sagent.plugins.code.map.render import Wish
+    from sagent.plugins.code.map.render import MapRequest
     from sagent.plugins.code.map.store import Store, StoreThread
 
 MAX_FILES = 20_000
@@ -64,7 +64,7 @@ class RepoMap:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The map. Raises ToolError if the path does not exist, and without the extra `code`."""
         from sagent.lib.regular import stat_real
-        from sagent.plugins.code.map.render import Wish, outline
+        from sagent.plugins.code.map.render import MapRequest, outline
         from sagent.tools.paths import explained, judged, prefix, short
 
         _check_installed()
@@ -76,7 +76,7 @@ class RepoMap:
             return await outline(real, short(path, run.workspace), as_int(arguments.get("tokens")) or MAX_TOKENS)
         focus = [as_str(each) for each in as_array(arguments.get("focus")) if each]
         near = [_below(run.workspace.resolve(each), path, real) or each for each in focus]
-        wish = Wish(prefix(path, run.workspace), tuple(near), as_int(arguments.get("tokens")) or TOKENS)
+        wish = MapRequest(prefix(path, run.workspace), tuple(near), as_int(arguments.get("tokens")) or TOKENS)
         project = await _Project.look(self.name, path, real, run)
         try:
             return await self._map(project, wish, self._folder)
@@ -87,7 +87,7 @@ class RepoMap:
                 discard_store(self._folder, str(real))
             return await self._map(project, wish, None)
 
-    async def _map(self, project: "_Project", wish: "Wish", folder: Path | None) -> ToolOutput:
+    async def _map(self, project: "_Project", wish: "MapRequest", folder: Path | None) -> ToolOutput:
         from sagent.plugins.code.map.render import render
         from sagent.plugins.code.map.store import StoreThread
 

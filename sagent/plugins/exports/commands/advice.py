@@ -11,7 +11,7 @@ from sagent.cli.tables import report_secrets, show, without_secrets
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
-from sagent.plugins.exports.advice import Consultation, Review, Standing, last_answer, review
+from sagent.plugins.exports.advice import AdvisorRecord, Consultation, Review, last_answer, review
 from sagent.session.contents import AdviceRated
 from sagent.session.entries import Entry
 from sagent.session.log import read_log
@@ -95,7 +95,7 @@ def _as_json(session: str, found: Review) -> Mapping[str, object]:
     }
 
 
-def _standing_json(standing: Standing) -> Mapping[str, object]:
+def _standing_json(standing: AdvisorRecord) -> Mapping[str, object]:
     tally, usage = standing.tally, standing.tally.usage
     counts = ("calls", "answered", "declined", "failed", "withheld", "followed", "rejected", "contradicted", "rated")
     return {
@@ -134,7 +134,7 @@ def _lines(session: str, found: Review) -> Iterator[str | Table]:
         yield _list(found.consultations)
 
 
-def _standing_lines(name: str, standing: Standing) -> Iterator[str]:
+def _standing_lines(name: str, standing: AdvisorRecord) -> Iterator[str]:
     tally, usage = standing.tally, standing.tally.usage
     cut = f" ({standing.cut} cut short)" if standing.cut else ""
     yield f"{name}" + (f"  {', '.join(standing.models)}" if standing.models else "")

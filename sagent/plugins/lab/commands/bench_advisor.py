@@ -33,7 +33,7 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
     total = read_flag("--max-total-usd", flags.pop("max_total_usd", None), _total)
     out, as_json = flags.pop("out", None), flags.pop("json", False)
 
-    from sagent.plugins.lab.runner import Plan, Way
+    from sagent.plugins.lab.runner import Plan, RunnableArm
     from sagent.plugins.lab.trials import ARMS, read_tasks
 
     def load(work: Path) -> "Settings":
@@ -41,7 +41,7 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
 
     without, advised = ARMS
     tasks, near = read_tasks(file), file.absolute().parent
-    ways = Way(without, lambda work: replace(load(work), advisors=())), Way(advised, load)
+    ways = RunnableArm(without, lambda work: replace(load(work), advisors=())), RunnableArm(advised, load)
     plan = Plan(tasks=tasks, ways=ways, near=near, repeats=repeats, jobs=jobs, total=total)
     return asyncio.run(_Benchmark(plan, load, out, as_json=as_json).carry_out())
 
@@ -90,7 +90,7 @@ class _Benchmark(ExperimentCommand):
         return "run the same command again to continue" if self.directory else "with --out, it could be continued"
 
     async def look(self) -> Mapping[str, object]:
-        from sagent.plugins.lab.runner import survey
+        from sagent.plugins.lab.runner import check_arms
 
         settings = self._load(Path.cwd())
         if not settings.advisors:
@@ -98,7 +98,7 @@ class _Benchmark(ExperimentCommand):
         if settings.model is None:
             raise UsageError("No model to do the work: give --executor PROVIDER/MODEL.")
         self.talks = settings.log_level in ("info", "debug") or (self.err.isatty() and settings.log_level != "error")
-        self.fields = await survey(self.plan, Path.cwd())
+        self.fields = await check_arms(self.plan, Path.cwd())
         return self._field.setup
 
     def begin(self, experiment: "Experiment") -> None:

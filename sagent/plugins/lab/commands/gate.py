@@ -240,13 +240,13 @@ def _read(name: str) -> Measured:
 def _read_notes(path: Path) -> Measured:
     """The notes of a bench-advisor, or of a sweep."""
     from sagent.plugins.lab.notebook import lost_runs
-    from sagent.plugins.lab.trials import ARMS, decode_trial, latest
+    from sagent.plugins.lab.trials import ARMS, decode_trial, latest_trials
 
     setup = as_object(json.loads((path / "setup.json").read_bytes()))
     arms = tuple(as_object(setup.get("cells"))) or ARMS
     lines = (path / "runs.jsonl").read_bytes().split(b"\n")[:-1]  # less one that is being written, or was cut off
     trials = [decode_trial(line, arms) for line in lines]
-    last = latest(trials)
+    last = latest_trials(trials)
     tasks = {task for task, _, _ in last}
     own = as_object(setup.get("cells"))
     budgets = {arm: as_usd({**setup, **as_object(own.get(arm))}.get("max_budget_usd")) for arm in arms}

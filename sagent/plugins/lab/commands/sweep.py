@@ -136,7 +136,7 @@ def _asked(spec: "Spec", file: Path) -> "Iterator[Task]":
 
 
 def _plan(spec: "Spec", config: str | None) -> "Plan":
-    from sagent.plugins.lab.runner import Plan, Way
+    from sagent.plugins.lab.runner import Plan, RunnableArm
 
     own = None if config is None else str(Path(config).absolute())
 
@@ -145,7 +145,7 @@ def _plan(spec: "Spec", config: str | None) -> "Plan":
 
         return cell.apply(load_settings({**cell.given, "cwd": str(work), "config": own}))
 
-    ways = tuple(Way(cell.name, partial(load, cell), cell.team) for cell in spec.cells)
+    ways = tuple(RunnableArm(cell.name, partial(load, cell), cell.team) for cell in spec.cells)
     return Plan(
         tasks=spec.tasks, ways=ways, near=spec.near, repeats=spec.repeats, jobs=spec.jobs, total=spec.max_total_usd
     )
@@ -173,7 +173,7 @@ class _Sweep(ExperimentCommand):
 
     async def look(self) -> Mapping[str, object]:
         """Return the description of every cell. Raises UsageError naming the cell."""
-        from sagent.plugins.lab.runner import survey
+        from sagent.plugins.lab.runner import check_arms
 
         found: dict[str, Field] = {}
         for way in self.plan.ways:
@@ -184,7 +184,7 @@ class _Sweep(ExperimentCommand):
                     raise UsageError("max_total_usd needs a limit on each run: set max_budget_usd too.")
                 if settings.model is None:
                     raise UsageError('no model is named: write model = ["PROVIDER/MODEL", ...] in [grid]')
-                found |= await survey(replace(self.plan, ways=(way,)), Path.cwd())
+                found |= await check_arms(replace(self.plan, ways=(way,)), Path.cwd())
                 if self._batch:
                     self._check_batches(found[way.arm].executor.partition("/")[0], settings)
             except (UsageError, ConfigError) as error:

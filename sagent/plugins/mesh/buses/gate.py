@@ -94,9 +94,9 @@ class Gate:
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
-        self._asks: dict[str, Kept] = {}
-        self._inboxes: dict[str, Kept] = {}
-        self._deliveries: OrderedDict[str, _Handled] = OrderedDict()
+        self._asks: dict[str, ClientTask] = {}
+        self._inboxes: dict[str, ClientTask] = {}
+        self._deliveries: OrderedDict[str, _TrackedDelivery] = OrderedDict()
         self._sent: OrderedDict[str, Sent] = OrderedDict()
 
     async def send(self, envelope: Envelope, timeout: float) -> None:
@@ -117,10 +117,10 @@ class Gate:
         finally:
             await end(task)
 
-    def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "Kept":
+    def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "ClientTask":
         """A request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
         if (kept := self._asks.get(envelope.id)) is None:
-            kept = Kept(self._asks, envelope.id, lambda feed: self._ask(feed, envelope, timeout, again=again))
+            kept = ClientTask(self._asks, envelope.id, lambda feed: self._ask(feed, envelope, timeout, again=again))
         return kept
 
     async def _ask(self, feed: Feed, envelope: Envelope, timeout: float, *, again: bool) -> None:
@@ -135,13 +135,13 @@ class Gate:
         if (kept := self._asks.get(request)) is not None:
             await kept.aclose()
 
-    async def receive(self, name: str, *, again: bool) -> "Kept":
+    async def receive(self, name: str, *, again: bool) -> "ClientTask":
         """The messages to an address; `again` for a client that comes back to its connection."""
         while (kept := self._inboxes.get(name)) is not None:
             if again:
                 return kept
             await kept.aclose()
-        return Kept(self._inboxes, name, lambda feed: self._receive(feed, name))
+        return ClientTask(self._inboxes, name, lambda feed: self._receive(feed, name))
 
     async def leave(self, name: str) -> None:
         if (kept := self._inboxes.get(name)) is not None:
@@ -152,7 +152,7 @@ class Gate:
             async with asyncio.TaskGroup() as group, self.bus.receiving(name) as deliveries:
                 async for delivery in deliveries:
                     token = secrets.token_urlsafe(16)
-                    self._deliveries[token] = _Handled(delivery, feed)
+                    self._deliveries[token] = _TrackedDelivery(delivery, feed)
                     while len(self._deliveries) > REMEMBERED:
                         self._deliveries.popitem(last=False)
                     members = {"delivery": token, "sequence": delivery.sequence, "deliveries": delivery.deliveries}
@@ -163,7 +163,7 @@ class Gate:
             for token in [token for token, handled in self._deliveries.items() if handled.feed is feed]:
                 del self._deliveries[token]  # they are delivered again to whoever receives then
 
-    def delivery(self, token: str) -> "_Handled":
+    def delivery(self, token: str) -> "_TrackedDelivery":
         """Raises NobodyThere for one that is not this connection's any more."""
         if (found := self._deliveries.get(token)) is None:
             raise NobodyThere(
@@ -179,12 +179,12 @@ class Gate:
             await kept.aclose()
 
 
-class Kept:
+class ClientTask:
     """Work for a client, with a feed, that ends when the client is away for more than RETURN_TIMEOUT_SECONDS. Until
     then it is in `others` under its name. Raises Full."""
 
     def __init__(
-        self, others: dict[str, "Kept"], name: str, work: Callable[[Feed], Coroutine[None, None, None]]
+        self, others: dict[str, "ClientTask"], name: str, work: Callable[[Feed], Coroutine[None, None, None]]
     ) -> None:
         if len(others) >= MAX_PENDING:
             raise Full(f"{MAX_PENDING:,} streams are open on this server already: close some of them.")
@@ -229,7 +229,7 @@ class Kept:
         await end(*(task for task in (self._work, self._leaving) if task is not asyncio.current_task()))
 
 
-class _Handled:
+class _TrackedDelivery:
     """A delivery, and how many of its frames have come: one that is sent again is not passed on again."""
 
     def __init__(self, delivery: Delivery, feed: Feed) -> None:

@@ -11,7 +11,16 @@ from urllib.parse import urlencode
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze, json_load, wire_bytes
 from sagent.plugins.mesh import errors
-from sagent.plugins.mesh.bus import Delivery, Envelope, Frame, encode_body, envelope_of, failure, frame_kind, late
+from sagent.plugins.mesh.bus import (
+    Delivery,
+    Envelope,
+    Frame,
+    answer_timeout,
+    encode_body,
+    envelope_of,
+    failure,
+    frame_kind,
+)
 from sagent.plugins.mesh.buses.gate import show
 from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card
 from sagent.plugins.mesh.tasks import end
@@ -225,7 +234,7 @@ async def _frames(events: _Events, envelope: Envelope, until: float) -> AsyncIte
             async with asyncio.timeout(max(0.0, until + 1.0 - time.monotonic())):  # the server says it first
                 name, data = await anext(reading)
         except TimeoutError:
-            raise late(envelope) from None
+            raise answer_timeout(envelope) from None
         if name == "error":
             raise _error_of(data)
         place = as_int(data.get("number"), 1), as_int(data.get("attempt"), 1)

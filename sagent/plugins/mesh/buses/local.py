@@ -10,7 +10,7 @@ from dataclasses import replace
 from sagent.errors import UsageError
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.answers import UNREAD, Answer, AnsweredDelivery
-from sagent.plugins.mesh.bus import Delivery, Envelope, Frame, encode_body, late, nobody
+from sagent.plugins.mesh.bus import Delivery, Envelope, Frame, answer_timeout, encode_body, no_receiver
 from sagent.plugins.mesh.cards import Card, Change, Query, meant
 from sagent.plugins.mesh.errors import Full
 
@@ -74,7 +74,7 @@ class LocalBus:
                 last[:] = [sent]
                 delivery = _Delivery(inbox, sent, self._answers.get(sent.id) or _LocalAnswer())
                 if sent.envelope.is_late:
-                    await delivery.fail(str(late(sent.envelope)), late(sent.envelope).kind)
+                    await delivery.fail(str(answer_timeout(sent.envelope)), answer_timeout(sent.envelope).kind)
                 else:
                     yield delivery
 
@@ -179,7 +179,7 @@ class _Sent:
         except TimeoutError:
             if not self.is_taken.is_set():
                 self.is_given_up = True
-                raise nobody(self.envelope) from None
+                raise no_receiver(self.envelope) from None
 
 
 class _Inbox:
@@ -259,7 +259,7 @@ class _LocalAnswer:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
                     await self.signal.wait(lambda: len(self._answer) > 0)
             except TimeoutError:
-                raise late(sent.envelope) if sent.is_taken.is_set() else nobody(sent.envelope) from None
+                raise answer_timeout(sent.envelope) if sent.is_taken.is_set() else no_receiver(sent.envelope) from None
             while (frame := self._answer.take()) is not None:
                 self.signal.set()
                 yield frame

@@ -17,22 +17,22 @@ from sagent.plugins.mesh.bus import (
     Delivery,
     Envelope,
     Frame,
+    answer_timeout,
     decode,
     decode_frame,
     encode,
     encode_body,
     encode_frame,
     failure,
-    late,
     new_id,
-    nobody,
+    no_receiver,
 )
 from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
 from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Request
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.parcels import Parcels
-from sagent.plugins.mesh.streams import Intake, Taken
+from sagent.plugins.mesh.streams import Intake, LeasedMessage
 
 ACK_TIMEOUT_SECONDS = 5.0  # without a sign of its receiver after which a message is delivered again
 REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
@@ -70,7 +70,7 @@ class NatsBus:
 
     def __init__(self, jetstream: JetStream, ahead: float) -> None:
         self.jetstream, self.client, self._ahead = jetstream, f"{jetstream.user}.{new_id()}", ahead
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingAnswer] = {}
         self.parcels, self.fates = Parcels(jetstream), jetstream.bucket(names.FATES)
         self._cards = jetstream.bucket(names.CARDS)
 
@@ -96,7 +96,9 @@ class NatsBus:
     async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
         until = time.monotonic() + timeout
         asked = replace(envelope, answers_to=self.client, deadline=time.time() + timeout)
-        answer = self._asked[envelope.id] = _Asked(names.reply_subject(self.client, envelope.to.name, envelope.id))
+        answer = self._asked[envelope.id] = _PendingAnswer(
+            names.reply_subject(self.client, envelope.to.name, envelope.id)
+        )
         try:
             sent = await self.send(asked, timeout=timeout)
             try:
@@ -107,7 +109,7 @@ class NatsBus:
         finally:
             del self._asked[envelope.id]
 
-    async def _frames(self, asked: "_Asked", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
+    async def _frames(self, asked: "_PendingAnswer", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
         while True:
             while (frame := asked.answer.take()) is not None:
                 asked.ended = frame.is_last
@@ -124,10 +126,10 @@ class NatsBus:
             except TimeoutError:
                 name = names.token(sent.envelope.to.name)
                 if await self.jetstream.delivered(names.INBOX, name) < sent.sequence:
-                    raise nobody(sent.envelope) from None
-                raise late(sent.envelope) from None
+                    raise no_receiver(sent.envelope) from None
+                raise answer_timeout(sent.envelope) from None
 
-    async def _read_again(self, asked: "_Asked") -> None:
+    async def _read_again(self, asked: "_PendingAnswer") -> None:
         asked.answer.is_incomplete = False
         with suppress(Unavailable):  # it is read again after the next reconnect
             async for message in self.jetstream.read(names.REPLIES, asked.subject):
@@ -188,7 +190,7 @@ class NatsBus:
                 working.begin(delivery)
                 yield delivery
 
-    async def _received(self, taken: Taken, working: "_Working") -> "_Delivery | None":
+    async def _received(self, taken: LeasedMessage, working: "_Working") -> "_Delivery | None":
         """Return the delivery to handle for a message; None if there is nothing to do. Raises Unavailable."""
         try:
             envelope, parcel = decode(taken.message.data)
@@ -203,7 +205,7 @@ class NatsBus:
             return None
         delivery = _Delivery(self, working, taken, envelope, parcel)
         if envelope.is_late:
-            await delivery.fail(str(late(envelope)), DeadlineExceeded.kind)
+            await delivery.fail(str(answer_timeout(envelope)), DeadlineExceeded.kind)
             return None
         return delivery
 
@@ -230,7 +232,7 @@ class NatsBus:
             return found.value or fate if found is not None else fate
         return fate
 
-    async def _refuse(self, name: str, taken: Taken, error: Exception) -> None:
+    async def _refuse(self, name: str, taken: LeasedMessage, error: Exception) -> None:
         """Answer a message that cannot be read, where it says to whom."""
         with suppress(ValueError):
             members = as_object(json_load(taken.message.data))
@@ -291,7 +293,7 @@ def _change(entry: Entry) -> Change:
         return Change(entry.key)
 
 
-class _Asked:
+class _PendingAnswer:
     """An answer that is waited for, on a subject."""
 
     def __init__(self, subject: str) -> None:
@@ -328,7 +330,7 @@ class _Sent:
                     if fate is not None:
                         break
         if await self._bus.decide(self.envelope, _GIVEN_UP) != _TAKEN:
-            raise nobody(self.envelope)
+            raise no_receiver(self.envelope)
 
 
 class _Working:
@@ -376,7 +378,7 @@ class _Working:
 
 
 class _Delivery(AnsweredDelivery):
-    def __init__(self, bus: NatsBus, working: _Working, taken: Taken, envelope: Envelope, parcel: str) -> None:
+    def __init__(self, bus: NatsBus, working: _Working, taken: LeasedMessage, envelope: Envelope, parcel: str) -> None:
         super().__init__(envelope, taken.message.sequence, taken.deliveries, asyncio.Event())
         self._bus, self._working, self.taken, self._parcel = bus, working, taken, parcel
         self._is_acknowledged = False

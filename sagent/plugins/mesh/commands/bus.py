@@ -16,7 +16,7 @@ from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
-from sagent.lib.signals import heeded
+from sagent.lib.signals import handled_signals
 
 if TYPE_CHECKING:
     from sagent.plugins.mesh.server import Cluster, Server, ServerOptions
@@ -114,7 +114,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
 
     loop = asyncio.get_running_loop()
     received: asyncio.Future[int] = loop.create_future()
-    for number in heeded():
+    for number in handled_signals():
         loop.add_signal_handler(number, lambda number=number: received.done() or received.set_result(number))
     async with serving(options) as server:
         _show(server, options, as_json=as_json)

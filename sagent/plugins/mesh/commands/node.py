@@ -14,7 +14,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
-from sagent.plugins.hosting.opening import standing
+from sagent.plugins.hosting.opening import session_settings
 from sagent.plugins.mesh.commands.kept import BUS, bus_url
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
 def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
     """The settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
     given = {**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)}
-    chosen = standing(load_settings(given))
+    chosen = session_settings(load_settings(given))
     own = load_settings(flags).max_budget_usd
     caps = [cap for cap in (own, chosen.max_budget_usd) if cap is not None]
     return replace(chosen, max_budget_usd=min(caps, default=None))

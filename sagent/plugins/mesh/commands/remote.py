@@ -29,7 +29,7 @@ _HERE = ("output_format", "log_level", "cwd", "config", "trust_project", "resume
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RemoteRequest:
     """A request to work elsewhere: the bus's URL, the prompt, the flags for the node, how files travel."""
 
     url: str
@@ -62,12 +62,12 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
     prompt = read_prompt(words, sys.stdin, sys.stderr)
     chosen = {name: flags[name] for name in movable if name in flags}
     files, label = bus.get("files"), str(bus.get("label") or "")
-    asked = Asked(url, prompt, chosen, label, None if files is None else str(files), "detach" in bus, session)
+    asked = RemoteRequest(url, prompt, chosen, label, None if files is None else str(files), "detach" in bus, session)
     with reporting(settings, renderer):
         return asyncio.run(in_order(renderer, partial(_ask, asked, settings, renderer)))
 
 
-async def _ask(asked: Asked, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
+async def _ask(asked: RemoteRequest, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
     from sagent.plugins.mesh.remote import Mesh
 
     said = user(asked.prompt.text, *asked.prompt.parts)

@@ -129,12 +129,12 @@ async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mappi
     """A message to a session; its result, as that of any prompt."""
     from sagent.cli.headless import exit_code
     from sagent.messages import user
-    from sagent.plugins.mesh.records import Records, Said
+    from sagent.plugins.mesh.records import InboxMessage, Records
     from sagent.plugins.mesh.remote import RemotePeer
 
     records = Records(jetstream)
     record = await records.find(to.name.removeprefix("session."))
-    said = Said(user(body if isinstance(body, str) else json_dump(body)))
+    said = InboxMessage(user(body if isinstance(body, str) else json_dump(body)))
     if given["no_reply"]:
         await records.send(record, said)
         return 0

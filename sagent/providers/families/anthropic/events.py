@@ -11,7 +11,7 @@ from sagent.lib.schema import parse_arguments
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import first_count, lived, own_price, tier_named
-from sagent.providers.handover import asked_for, excerpt, words_in
+from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge, Usage
@@ -319,5 +319,5 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
 def _excerpt(block: Mapping[str, object]) -> str:
     """Summarize a server tool's call or result for a person and for other providers."""
     if as_str(block.get("type")).endswith("tool_use"):
-        return asked_for(as_str(block.get("name")), as_object(block.get("input")))
+        return describe_input(as_str(block.get("name")), as_object(block.get("input")))
     return excerpt(" ".join(words_in(block.get("content"), _READABLE)))

@@ -17,10 +17,10 @@ from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import ANTHROPIC, ToolForm
-from sagent.providers.wire.encoding import Dialect, EncodedConversation, opened, sendable
+from sagent.providers.wire.encoding import Dialect, EncodedConversation, body_start, sendable
 
 VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
@@ -57,7 +57,7 @@ class MessagesDialect(Dialect):
         ]
         tools += as_array(request.options.get("tools"))
         system = [{"type": "text", "text": request.system}] if request.system.strip() else []
-        return opened({"tools": self._marked(tools), "system": self._marked(system)}, "messages")
+        return body_start({"tools": self._marked(tools), "system": self._marked(system)}, "messages")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         said = [_said_block(part) for part in turn.parts]
@@ -94,7 +94,7 @@ def _said_block(part: Said) -> Mapping[str, object]:
             assert_never(part)
 
 
-def _answer_block(answer: Answered) -> object:
+def _answer_block(answer: CallResult) -> object:
     block: dict[str, object] = {"type": "tool_result", "tool_use_id": answer.call_id}
     match answer.content:
         case [Text(text)]:
@@ -128,7 +128,7 @@ def _source(media_type: str, data: bytes) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ThinkingParameters:
     """Body members and beta features for an effort, and notes about what the model does not support."""
 
     members: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -159,7 +159,7 @@ def generation(model: str) -> tuple[str, tuple[int, int]]:
     return family, (numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
-def think(model: str, effort: Effort | None, max_tokens: int) -> Thought:
+def thinking_parameters(model: str, effort: Effort | None, max_tokens: int) -> ThinkingParameters:
     """Translate an effort into the thinking parameters of a model; no other function does this.
 
     By platform.claude.com's guides (thinking, effort, migration, as of 2026-11): before 3.7 no thinking; before 4.6 a
@@ -169,38 +169,40 @@ def think(model: str, effort: Effort | None, max_tokens: int) -> Thought:
     family, version = generation(model)
     binding = version >= (5, 1)
     if effort is None and not binding:
-        return Thought()
+        return ThinkingParameters()
     if family and version >= (4, 6):
         return _adaptive(model, family, version, effort, binding=binding)
     if family and version < (3, 7):
         wanted = effort not in (None, "none")
-        return Thought(notes=(f"{model} cannot think: effort {effort} was left out",) if wanted else ())
+        return ThinkingParameters(notes=(f"{model} cannot think: effort {effort} was left out",) if wanted else ())
     if effort in (None, "none"):
-        return Thought({"thinking": {"type": "disabled"}} if not family else {})
+        return ThinkingParameters({"thinking": {"type": "disabled"}} if not family else {})
     budget = min(_BUDGETS[effort], max_tokens * 3 // 4)
     if budget < 1_024:
-        return Thought(notes=(f"no thinking: {max_tokens} tokens of output leave no room for it",))
+        return ThinkingParameters(notes=(f"no thinking: {max_tokens} tokens of output leave no room for it",))
     clamped = f"thinking is limited to {budget} tokens by the output limit of {max_tokens}"
-    return Thought(
+    return ThinkingParameters(
         {"thinking": {"type": "enabled", "budget_tokens": budget}},
         notes=(clamped,) if budget < _BUDGETS[effort] else (),
     )
 
 
-def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort | None, *, binding: bool) -> Thought:
+def _adaptive(
+    model: str, family: str, version: tuple[int, int], effort: Effort | None, *, binding: bool
+) -> ThinkingParameters:
     always = family in ("fable", "mythos") or (family == "opus" and version >= (5, 5))
     if effort == "none" and not always:
         if version < (5, 0):
-            return Thought()  # off unless asked for
+            return ThinkingParameters()  # off unless asked for
         off = "between_tools" if family == "sonnet" and version >= (5, 5) else "disabled"
-        return Thought({"thinking": {"type": off}})
+        return ThinkingParameters({"thinking": {"type": off}})
     bound = {"block_binding": _BINDING} if binding else {}
     members: dict[str, object] = {"thinking": {"type": "adaptive", "display": "summarized", **bound}}
     notes: tuple[str, ...] = ()
     if effort is not None:
         level, notes = nearest(model, effort, levels(version))
         members["output_config"] = {"effort": level}
-    return Thought(members, (_BINDING_BETA,) if binding else (), notes)
+    return ThinkingParameters(members, (_BINDING_BETA,) if binding else (), notes)
 
 
 def levels(version: tuple[int, int]) -> Sequence[Effort]:
@@ -209,7 +211,7 @@ def levels(version: tuple[int, int]) -> Sequence[Effort]:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CloudRoute:
     """A cloud's way to take a message: its path, and the `anthropic_version` that replaces the model in the body.
 
     "{project}" and "{region}" in the path are the transport's to fill in. (docs.aws.amazon.com, InvokeModel;
@@ -281,12 +283,12 @@ class AnthropicModel(WireModel["Anthropic"]):
     def _dialect(self, request: Request) -> MessagesDialect:
         return MessagesDialect(self._provider.label, cache_life(request.options))
 
-    def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
+    def _thought(self, request: Request, max_tokens: int) -> tuple[ThinkingParameters, Sequence[str]]:
         """Return the thinking parameters of a request and its beta features."""
-        thought = think(self._known, request.effort, max_tokens)
+        thought = thinking_parameters(self._known, request.effort, max_tokens)
         budget = "budget_tokens" in as_object(thought.members.get("thinking"))
         if budget and not _may_think(self._conversation(request)):
-            thought = Thought(notes=("no thinking in this step: another model began it",))
+            thought = ThinkingParameters(notes=("no thinking in this step: another model began it",))
         betas = dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))])
         return thought, list(betas)
 
@@ -303,9 +305,9 @@ class AnthropicModel(WireModel["Anthropic"]):
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
         if request.output_schema is None or generation(self._known)[1] < (4, 5):
             return None
-        from sagent.providers.families.schemas import ANTHROPIC, fitted
+        from sagent.providers.families.schemas import ANTHROPIC, fit_schema
 
-        return fitted(request.output_schema, ANTHROPIC)
+        return fit_schema(request.output_schema, ANTHROPIC)
 
     def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
         limit, notes = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
@@ -335,7 +337,7 @@ class Anthropic(Endpoint):
 
     row_name: ClassVar[str] = "anthropic"
     _key_header = "x-api-key"
-    site: ClassVar[Site] = Site()
+    site: ClassVar[CloudRoute] = CloudRoute()
 
     def _set_up(self) -> None:
         self.label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"

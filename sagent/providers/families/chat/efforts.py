@@ -9,7 +9,7 @@ from sagent.lib.json import EMPTY
 from sagent.model import EFFORTS, Effort
 from sagent.providers.families.model import nearest
 from sagent.providers.families.openai_models import efforts_of, gpt_version
-from sagent.providers.rows import Abilities, Knob, Quirks
+from sagent.providers.rows import Abilities, EffortParameter, Quirks
 
 Members = tuple[Mapping[str, object], tuple[str, ...]]
 """Body members, and notes on what of the wish could not be met."""
@@ -54,21 +54,23 @@ def effort_members(
             return EMPTY, (f"effort {effort} was left out: how to set it for {model} is not known",)
 
 
-def knob_of(model: str, quirks: Quirks) -> Knob:
+def knob_of(model: str, quirks: Quirks) -> EffortParameter:
     """The knob of a model: that with the longest beginning of its id, with or without a vendor's name before it."""
     names = (model.lower(), model.lower().rpartition("/")[2])
     fitting = [knob for knob in quirks.efforts if any(name.startswith(knob.of.lower()) for name in names)]
-    return max(fitting, key=lambda knob: len(knob.of), default=Knob("", quirks.effort))
+    return max(fitting, key=lambda knob: len(knob.of), default=EffortParameter("", quirks.effort))
 
 
-def _with_levels(knob: Knob, levels: tuple[Effort, ...] | None) -> Knob:
+def _with_levels(knob: EffortParameter, levels: tuple[Effort, ...] | None) -> EffortParameter:
     """The knob of a model whose levels a person has given: one that has levels, whatever is known of others."""
     if not levels:
         return knob
-    return Knob(knob.of, knob.style if knob.style in ("reasoning", "thinking", "template") else "level", levels)
+    return EffortParameter(
+        knob.of, knob.style if knob.style in ("reasoning", "thinking", "template") else "level", levels
+    )
 
 
-def _level(model: str, effort: Effort, knob: Knob) -> Members:
+def _level(model: str, effort: Effort, knob: EffortParameter) -> Members:
     if not knob.levels and effort == "none":
         return {"reasoning_effort": "none"}, ()
     best, notes = nearest(model, effort, knob.levels or _USUAL)

@@ -22,11 +22,11 @@ from sagent.providers.families.model import Outgoing, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
-from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
+from sagent.providers.handover import CallResult, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit, own_output
 from sagent.providers.rows import Quirks
 from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, ToolForm
-from sagent.providers.wire.encoding import Dialect, opened, sendable
+from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
 _STEADIED = JsonObject({"presence_penalty": 0.5})
 _OVERHEAD = 500  # what frames messages and tools
@@ -83,7 +83,7 @@ class ChatDialect(Dialect):
             tools = [*tools[:-1], *({**tool, "cache_control": MARKS[self.life]} for tool in tools[-1:])]
             text = [{"type": "text", "text": request.system, "cache_control": MARKS[self.life]}]
         system = [{"role": "system", "content": text}] if request.system.strip() else ()
-        return opened({"tools": [*tools, *as_array(request.options.get("tools"))]}, "messages", system)
+        return body_start({"tools": [*tools, *as_array(request.options.get("tools"))]}, "messages", system)
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         return [self._assistant(turn)]
@@ -106,7 +106,7 @@ class ChatDialect(Dialect):
         """A content that is one text."""
         return [{"type": "text", "text": text}] if self.life else text
 
-    def _answer(self, answer: Answered) -> Mapping[str, object]:
+    def _answer(self, answer: CallResult) -> Mapping[str, object]:
         texts = [part.text for part in answer.content if isinstance(part, Text)]
         media = len(answer.content) - len(texts)
         text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
@@ -151,7 +151,7 @@ class ChatDialect(Dialect):
                 back["reasoning_opaque"] = opaque
         return back
 
-    def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:
+    def _user(self, answers: Sequence[CallResult], parts: Sequence[Shown]) -> object:
         """The content of the user's message: media that results hold first (a tool's message takes text only)."""
         blocks: list[Mapping[str, object]] = []
         for answer in answers:

@@ -12,10 +12,10 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import AUDIO, base64_text, in_words, media_tokens
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import GOOGLE, ToolForm
-from sagent.providers.wire.encoding import Dialect, opened, sendable
+from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -69,7 +69,7 @@ class GenerateDialect(Dialect):
         ]
         tools = [*([{"functionDeclarations": declared}] if declared else ()), *as_array(request.options.get("tools"))]
         system = {"parts": [{"text": request.system}]} if request.system.strip() else None
-        return opened({"tools": tools, "systemInstruction": system}, "contents")
+        return body_start({"tools": tools, "systemInstruction": system}, "contents")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         blocks = [_said_block(part) for part in turn.parts]
@@ -88,7 +88,7 @@ class GenerateDialect(Dialect):
     def media_tokens(self, part: Shown) -> int:
         return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) if _is_media(part) else 0
 
-    def _answer(self, answer: Answered) -> Mapping[str, object]:
+    def _answer(self, answer: CallResult) -> Mapping[str, object]:
         """A result, paired by id where Google gave the call one, by name and order where it did not."""
         texts = [in_words(part) for part in answer.content if not _is_media(part)]
         response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
@@ -118,7 +118,7 @@ def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
     return {"thoughtSignature": signature} if signature else {}
 
 
-def _media(answer: Answered) -> list[Mapping[str, object]]:
+def _media(answer: CallResult) -> list[Mapping[str, object]]:
     """Return the parts of a result that are not text."""
     return [_shown_block(part) for part in answer.content if _is_media(part)]
 
@@ -164,20 +164,20 @@ def recent(model: str) -> bool:
     return not kind or (kind != "gemma" and version >= (3, 0))
 
 
-def speaks(model: str, version: tuple[int, int]) -> bool:
+def makes_media(model: str, version: tuple[int, int]) -> bool:
     """Return whether a model makes speech or images, and neither thinks nor writes JSON."""
     words = model.lower().split("-")
     return "tts" in words or ("image" in words and version < (3, 0))
 
 
-def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
+def thinking_config(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
     """The `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
 
     By ai.google.dev's thinking guide (as of 2026-11): before 2.5 no thinking; 2.5 takes a budget (Pro 128 to 32,768,
     Flash 24,576 at most, Flash-Lite 512 at least; only Pro cannot stop); from 3 on levels, and thinking never ends.
     """
     kind, version = generation(model)
-    if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or speaks(model, version):
+    if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or makes_media(model, version):
         wanted = effort not in (None, "none")
         return EMPTY, (f"it is not known whether {model} can think: effort {effort} was left out",) if wanted else ()
     if version < (3, 0):
@@ -222,7 +222,7 @@ class GoogleModel(WireModel["Google"]):
 
     def _prepare(self, request: Request) -> Outgoing:
         limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
-        thinking, notes = think(self._known, request.effort)
+        thinking, notes = thinking_config(self._known, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
         if thinking:
             generated["thinkingConfig"] = thinking
@@ -252,12 +252,12 @@ class GoogleModel(WireModel["Google"]):
         """The schema as it goes out (ai.google.dev, structured outputs: from 2.5 on, together with tools from 3 on)."""
         if request.output_schema is None:
             return None
-        from sagent.providers.families.schemas import GOOGLE, fitted
+        from sagent.providers.families.schemas import GOOGLE, fit_schema
 
         kind, version = generation(self._known)
         tools = bool(request.tools or request.options.get("tools"))
         held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
-        return fitted(request.output_schema, GOOGLE) if held and not speaks(self.id, version) else None
+        return fit_schema(request.output_schema, GOOGLE) if held and not makes_media(self.id, version) else None
 
 
 class Google(Endpoint):

@@ -9,7 +9,7 @@ from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, T
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, source_fees, tier_named, tokens_of
 from sagent.providers.families.openai_models import efforts_of
-from sagent.providers.handover import asked_for, excerpt, words_in
+from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of
 from sagent.usage import Charge
@@ -368,9 +368,9 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
 def _excerpt(item: Mapping[str, object]) -> str:
     """Summarize a server tool's result for a person and for other providers; for a search, its query."""
     if item.get("type") == "web_search_call":
-        return asked_for("web_search", as_object(item.get("action")))
+        return describe_input("web_search", as_object(item.get("action")))
     if item.get("type") == "image_generation_call":
-        return asked_for("image_generation", {"query": item.get("revised_prompt")})
+        return describe_input("image_generation", {"query": item.get("revised_prompt")})
     results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
     words = " ".join(words_in(results, _READABLE))
-    return excerpt(words) if words or "code" not in item else asked_for("code_interpreter", item)
+    return excerpt(words) if words or "code" not in item else describe_input("code_interpreter", item)

@@ -24,11 +24,11 @@ from sagent.providers.families.openai_models import (
 )
 from sagent.providers.families.responses.events import CLIENT_CALLS, MAX_ID_CHARS, ResponsesReplyReader
 from sagent.providers.families.schemas import OPENAI, Form, openai_form, openai_holds
-from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import PAUSED, CallResult, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.toolforms import OPENAI as OPENAI_TOOLS
 from sagent.providers.toolforms import ToolForm
-from sagent.providers.wire.encoding import Dialect, opened
+from sagent.providers.wire.encoding import Dialect, body_start
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _MIN_OUTPUT_TOKENS = 16  # max_output_tokens below it are refused
@@ -70,7 +70,7 @@ class ResponsesDialect(Dialect):
             for tool in request.tools
         ]
         tools += as_array(request.options.get("tools"))
-        return opened({"tools": tools, "instructions": request.system if request.system.strip() else ""}, "input")
+        return body_start({"tools": tools, "instructions": request.system if request.system.strip() else ""}, "input")
 
     def said(self, turn: ModelTurn) -> Sequence[object]:
         thought = any(isinstance(part, Thinking) for part in turn.parts)
@@ -159,7 +159,7 @@ def _arguments(part: ToolCall, raw: str) -> str:
         return "{}"
 
 
-def _answer_item(answer: Answered) -> Mapping[str, object]:
+def _answer_item(answer: CallResult) -> Mapping[str, object]:
     """A result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     first = answer.content[0].text if isinstance(answer.content[0], Text) else ""

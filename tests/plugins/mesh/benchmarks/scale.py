@@ -18,7 +18,7 @@ from pathlib import Path
 from sagent.messages import user
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.jetstream import JetStream
-from sagent.plugins.mesh.records import Records, Said, SessionRecord, decode
+from sagent.plugins.mesh.records import InboxMessage, Records, SessionRecord, decode
 from sagent.plugins.mesh.remote import Mesh, RemotePeer
 from sagent.testing.server import Turn
 from tests.plugins.mesh.places import Place, place
@@ -88,7 +88,7 @@ async def again(here: Place) -> list[float]:
     for record in random.Random(1).sample(await records.all(), AGAIN):
         async with RemotePeer.attached(here.bus, record) as peer:
             began = time.perf_counter()
-            peer.expect(await records.send(record, Said(user("And now?"))))
+            peer.expect(await records.send(record, InboxMessage(user("And now?"))))
             assert (await peer.wait()).content == "Done."
             found.append(time.perf_counter() - began)
     return sorted(found)
