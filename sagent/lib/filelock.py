@@ -43,10 +43,16 @@ def in_turn(lock: Path) -> Generator[None]:
     with suppress(OSError):  # a directory that is missing or read-only, or a file system without locks
         flags = os.O_RDWR | os.O_CREAT if lock.suffix == ".lock" else os.O_RDONLY
         handle = os.open(lock, flags | os.O_CLOEXEC, 0o600)
-        end = time.monotonic() + _MAX_TURN_SECONDS
-        while time.monotonic() < end:
+        seen, end = -1, 0.0
+        while True:
+            if (changed := os.fstat(handle).st_mtime_ns) != seen:  # another one has had its turn
+                seen, end = changed, time.monotonic() + _MAX_TURN_SECONDS
             with suppress(BlockingIOError):
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if lock.suffix == ".lock":  # a directory changes with its file
+                    os.utime(handle)
+                break
+            if time.monotonic() >= end:
                 break
             time.sleep(0.01)
     try:
