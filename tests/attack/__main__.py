@@ -205,6 +205,8 @@ def attack(run: Run, forks: Forks) -> Outcome:
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
         if plan.after:
             person(plan.after, tree)
+        now = planted(tree)  # what is gone runs nothing: Landlock lets a command move a repository away
+        is_planted = not now.items() <= before.items() if wall == "landlock" else now != before
         effects = [
             *(
                 ["a file was made"]
@@ -213,7 +215,7 @@ def attack(run: Run, forks: Forks) -> Outcome:
             ),
             *(["a key was read"] if KEY.encode() in sent else []),
             *(["a connection was made"] if connections else []),
-            *(["something was planted"] if planted(tree) != before else []),
+            *(["something was planted"] if is_planted else []),
             *(["a process is left"] if left(mark) else []),
             *(["the program hangs"] if hangs else []),
             *(["the program gave no answer"] if broken else []),
