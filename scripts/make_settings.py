@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def _lines(text: str) -> set[str]:
-    return {re.sub(r"groups \([\w, ]+\)", "groups", line.rstrip(",")) for line in text.splitlines()}
+    return {re.sub(r"groups \([\w, ]+\)", "groups", line.rstrip(",")) for line in text.splitlines() if line != "{}"}
 
 
 def owners(plugins: Sequence[Plugin]) -> str:
