@@ -14,7 +14,7 @@ from sagent.agent.resources import Admit, ExtensionFactory
 from sagent.app import background
 from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice, catalog, choose_model
-from sagent.app.past import Keeper, Past, open_log
+from sagent.app.past import Past, SessionMirror, open_log
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings
 from sagent.config.declared import CORE
@@ -58,7 +58,7 @@ async def open_agent(
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
-    keeper: Keeper | None = None,
+    keeper: SessionMirror | None = None,
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
     surface: Surface | None = None,
@@ -97,7 +97,9 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Collecting | None", told: Told) -> None:
+async def _open_session(
+    builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", told: Told
+) -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None

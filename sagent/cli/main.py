@@ -74,7 +74,7 @@ def _output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
+        return _run_interactive({})  # not even the flags are looked at, nor imported: the prompt is there sooner
     from sagent.cli.flags import meant_command, parse_run, plugins_of
     from sagent.plugin import Command
 
@@ -94,7 +94,7 @@ def _dispatch(argv: list[str]) -> int:
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
-        return _talk(flags) if runner is None else runner(flags, None)
+        return _run_interactive(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
@@ -207,7 +207,7 @@ def _ask_whether_prompt(prompt: str, meant: str) -> None:
     raise UsageError(f"`{prompt}` is not a command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}")
 
 
-def _talk(flags: Mapping[str, object]) -> int:
+def _run_interactive(flags: Mapping[str, object]) -> int:
     from sagent.cli.interactive import run_interactive
 
     return run_interactive(flags)
