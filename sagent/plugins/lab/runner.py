@@ -311,7 +311,6 @@ class _Run:
             ephemeral=self.session is None,
             continue_session=False,
             fork=None,
-            trace=None,
         )
 
         def hear(event: Event) -> None:
