@@ -228,9 +228,10 @@ def _is_record(given: type) -> bool:
 def _tool_of_class(given: type) -> Tool:
     """Make a tool of a class whose objects can be called: they are the tools."""
     try:
-        return _tool_of(given())
+        made = given()
     except Exception as error:
         raise UsageError(f"{given.__name__} is a class: give an instance, {given.__name__}(...)") from error
+    return _tool_of(made)
 
 
 def _checked(given: Tool) -> Tool:

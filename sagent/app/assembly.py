@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
-from sagent.agent.resources import Admit, ExtensionFactory
+from sagent.agent.resources import Admit, ExtensionFactory, tools_of
 from sagent.app import background
 from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice, catalog, choose_model
-from sagent.app.past import Past, SessionMirror, open_log
+from sagent.app.past import Keeper, Past, open_log
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings
 from sagent.config.declared import CORE
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 T = TypeVar("T")
+Apart: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ async def open_agent(
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
-    keeper: SessionMirror | None = None,
+    keeper: Keeper | None = None,
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
     surface: Surface | None = None,
@@ -97,9 +98,7 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(
-    builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", told: Told
-) -> None:
+async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Collecting | None", told: Told) -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
@@ -116,24 +115,69 @@ async def _open_session(
 
 async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
     """Add the parts of this moment that are wanted; each part's module is loaded with it. A part of a plugin that fails
-    is left out, with a warning; errors of the person's making are raised, and those of a plugin that guards runs: that
-    has a table of guards, or puts something around tools and policy."""
-    for plugin, part in builder.settings.plugins.parts(moment):
+    is left out with all that it added; what it adds that fails later is left out alone."""
+    plugins = builder.settings.plugins
+    for plugin, part in plugins.parts(moment):
         if not any(map(builder.knows, part.when)):
             continue
-        try:
-            add = cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))
-            await add(builder)
-        except SagentError:
+        guards = moment == "around" or any(table.guards for owner, table in plugins.owned(Table) if owner == plugin)
+        apart = partial(_apart, builder, plugin, guards=guards)
+        before, outer, added = builder.contents(), builder.stack, False
+        builder.stack = AsyncExitStack()
+        outer.push_async_exit(partial(_close, builder.stack, partial(_apart, builder, plugin, "could not be closed")))
+        with apart():
+            await cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))(builder)
+            known = {id(tool) for tool in before["tools"]}
+            try:
+                builder.tools = [each if id(each) in known else tools_of([each])[0] for each in builder.tools]
+            except UsageError as error:
+                raise TypeError(str(error)) from error
+            added = True
+        builder.stack = outer
+        if added:
+            new = len(before["sections"])
+            builder.sections[new:] = [partial(_section, apart, each) for each in builder.sections[new:]]
+            new = len(before["started"])
+            builder.started[new:] = [partial(_call, apart, each) for each in builder.started[new:]]
+        else:
+            for name, value in before.items():
+                setattr(builder, name, value)
+
+
+@contextmanager
+def _apart(builder: AgentBuilder, plugin: str, what: str = "is left out", *, guards: bool = False) -> Generator[None]:
+    """Warn of what a plugin's code raises in the block. Errors of the person's making are raised, and those of a plugin
+    that `guards` runs: that has a table of guards, or puts something around tools and policy."""
+    try:
+        yield
+    except SagentError:
+        raise
+    except (Exception, SystemExit) as error:
+        if plugin == CORE.name:
             raise
-        except (Exception, SystemExit) as error:
-            if plugin == CORE.name:
-                raise
-            why = f"A part of the plugin {plugin} is left out: {reason(error)}."
-            guards = any(table.guards for owner, table in builder.settings.plugins.owned(Table) if owner == plugin)
-            if (guards or moment == "around") and not builder.settings.unguarded:
-                raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
-            builder.warn(f"{why} {advice(plugin)}")
+        why = f"A part of the plugin {plugin} {what}: {reason(error)}."
+        if guards and not builder.settings.unguarded:
+            raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
+        builder.warn(f"{why} {advice(plugin)}")
+
+
+def _section(apart: Apart, describe: Callable[[], object]) -> str:
+    with apart():
+        if isinstance(text := describe(), str):
+            return text
+        raise TypeError(f"it has {type(text).__name__} as a section of the system prompt")
+    return ""
+
+
+def _call(apart: Apart, follow: Callable[[Agent], object], agent: Agent) -> None:
+    with apart():
+        follow(agent)
+
+
+async def _close(stack: AsyncExitStack, apart: Apart, *raised: Any) -> bool | None:
+    with apart():
+        return await stack.__aexit__(*raised)
+    return None
 
 
 @runtime_checkable

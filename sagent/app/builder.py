@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from sagent.agent import Agent, Asker, Resources
 from sagent.app.arrivals import ToolSource
@@ -138,6 +138,12 @@ class AgentBuilder:
         if event not in self.settings.plugins.named(HookEvent):
             raise ValueError(f"The event {event} is declared by no plugin")
         return await self.fired(event, about, data, agent) if self.fired else HookAnswer()
+
+    def contents(self) -> Mapping[str, Any]:
+        """Return what parts have added so far."""
+        names = ("tools", "sources", "adapters", "layers", "sections", "started", "judge", "ask", "resources")
+        found = {name: getattr(self, name) for name in names}
+        return {name: [*value] if isinstance(value, list) else value for name, value in found.items()}
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

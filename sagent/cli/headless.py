@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, TextRenderer, binary_safe, renderer_for, report
@@ -174,6 +174,7 @@ async def _answer_all(
         elif isinstance(event, Notice) and event.level != "info":
             report(event.text)
 
+    asyncio.get_running_loop().set_exception_handler(_telling(emit))
     try:
         surface = Surface()
         async with open_agent(settings, emit, told=told, surface=surface) as agent:
@@ -205,6 +206,22 @@ async def _answer_all(
                 with contextlib.suppress(OSError):
                     report(text)
     return worst
+
+
+def _telling(emit: Callable[[Event], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return a handler of what nobody waits for. It tells what the code of a plugin raised, as a listener, once."""
+    told = set[str]()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        from sagent.config.plugins import blame
+
+        if not (said := blame(context["exception"]) if "exception" in context else ""):
+            loop.default_exception_handler(context)
+        elif said not in told:
+            told.add(said)
+            emit(Notice("root", "warning", said))
+
+    return handle
 
 
 async def carry_out(text: str, settings: "Settings", agent: Agent, surface: "Surface | None" = None) -> str:

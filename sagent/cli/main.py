@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.errors import SagentError, UsageError
@@ -20,7 +19,7 @@ Run: TypeAlias = Callable[[Mapping[str, object], list[str] | None], int]
 def run(argv: list[str]) -> int:
     """Carry out a command line. Never raises for what a user or a provider did."""
     try:
-        return _flushed(_dispatch(argv))
+        return _flushed(_blaming(argv))
     except SagentError as error:
         from sagent.cli.reported import report_as_json
         from sagent.lib.text import in_shell, printable
@@ -29,8 +28,10 @@ def run(argv: list[str]) -> int:
             _flushed(0)
         sys.stderr.write(printable(f"sagent: {in_shell(str(error))}\n"))
         return 2 if isinstance(error, UsageError) else 1
-    except SystemExit as ended:  # argparse, after --help
-        return _flushed(ended.code if isinstance(ended.code, int) else 0)
+    except SystemExit as ended:  # argparse, after --help; or a plugin
+        if ended.code is not None and not isinstance(ended.code, int):
+            sys.stderr.write(f"{ended.code}\n")
+        return _flushed(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except KeyboardInterrupt as stopped:
         from sagent.lib.text import printable
 
@@ -47,6 +48,18 @@ def run(argv: list[str]) -> int:
         program = f"{sys.executable}, which runs sagent here, has no package {error.name}"
         sys.stderr.write(f"sagent: {program}. Install what it needs: `make demo` in a checkout, or `pipx install .`\n")
         return 1
+
+
+def _blaming(argv: list[str]) -> int:
+    """Carry out a command line. Raises UsageError with the plugin's name for whatever the code of one raises."""
+    try:
+        return _dispatch(argv)
+    except BaseException as error:
+        from sagent.config.plugins import blame
+
+        if isinstance(error, SagentError | SystemExit | KeyboardInterrupt) or not (said := blame(error)):
+            raise
+        raise UsageError(said) from error
 
 
 def _flushed(code: int) -> int:
@@ -74,7 +87,7 @@ def _output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _run_interactive({})  # not even the flags are looked at, nor imported: the prompt is there sooner
+        return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
     from sagent.cli.flags import meant_command, parse_run, plugins_of
     from sagent.plugin import Command
 
@@ -86,7 +99,9 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])
-    if argv and argv[0].islower():  # a command of a plugin that is not there would be sent as a prompt
+    if (
+        argv and argv[0].islower() and " " not in argv[0]
+    ):  # a command of a plugin that is not there would be sent as a prompt
         check_former(plugins, argv[0])
     flags = parse_run(plugins, argv)
     words: list[str] = flags.pop("prompt", [])
@@ -94,7 +109,7 @@ def _dispatch(argv: list[str]) -> int:
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
-        return _run_interactive(flags) if runner is None else runner(flags, None)
+        return _talk(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
@@ -107,50 +122,36 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
-    """Run a subcommand; its module is imported by its name, the others cost nothing. Raises UsageError where a plugin's
-    cannot be imported, or fails."""
-    from sagent.config.declared import CORE
-    from sagent.config.plugins import named_errors
+    """Run a subcommand; its module is imported by its name, the others cost nothing. Raises as `carry_out`."""
     from sagent.plugin import Command
 
-    owner = plugins.owner(Command, name)
-    run = _loaded(owner, plugins.named(Command)[name].run, f"The command {name}")
-    with named_errors(f"The command {name}", owner) if owner != CORE.name else nullcontext():
-        return cast("Callable[[Sequence[str]], int]", run)(words)
+    return carry_out(plugins.owner(Command, name), plugins.named(Command)[name].run, f"The command {name}", words)
 
 
-def run_operation(plugins: "Installed", command: str, words: "Sequence[str]") -> int | None:
-    """Run an operation that a plugin adds to a command, where these are the words of one; None where they are not.
-    Raises UsageError as `run_command` does, and where the plugin is not there."""
+def carry_out(owner: str, function: str, what: str, *given: object) -> int:
+    """Call a function of a plugin that returns an exit code. Raises UsageError where it cannot be imported, fails or
+    returns anything else, and is not the core's."""
+    from sagent.config.declared import CORE
     from sagent.config.plugins import named_errors
+    from sagent.plugin import resolve
 
-    name = f"{command} {words[0]}" if words else ""
-    for owner, extra in plugins.extras(name):
-        run = _loaded(owner, extra.add, f"`{name}`")
-        with named_errors(f"`{name}`", owner):
-            return cast("Callable[[Sequence[str]], int]", run)(words[1:])
-    check_former(plugins, name)
-    return None
+    try:
+        run = cast("Callable[..., object]", resolve(function))
+    except (Exception, SystemExit) as error:
+        if owner == CORE.name:
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{what} of the plugin {owner} cannot be loaded: {why}.") from error
+    with named_errors(what, owner):
+        if not isinstance(code := run(*given), int):
+            raise TypeError(f"it returned {type(code).__name__} where an exit code is needed")
+        return code
 
 
 def check_former(plugins: "Installed", command: str) -> None:
     """Raise UsageError for a command of a plugin that is not there."""
     if owner := plugins.former_owner(command):
         raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not there.")
-
-
-def _loaded(owner: str, function: str, what: str) -> object:
-    """Import a function of a plugin. Raises UsageError where that fails and it is not the core's."""
-    from sagent.config.declared import CORE
-    from sagent.plugin import resolve
-
-    try:
-        return resolve(function)
-    except (Exception, SystemExit) as error:
-        if owner == CORE.name:
-            raise
-        why = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{what} of the plugin {owner} cannot be loaded: {why}.") from error
 
 
 def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
@@ -181,17 +182,7 @@ def _runner_of_environment(plugins: "Installed") -> "Run | None":
 
 
 def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":
-    run = _loaded(owner, runner.run, "The runner")
-
-    def carried_out(settings: "Mapping[str, object]", words: list[str] | None) -> int:
-        from sagent.config.plugins import named_errors
-
-        with named_errors("The runner", owner):
-            return cast("Callable[[Mapping[str, object], Mapping[str, object], list[str] | None], int]", run)(
-                own, settings, words
-            )
-
-    return carried_out
+    return lambda settings, words: carry_out(owner, runner.run, "The runner", own, settings, words)
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:
@@ -207,7 +198,7 @@ def _ask_whether_prompt(prompt: str, meant: str) -> None:
     raise UsageError(f"`{prompt}` is not a command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}")
 
 
-def _run_interactive(flags: Mapping[str, object]) -> int:
+def _talk(flags: Mapping[str, object]) -> int:
     from sagent.cli.interactive import run_interactive
 
     return run_interactive(flags)

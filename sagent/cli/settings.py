@@ -1,7 +1,7 @@
 """Settings for the command line."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.config import Settings, load
@@ -52,15 +52,3 @@ def session_path(settings: Settings, name: str | None) -> "Path":
     return (
         find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd, empty=True)
     )
-
-
-def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
-    """The value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
-    from sagent.plugin import RefusedError
-
-    if text is None:
-        return None
-    try:
-        return read(text)
-    except RefusedError as error:
-        raise UsageError(f"{flag} {text}: {error}.") from error

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from io import StringIO
 from itertools import count
 from shutil import get_terminal_size
@@ -28,13 +27,6 @@ def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None
     else:
         write(out, blocks)
     out.flush()
-
-
-def without_secrets(block: str | Table, redaction: "Redaction") -> str | Table:
-    """A line, or a table, without what looks like a secret."""
-    if isinstance(block, str):
-        return redaction.text(block)
-    return replace(block, rows=tuple(tuple(map(redaction.text, row)) for row in block.rows))
 
 
 def report_secrets(redaction: "Redaction") -> None:

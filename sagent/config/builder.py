@@ -79,6 +79,7 @@ class SettingsBuilder:
         self.plugged = self.plugins.rows
         self.every = self.plugins.named(Setting)
         self.warnings += self.plugins.notices
+        self.lacking += self.plugins.broken_guards
 
     def project_file(self, above: Sequence[Given]) -> Path:
         """The project is that of the directory to work in, which the layers above the project's file may name."""

@@ -95,7 +95,7 @@ class FileLayer:
         try:
             found = self.read(table)
         except RefusedError as error:
-            self._ignore((name,), name, str(error))
+            self._ignore((name,), name, str(error), guards=table.guards and self._trusted)
             return
         except (Exception, SystemExit) as error:  # what others wrote may do anything
             if isinstance(error, ConfigError) or table in CORE.tables:
@@ -276,7 +276,8 @@ class FileLayer:
             folder = self._into.config_dir / "plugins"
             raise self._file.error((key,), f"no file brings plugins: put them into {folder}, or give --plugin FILE")
         elif plugins.lacks_some:
-            self._ignore((key,), key, "no setting has that name, unless it is one of a plugin that is left out")
+            why = "no setting has that name, unless it is one of a plugin that is left out"
+            self._ignore((key,), key, why, guards=plugins.broken and isinstance(self._file.data[key], Mapping))
         else:
             raise self._file.unknown((key,), (*self._into.every, *_NAMES, *plugins.named(Table)))
 

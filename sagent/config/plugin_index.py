@@ -40,7 +40,8 @@ class Source(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A plugin in the index without what it adds. `error` says why it is left out."""
+    """A plugin in the index without what it adds. `error` says why it is left out; one that `guards` may refuse what
+    agents are about to do."""
 
     name: str
     about: str
@@ -49,6 +50,7 @@ class Head(NamedTuple):
     origin: str
     target: str
     error: str = ""
+    guards: bool = False
 
     @property
     def source(self) -> Source:
@@ -215,3 +217,7 @@ def names_kept(index: Index, *, ours: bool = False) -> Iterator[tuple[str, str, 
                 yield "commands" if member in ("slash_commands", "extras") else member, f"{before}{row[key]}", whose
             if row.get("guards"):
                 yield "guards", str(row[key]), whose
+    for number, row in index.rows.get("parts", ()):  # what has one put around tools and policy may stand in a file
+        if row.get("moment") == "around" and index.heads[number].origin != OWN:
+            for fact in cast("list[str]", row["when"]):
+                yield "guards", fact.partition("=")[0], index.heads[number].name

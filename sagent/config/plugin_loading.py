@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, cast, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,7 @@ from sagent.plugin import API, KINDS, OURS, Flag, Plugin, ProviderRow, Setting, 
 
 MAX_FORMER = 500
 """Names in the index of what plugins had that are gone."""
+_GUARDS = re.compile(rb"""guards\s*=\s*True|["']around["']""")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?")  # what every provider takes, or a beginning
@@ -43,6 +45,9 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     """Import the declarations of all plugins, and write the index. What the `old` one knew that is gone is kept."""
     found = [*sources(places)]
     index = index_of([*_imported(found, place)])
+    guards = {head.target for head in old.heads if head.guards}
+    heads = (head._replace(guards=head.guards or (bool(head.error) and head.target in guards)) for head in index.heads)
+    index = index._replace(heads=tuple(heads))
     there = {each[:2] for each in names_kept(index, ours=True)}
     former = dict.fromkeys(each for each in (*names_kept(old), *old.formerly) if each[:2] not in there)
     index = index._replace(formerly=(*former,)[:MAX_FORMER])
@@ -283,7 +288,19 @@ def index_of(found: Sequence[Known]) -> Index:
 
 def _head(known: Known) -> Head:
     plugin, source = known.plugin, known.source
-    return Head(plugin.name, plugin.about, plugin.version, plugin.needs, source.origin, source.target, known.error)
+    guards = any(table.guards for table in plugin.tables) or any(part.moment == "around" for part in plugin.parts)
+    guards = source.origin != OWN and (guards or (bool(known.error) and _may_guard(source.target.rpartition(":")[0])))
+    return Head(
+        plugin.name, plugin.about, plugin.version, plugin.needs, source.origin, source.target, known.error, guards
+    )
+
+
+def _may_guard(home: str) -> bool:
+    """Return True if the source of a module that cannot be imported says that its plugin guards runs."""
+    with suppress(Exception):  # as an import of what is above it
+        path = home if "/" in home else str(getattr(find_spec(home), "origin", ""))
+        return Path(path).is_file() and bool(_GUARDS.search(Path(path).read_bytes()))
+    return False
 
 
 def _advice(source: Source) -> str:

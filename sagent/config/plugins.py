@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.config.declared import CORE
-from sagent.config.plugin_index import INDEX, NOTHING, Index, Known, Places, Source, made, read_index
+from sagent.config.plugin_index import INDEX, NOTHING, Index, Known, Places, Source, made, names_kept, read_index
 from sagent.errors import SagentError, UsageError
-from sagent.lib.raised import reason
+from sagent.lib.raised import advice, reason
 from sagent.plugin import (
     KINDS,
     OURS,
@@ -20,6 +20,7 @@ from sagent.plugin import (
     Extra,
     Flag,
     Part,
+    Plugin,
     ProviderRow,
     Runner,
     Setting,
@@ -32,18 +33,23 @@ from sagent.plugin import (
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
+INDEXES = (INDEX, "plugins-ours.json", "plugins-files.json")
+"""The indexes of all plugins, of ours, and of all with the files that a run names."""
 _MEMBERS = {kind: member for member, (_, kind) in KINDS.items()}
 T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Installed:
-    """All plugins, the core first. Of two things by one name the first counts; `notices` name what is left out."""
+    """All plugins, the core first. Of two things by one name the first counts; `notices` name what is left out,
+    `broken_guards` what of it may refuse what agents do."""
 
-    def __init__(self, index: Index = NOTHING, *, foreign: bool = True) -> None:
-        self._index, self._foreign = index, foreign
+    def __init__(self, index: Index = NOTHING, *, foreign: bool = True, beside: Sequence[Path] = ()) -> None:
+        self._index, self._foreign, self._beside = index, foreign, beside
         self._made: dict[type, Sequence[tuple[str, tuple[object, ...]]]] = {}
         self._named: dict[type, Mapping[str, tuple[object, ...]]] = {}
         self.notices = index.notices
+        broken = [head for head in index.heads if head.error and head.guards]
+        self.broken_guards = [f"The plugin {each.name} ({each.origin}) is left out: {each.error}." for each in broken]
 
     def owned(self, kind: type[T]) -> Sequence[tuple[str, T]]:
         """Return all of a kind, each with the name of its plugin."""
@@ -153,43 +159,70 @@ class Installed:
         return self._formerly("guards")
 
     def _formerly(self, what: str) -> Mapping[str, str]:
-        return {name: plugin for member, name, plugin in self._index.formerly if member == what}
+        there = {each[:2] for each in names_kept(self._index, ours=True)}
+        beside = [read_index(path, ())[0] for path in self._beside]
+        known = [*self._index.formerly, *(each for index in beside for each in (*names_kept(index), *index.formerly))]
+        return {name: plugin for member, name, plugin in known if member == what and (member, name) not in there}
 
     @property
     def lacks_some(self) -> bool:
         """Return True if there are plugins that are left out, of which more is not known."""
-        return not self._foreign or any(head.error for head in self._index.heads)
+        return not self._foreign or self.broken
+
+    @property
+    def broken(self) -> bool:
+        """Return True if a plugin is left out because it is wrong."""
+        return any(head.error for head in self._index.heads)
 
 
 @contextmanager
 def named_errors(what: str, plugin: str) -> Generator[None]:
     """Raise UsageError with the plugin's name for whatever its code raises in the block. SagentErrors say themselves
     what happened, as do errors about a file that one of ours was given, and errors of standard output are nobody's.
-    Python's development mode shows the traceback."""
+    The core's go on as they are. Python's development mode shows the traceback."""
     try:
         yield
     except Exception as error:
         lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
         told = isinstance(error, OSError) and error.filename is not None and (OURS / plugin).is_dir()
-        if isinstance(error, SagentError) or lost or told or sys.flags.dev_mode:
+        if isinstance(error, SagentError) or plugin == CORE.name or lost or told or sys.flags.dev_mode:
             raise
         raise UsageError(
             f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
         ) from error
 
 
+def blame(error: BaseException) -> str:
+    """Return a sentence that names the plugin, not one of ours, whose code raised an error; "" where none did."""
+    found, trace = "", None if sys.flags.dev_mode else error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        while module and not module.startswith("sagent."):
+            if type(plugin := getattr(sys.modules.get(module), "plugin", None)) is Plugin:
+                found = plugin.name
+            module = module.rpartition(".")[0]
+        trace = trace.tb_next
+    return found and f"The plugin {found} failed: {reason(error)}. {advice(found)}"
+
+
 def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
     """Return the plugins there are: ours; and where `foreign` ones are wanted those of installed distributions, the
-    person's own files in `config_dir`/plugins, and these `files`."""
+    person's own files in `config_dir`/plugins, and these `files`.
+
+    Runs with files of their own, and those without foreign plugins, have an index each, so that none is written anew
+    by turns; of what is gone all of them know."""
     places = Places.of(config_dir, files) if foreign else Places()
-    return _installed(places, tuple(places.stamps()), state_dir / INDEX, foreign)
+    index, *beside = INDEXES if foreign and not files else INDEXES[::-1] if foreign else (INDEXES[1], *INDEXES[::2])
+    paths = tuple(state_dir / each for each in (index, *beside))
+    return _installed(places, tuple(places.stamps()), paths, foreign)
 
 
 @cache
-def _installed(places: Places, stamps: tuple[str, ...], index: Path, foreign: bool) -> Installed:  # noqa: FBT001 -- for the cache
+def _installed(places: Places, stamps: tuple[str, ...], paths: tuple[Path, ...], foreign: bool) -> Installed:  # noqa: FBT001 -- for the cache
+    index, *beside = paths
     kept, holds = read_index(index, stamps)
     if not holds:
         from sagent.config.plugin_loading import load_anew
 
         kept = load_anew(places, stamps, index, kept)
-    return Installed(kept, foreign=foreign)
+    return Installed(kept, foreign=foreign, beside=beside)

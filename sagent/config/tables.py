@@ -4,18 +4,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sagent.config.files import File, GivenTable
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider
 from sagent.config.values import text_of, url
 from sagent.errors import ConfigError
-from sagent.plugin import PathBase, RefusedError, choice
+from sagent.plugin import RefusedError, choice
 from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, lacking, read_rows
-
-if TYPE_CHECKING:
-    from sagent.sandbox.profile import Need
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
 _QUIRKS = tuple(each.name for each in fields(Quirks))
@@ -127,29 +124,3 @@ def read_aliases(given: GivenTable) -> Mapping[str, str]:
                 raise file.error(("aliases", name), f"aliases.{name} refers back to itself: give a model")
             seen.add(at)
     return found
-
-
-def read_need(text: str, base: PathBase) -> "Need":
-    """Parse what a command is granted; paths are relative to the file."""
-    from sagent.sandbox.profile import Need
-
-    try:
-        need = Need.parse(text)
-    except ValueError as error:
-        raise RefusedError(f"needs: {error}") from None
-    if need.kind in ("read", "write"):
-        return Need(need.kind, str(base.path(need.target)))
-    return need
-
-
-def list_of_texts(value: object, what: str) -> list[str]:
-    if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
-        return cast("list[str]", value)
-    raise RefusedError(f"{what}: give a list of strings")
-
-
-def table_of_texts(value: object, what: str) -> Mapping[str, str]:
-    pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
-    if all(isinstance(text, str) for text in pairs.values()):
-        return cast("Mapping[str, str]", pairs)
-    raise RefusedError(f"{what}: give a table of strings")

@@ -364,14 +364,6 @@ async def open_reader(descriptor: int, *, limit: int = 1 << 16) -> tuple[asyncio
     return reader, transport
 
 
-async def open_writer(descriptor: int) -> asyncio.StreamWriter:
-    """Write to one end of a pipe."""
-    loop = asyncio.get_running_loop()
-    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-    transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb"))
-    return asyncio.StreamWriter(transport, protocol, None, loop)
-
-
 def stop_job() -> None:
     """Stop this process, and whoever shares its job of the shell (a pipe, a script that runs it), until it goes on.
 

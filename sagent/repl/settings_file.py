@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, cast
+from typing import Concatenate, ParamSpec
 
 from sagent.config.files import NAMES
 from sagent.errors import UsageError
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 _YAML = (".yaml", ".yml")
 
 
-def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
+def one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
     """Have the processes that change a file wait for each other, so that what one adds is not lost by another."""
 
     @wraps(change)
@@ -31,11 +31,11 @@ def _one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concat
     return changed
 
 
-@_one_by_one
+@one_by_one
 def add_rule(path: Path, rule: str, name: str = "allow") -> None:
     """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed
     safely."""
-    text, before = _read(path)
+    text, before = read_file(path)
     table = as_object(before.get("permissions"))
     rules = as_array(table.get(name))
     if rule in rules:
@@ -51,32 +51,13 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> None:
         at = opening.end() if opening else 0
         changed = f"{text[:at]}{quoted}{', ' if rules else ''}{text[at:]}"
     wanted = {**before, "permissions": {**table, name: [rule, *rules]}}
-    _replace(path, changed, wanted, f"add {quoted} to permissions.{name}")
+    replace_file(path, changed, wanted, f"add {quoted} to permissions.{name}")
 
 
-@_one_by_one
-def add_tables(path: Path, tables: str) -> None:
-    """Add tables at the end. Raises as `add_rule`."""
-    text, before = _read(path)
-    end = "" if not text or text.endswith("\n") else "\n"
-    wanted = _joined(before, tomllib.loads(tables))
-    _replace(path, f"{text}{end}\n{tables}".lstrip("\n"), as_object(wanted), f"add these lines\n\n{tables}\n")
-
-
-def _joined(one: object, other: object) -> object:
-    """Two values of one key: tables and lists are joined, and of two others there is no joining."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        first, second = cast("Mapping[str, object]", one), cast("Mapping[str, object]", other)
-        return {**first, **{key: _joined(first[key], second[key]) if key in first else second[key] for key in second}}
-    if isinstance(one, list) and isinstance(other, list):
-        return [*cast("list[object]", one), *cast("list[object]", other)]
-    return None
-
-
-@_one_by_one
+@one_by_one
 def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     """Set `api_key` of `[providers.NAME]`, and `base_url` where one is given. Raises as `add_rule`."""
-    text, before = _read(path)
+    text, before = read_file(path)
     given = {"base_url": base_url, "api_key": key} if base_url else {"api_key": key}
     lines = {name: f"{name} = {json.dumps(value)}" for name, value in given.items()}
     place = _find_table(text, rf'providers[ \t]*\.[ \t]*"?{re.escape(provider)}"?')
@@ -90,33 +71,19 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
         changed = text[: place[0]] + table + text[place[1] :]
     providers = as_object(before.get("providers"))
     wanted = {**before, "providers": {**providers, provider: {**as_object(providers.get(provider)), **given}}}
-    _replace(path, changed, wanted, f"set api_key of providers.{provider}")
+    replace_file(path, changed, wanted, f"set api_key of providers.{provider}")
 
 
-@_one_by_one
+@one_by_one
 def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> None:
     """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
     file has what `taken` says, where there is one of this name."""
-    text, before = _read(path)
+    text, before = read_file(path)
     rows = as_object(before.get(table))
     if name in rows:
         raise UsageError(f"{path} has {taken}")
     wanted = {**before, table: {**rows, name: dict(given)}}
-    _replace(path, _with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
-
-
-@_one_by_one
-def remove_row(path: Path, table: str, name: str, what: str) -> None:
-    """Remove `[TABLE.NAME]`, which is a `what`. Raises as `add_rule`, and UsageError where there is none."""
-    text, before = _read(path)
-    rows = as_object(before.get(table))
-    if name not in rows:
-        raise UsageError(f"{path} has no {what} {name!r}. It has: {', '.join(rows) or 'none'}.")
-    wanted = {**before, table: {key: value for key, value in rows.items() if key != name}}
-    wanted = wanted if wanted[table] else {key: value for key, value in wanted.items() if key != table}
-    header = rf"""[ \t]*\[[ \t]*{table}[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
-    text = re.sub(rf"^{header}\n?(?:(?![ \t]*\[).*\n?)*", "", text, flags=re.MULTILINE)
-    _replace(path, text, wanted, f"remove [{table}.{name}]")
+    replace_file(path, _with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
 
 
 def write_private(path: Path, text: str | bytes) -> None:
@@ -125,7 +92,7 @@ def write_private(path: Path, text: str | bytes) -> None:
     put(path, text.encode() if isinstance(text, str) else text)
 
 
-def _read(path: Path) -> tuple[str, dict[str, object]]:
+def read_file(path: Path) -> tuple[str, dict[str, object]]:
     """A file's text and what it says. Nothing is put next to settings in YAML, which would no longer be read then."""
     others = (path, *map(path.with_name, NAMES)) if path.suffix in _YAML or not path.exists() else ()
     if yaml := next((each for each in others if each.suffix in _YAML and each.exists()), None):
@@ -154,7 +121,7 @@ def _with_table(text: str, name: str, lines: str) -> str:
     return f"{text}{end}\n[{name}]\n{lines}\n".lstrip("\n")
 
 
-def _replace(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> None:
+def replace_file(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> None:
     """Write the file if it then says what is wanted and nothing else."""
     try:
         done = tomllib.loads(text) == wanted

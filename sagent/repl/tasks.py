@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 
+from sagent.config.plugins import blame
 from sagent.errors import SagentError
 from sagent.repl.view.blocks import Report
 
@@ -38,9 +39,10 @@ class Tasks:
         """Show, once, a failure that nothing waits for: in a key's handler or in drawing. The session goes on."""
         error = context.get("exception")
         text = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
+        blamed = blame(error) if isinstance(error, BaseException) else ""
         if text not in self._defects and len(self._defects) < MAX_SHOWN_DEFECTS:
             self._defects.add(text)
-            self._show(Report(f"This is a bug in sagent; /bug shows what to report: {text}", "error"))
+            self._show(Report(blamed or f"This is a bug in sagent; /bug shows what to report: {text}", "error"))
 
     async def close(self) -> None:
         """Cancel all, and wait a few seconds for them to end."""

@@ -1,19 +1,35 @@
 """Checks of a plugin: all that it names can be had, and is of the kind that it is to be."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import iscoroutinefunction
 from pathlib import Path
+from types import FunctionType
+from typing import cast
 
+from sagent.agent.resources import tools_of
 from sagent.config.plugin_index import Known
 from sagent.config.plugins import Installed
 from sagent.errors import UsageError
 from sagent.lib.text import nearest, one_line
-from sagent.plugin import KINDS, Finding, Part, Setting, SlashCommand, Suite, resolve
+from sagent.plugin import (
+    KINDS,
+    Finding,
+    Part,
+    PathBase,
+    RefusedError,
+    Setting,
+    SlashCommand,
+    Suite,
+    ToolEntry,
+    resolve,
+)
 from sagent.repl.commands.command import Command
 
 _NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w*")
 """A function by its module, or by a file."""
+
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
@@ -51,6 +67,12 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
     named = [each for each in row if isinstance(each, str) and _NAMES.fullmatch(each)] if row else []
     label = f"{word} {row[0]}"
     if isinstance(row, Setting):
+        try:
+            row.read("x" if row.default is None else row.default, PathBase(Path.cwd(), Path.home()))
+        except RefusedError as error:
+            if isinstance(error.__cause__, Exception) and "cannot read it" in str(error):
+                yield Finding("bad", label, f"its reader fails: {error.__cause__}")
+                return
         yield Finding("good", label, f"--{row.flag_name}, {row.variable}" if row.help else row.variable)
     for target in named:
         try:
@@ -64,5 +86,35 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
             yield Finding("bad", label, f"{target} has no tests: methods whose names begin with test_")
         elif isinstance(row, Part) and not iscoroutinefunction(found):
             yield Finding("bad", label, f"{target} is no coroutine function: write async def")
+        elif isinstance(row, ToolEntry) and (wrong := _wrong_tool(found, row.name)):
+            yield Finding("bad", label, f"{target}: {wrong}")
         else:
             yield Finding("good", label, target)
+
+
+def _wrong_tool(found: object, name: str) -> str:
+    """Return what is wrong with a tool, or a class of one; of a function that makes one nothing is known."""
+    if isinstance(found, FunctionType):
+        return ""
+    try:
+        (tool,) = tools_of([found])
+    except UsageError as error:
+        return str(error)
+    if tool.name != name:
+        return f"it is called {tool.name}"
+    strange = _strange_type(tool.parameters)
+    return f"its schema has the type {strange}, which JSON Schema does not have there" if strange else ""
+
+
+def _strange_type(schema: object, kinds: Sequence[object] = ("object",)) -> str:
+    """Return a type that a tool's schema has and none can have, "" if there is none: providers refuse every request
+    with it."""
+    if not isinstance(schema, Mapping):
+        return ""
+    found = cast("Mapping[str, object]", schema)
+    given, members = found.get("type", kinds[0]), found.get("properties")
+    names = cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+    if wrong := [name for name in names if name not in kinds]:
+        return repr(wrong[0])
+    inner = cast("Mapping[str, object]", members).values() if isinstance(members, Mapping) else ()
+    return next(filter(None, (_strange_type(each, _TYPES) for each in (*inner, found.get("items")))), "")

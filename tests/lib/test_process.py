@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run, system_path
+from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, run, system_path
 from sagent.repl.terminal.clipboard import image_from_clipboard
 from sagent.tools.listing import list_files
 from tests.surroundings import PYTHON
@@ -325,7 +325,10 @@ async def test_a_run_that_is_cancelled_ends_with_the_programs_children(marker: s
     wait_until(lambda: not living(marker), "orphans are left")
 
 
+@pytest.mark.plugin("programs")
 async def test_a_process_may_read_write_and_complain_through_pipes() -> None:
+    from sagent.plugins.programs.piped import open_writer
+
     group = ProcessGroup()
     (stdin, ours), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
     environment = {"PATH": os.environ["PATH"]}

@@ -44,6 +44,19 @@ def test_the_file_adds_what_the_page_says(shell: Shell, hello: Path) -> None:
     assert ["Speak French." in str(each.json["system"]) for each in server.requests] == [False, True, True, True]
 
 
+def test_the_reference_has_every_module_that_the_page_names() -> None:
+    listed = {
+        *re.findall(
+            r"^\| `(sagent[\w.]*)` \|", (CHECKOUT / "docs/reference/plugins.md").read_text("utf-8"), re.MULTILINE
+        )
+    }
+    text = PAGE.read_text("utf-8")
+    named = {*re.findall(r"^from (sagent[\w.]*) import", text, re.MULTILINE)}
+    named |= {name.rpartition(".")[0] for name in re.findall(r"`(sagent\.[a-z_.]+\.[A-Z]\w+)", text)}
+    missing = {name for name in named if not name.startswith("sagent.testing.")} - listed
+    assert named and not missing
+
+
 def test_the_table_has_every_kind_once() -> None:
     assert sorted(member for member, _ in ROWS) == sorted(KINDS)
     assert {*KINDS} <= {field.name for field in fields(Plugin)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sagent.cli.flags import Parser, plugins_of
-from sagent.cli.main import run_operation
+from sagent.cli.main import carry_out, check_former
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import report_secrets, write
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
 def run_sessions(argv: Sequence[str]) -> int:
     plugins = plugins_of(sys.argv[1:])
-    if (code := run_operation(plugins, "sessions", argv)) is not None:
-        return code
+    operation = f"sessions {argv[0]}" if argv else ""
+    for owner, extra in plugins.extras(operation):
+        return carry_out(owner, extra.add, f"`{operation}`", argv[1:])
+    check_former(plugins, operation)
     parser = Parser("sessions", "List, search, show and change the sessions on this machine.")
     operations = parser.add_subparsers(dest="operation", required=True)
     listing = operations.add_parser("list", help="sessions of this directory, last used first")

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -49,28 +49,28 @@ def run_plugin(argv: Sequence[str]) -> int:
         raise UsageError(f"sagent plugin {given.operation} needs a {_SOURCES[given.operation]}.")
     match given.operation:
         case "new":
-            return _begin(given.source)
+            return _begin(given.source, plugins.names)
         case "test":
             return _test(given.source)
-        case "list":
-            settings = load_settings({})
-            table = Table(tuple(map(_row, settings.plugins.known)), ("plugin", "version", "from", "adds"))
+        case "list":  # also where the settings cannot be had, for a plugin may be the reason
+            table = Table(tuple(map(_row, plugins.known)), ("plugin", "version", "from", "adds"))
             write(binary_safe(sys.stdout), [table])
         case _:
-            settings = load_settings({})
+            pass
+    settings = load_settings({})
     if (extra := more.get(given.operation)) is None:
         return 0
     run = cast("Callable[[Settings, argparse.Namespace], int]", resolve(extra.add))
     return run(settings, given)
 
 
-def _begin(name: str) -> int:
+def _begin(name: str, there: Container[str]) -> int:
     """Write a plugin to begin with. Raises UsageError."""
     from sagent.plugins.authoring.new_plugin import write_plugin
 
     folder = Path(name)
     try:
-        files = write_plugin(folder)
+        files = write_plugin(folder, there)
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: {error.strerror or error}. Nothing more was written.") from error
     write(

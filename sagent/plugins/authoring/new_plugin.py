@@ -2,7 +2,8 @@
 
 import keyword
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Container, Sequence
 from pathlib import Path
 from string import Template
 
@@ -11,15 +12,18 @@ from sagent.errors import UsageError
 _TEMPLATE = Path(__file__).with_name("plugin_template")
 
 
-def write_plugin(folder: Path) -> Sequence[Path]:
-    """Write it and return its files. Raises OSError; UsageError for a name that cannot be one, and for a folder that is
-    there already."""
+def write_plugin(folder: Path, there: Container[str] = ()) -> Sequence[Path]:
+    """Write it and return its files. Raises OSError; UsageError for a name that cannot be one or that a plugin has
+    which is `there`, and for a folder that is there already."""
     name = folder.name
     module = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", name) or keyword.iskeyword(module) or module == "sagent":
         raise UsageError(
             f"{name!r} cannot be the name of a plugin: use small letters, digits, - and _, a letter first."
         )
+    if name in there or module in sys.stdlib_module_names:
+        whose = "There is a plugin" if name in there else "Python has a module"
+        raise UsageError(f"{whose} named {name}: give another name.")
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} is there already: give another name, or remove it first.")
     tool = "".join(word.capitalize() for word in re.split("[-_]+", name) if word)

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ from sagent.plugins.batches.forms import Ask, Form, Outcome, Outcomes, failure, 
 from sagent.plugins.batches.journal import Journal, Sent
 from sagent.providers.wire.exchange import Timeouts, read_answer
 from sagent.providers.wire.faults import ExchangeFailed
-from sagent.providers.wire.transport import Answer, DirectTransport, Transport, answer_with
+from sagent.providers.wire.transport import Answer, DirectTransport, Transport
 
 ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # after which an answer is not waited for any more; all of them promise 24 hours
 _MAX_ANSWERS_BYTES = 1 << 30  # read of a batch's answers
@@ -31,6 +31,16 @@ _PASSING = ("prompt_cache_key", "metadata", "user", "safety_identifier")  # memb
 T = TypeVar("T")
 _Place: TypeAlias = tuple["_Batch", str]
 """Where an answer is: in which batch, and the request's name there."""
+
+
+def answer_with(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Return a response whose body is here."""
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        yield body
+
+    rest = chunks()
+    return Answer(status, headers, rest, rest.aclose)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,12 +7,12 @@ from typing import cast
 
 from sagent.config import Settings
 from sagent.config.files import File, GivenTable, Line, expand
-from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import decimal, url
 from sagent.lib.text import nearest
 from sagent.plugin import HookEvent, PathBase, RefusedError
 from sagent.plugins.hooks import HOOKS
 from sagent.plugins.hooks.hook import DEFAULT_SECONDS, MAX_SECONDS, Hook, names_of
+from sagent.plugins.programs.needs import list_of_texts, read_need, table_of_texts
 
 _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")

@@ -64,7 +64,11 @@ def run_list(settings: Settings, given: argparse.Namespace) -> int:
         state = "" if same else "changed since it was added" if record else "not added by sagent plugin add"
         pin = str(record.get("pin") or record.get("commit") or record.get("sha256") or "").removeprefix("sha256 ")
         rows.append((folder.name, str(record.get("version", "")), pin[:12], str(record.get("source", "")), state))
-    folders = Table(tuple(rows), ("folder", "version", "pin", "from", "")) if rows else "No plugin has a folder here."
+    folders = (
+        Table(tuple(rows), ("folder", "version", "pin", "from", ""))
+        if rows
+        else "No folders of skills, agents, commands, hooks and MCP servers are installed."
+    )
     write(binary_safe(sys.stdout), ["", folders])
     return 0
 

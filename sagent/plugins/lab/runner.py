@@ -303,7 +303,7 @@ class _Run:
         return trial
 
     async def _carry_out(self, work: Path) -> Outcome:
-        settings = require_advisors(self.way.load(work))
+        settings = require_advisors(self.way.load(work)).without("trace")
         settings = replace(
             settings,
             max_budget_usd=_least(settings.max_budget_usd, self.budget),

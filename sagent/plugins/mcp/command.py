@@ -92,7 +92,7 @@ def _browse(given: Mapping[str, object]) -> int:
 
 
 def _remove(given: Mapping[str, object]) -> int:
-    from sagent.repl.settings_file import remove_row
+    from sagent.plugins.mcp.removal import remove_row
 
     path, name = _own_file(given), str(given["name"])
     remove_row(path, "mcp", name, "MCP server")

@@ -6,11 +6,11 @@ from typing import cast
 
 from sagent.config.files import File, GivenTable
 from sagent.config.settings import Settings
-from sagent.config.tables import list_of_texts, read_need, table_of_texts
 from sagent.config.values import decimal, switch, url
 from sagent.plugin import PathBase, RefusedError
 from sagent.plugins.mcp import MCP
 from sagent.plugins.mcp.server import McpServer
+from sagent.plugins.programs.needs import list_of_texts, read_need, table_of_texts
 
 
 def servers_of(settings: Settings) -> Mapping[str, McpServer]:

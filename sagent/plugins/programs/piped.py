@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from sagent.lib.encoding import readable
-from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.process import Process, ProcessGroup, open_reader
 from sagent.lib.text import printable
 
 _CHUNK = 1 << 16
@@ -87,3 +87,11 @@ class PipedProcess:
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while chunk := await reader.read(_CHUNK):
             self._words = (self._words + chunk)[-self._kept :]
+
+
+async def open_writer(descriptor: int) -> asyncio.StreamWriter:
+    """Write to one end of a pipe."""
+    loop = asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb"))
+    return asyncio.StreamWriter(transport, protocol, None, loop)

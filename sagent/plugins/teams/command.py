@@ -21,7 +21,7 @@ from sagent.cli.render import (
     warn,
     write_end,
 )
-from sagent.cli.settings import load_or_report, read_flag
+from sagent.cli.settings import load_or_report
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
@@ -30,6 +30,7 @@ from sagent.lib.money import in_words, number
 from sagent.lib.names import path_of
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
+from sagent.plugins.teams.flag import read_flag
 from sagent.session.entries import show_given, show_said, show_usage
 from sagent.transcript.event_json import encode_result
 

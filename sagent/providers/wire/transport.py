@@ -41,16 +41,6 @@ class Answer:
     aclose: Callable[[], Awaitable[None]]
 
 
-def answer_with(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """A response whose body is here."""
-
-    async def chunks() -> AsyncGenerator[bytes]:
-        yield body
-
-    rest = chunks()
-    return Answer(status, headers, rest, rest.aclose)
-
-
 class Transport(Protocol):
     """Posts and gets. Every method raises ExchangeFailed, and nothing else, when it fails."""
 

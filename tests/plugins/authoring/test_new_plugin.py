@@ -112,7 +112,8 @@ def test_suites_are_checked_and_named(shell: Shell) -> None:
         "from sagent.plugin import Plugin, Suite, ToolEntry\n"
         "class Empty:\n    def checks(self): pass\n"
         "class Full:\n    def test_it(self): pass\n"
-        "class Tide:\n    name = 'Tide'\n"
+        "class Tide:\n    name = description = 'Tide'\n    parameters = {}\n"
+        "    async def __call__(self, given, run): pass\n"
         "plugin = Plugin('suited', tools=(ToolEntry('Tide', ':Tide'),), suites=(Suite('empty', 'e', ':Empty'),\n"
         "    Suite('full', 'f', ':Full'), Suite('setting', 's', ':Full')))"
     )

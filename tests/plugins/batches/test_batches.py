@@ -21,8 +21,9 @@ from sagent.errors import ModelError
 from sagent.messages import user
 from sagent.model import Counting, Model, Reply, Request
 from sagent.plugins.batches import Batches
+from sagent.plugins.batches.transport import answer_with
 from sagent.providers import provider_named
-from sagent.providers.wire.transport import Answer, answer_with
+from sagent.providers.wire.transport import Answer
 from sagent.session.log import MemoryLog
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting
-from sagent.cli.settings import load_settings, read_flag
+from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.money import number
 from sagent.lib.text import printable
 from sagent.plugins.lab.commands.experiments import ExperimentCommand
+from sagent.plugins.teams.flag import read_flag
 
 if TYPE_CHECKING:
     from sagent.config import Settings

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.cli.flags import Parser
-from sagent.cli.settings import read_flag
 from sagent.cli.tables import show
 from sagent.config.values import decimal
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
@@ -22,6 +21,7 @@ from sagent.lib.names import path_of
 from sagent.lib.text import nearest, why_unread
 from sagent.plugin import RefusedError
 from sagent.plugins.lab.table import Row, decode_row, tabulate
+from sagent.plugins.teams.flag import read_flag
 from sagent.session.store import is_session
 
 OK, FAILED = 0, 1

@@ -1,0 +1,28 @@
+"""Tables that are added to the person's config.toml."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from sagent.lib.json import as_object
+from sagent.repl.settings_file import one_by_one, read_file, replace_file
+
+
+@one_by_one
+def add_tables(path: Path, tables: str) -> None:
+    """Add tables at the end. Raises as `add_rule`."""
+    text, before = read_file(path)
+    end = "" if not text or text.endswith("\n") else "\n"
+    wanted = _joined(before, tomllib.loads(tables))
+    replace_file(path, f"{text}{end}\n{tables}".lstrip("\n"), as_object(wanted), f"add these lines\n\n{tables}\n")
+
+
+def _joined(one: object, other: object) -> object:
+    """Two values of one key: tables and lists are joined, and of two others there is no joining."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        first, second = cast("Mapping[str, object]", one), cast("Mapping[str, object]", other)
+        return {**first, **{key: _joined(first[key], second[key]) if key in first else second[key] for key in second}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [*cast("list[object]", one), *cast("list[object]", other)]
+    return None

@@ -1,0 +1,20 @@
+"""Values of flags that are no settings."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sagent.errors import UsageError
+
+T = TypeVar("T")
+
+
+def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
+    """The value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
+    from sagent.plugin import RefusedError
+
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except RefusedError as error:
+        raise UsageError(f"{flag} {text}: {error}.") from error

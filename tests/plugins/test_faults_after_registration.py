@@ -1,0 +1,208 @@
+"""Whatever a plugin added that fails later is named and left out, and what may guard runs is not done without."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+from tests.cli.program import Shell
+
+COMMANDS = """
+import sys
+from sagent.plugin import Command, Plugin
+class Odd(BaseException): pass
+def none(words): return None
+def text(words): return "0"
+async def later(words): return 0
+def says(words): sys.exit("no boat today")
+def odd(words): raise Odd("bang")
+names = ("none", "text", "later", "says", "odd")
+plugin = Plugin("boats", commands=tuple(Command(name, "h", f":{name}") for name in names))
+"""
+PART = """
+from sagent.plugin import Part, Plugin
+async def add(builder):
+    builder.sections.append(lambda: "Mind the gap.")
+    {line}
+plugin = Plugin("added", parts=(Part(":add", ("always",)),))
+"""
+FAILING = {
+    "a section that raises": ("builder.sections.append(lambda: 1 / 0)", "division by zero", True),
+    "a section that is no text": ("builder.sections.append(lambda: 7)", "int as a section", True),
+    "a follower that raises": ("builder.started.append(lambda agent: 1 / 0)", "division by zero", True),
+    "what is closed and raises": ("builder.stack.callback(lambda: 1 / 0)", "could not be closed", True),
+    "a tool that is none": ("builder.tools.append(7)", "int is not a tool", False),
+    "a layer that raises": ("builder.wrap(lambda tools: 1 / 0)", "division by zero", False),
+}
+ODD = """
+from sagent.config.values import whole
+from sagent.plugin import Plugin, Setting, ToolEntry
+class Odd:
+    name, description, parameters = "Odd", "Odd.", {schema}
+    async def __call__(self, arguments, run):
+        return "ok"
+plugin = Plugin(
+    "odd", settings=(Setting("depth", whole, 10, "int"),), tools=(ToolEntry("Odd", ":Odd", ("default",)),)
+)
+"""
+GUARD = """
+from sagent.plugin import Part, Plugin, Setting, Table
+from sagent.config.values import text_of
+async def add(builder):
+    pass
+def read(given):
+    return dict(given.rows())
+plugin = Plugin(
+    "guard", settings=(Setting("reviewer", text_of, help="h", metavar="M"),),
+    parts=(Part(":add", ("reviewer",), "around"),),
+)
+"""
+TABLE = """
+from sagent.plugin import Plugin, Table, RefusedError
+def read(given):
+    raise RefusedError("this is no harbour")
+plugin = Plugin("guard", tables=(Table("harbours", ":read", guards=True),))
+"""
+
+
+@pytest.fixture
+def folder(shell: Shell) -> Path:
+    """Return where the person's own plugins lie."""
+    place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
+    place.mkdir(parents=True)
+    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
+    return place
+
+
+@pytest.mark.parametrize("name", ["none", "text", "later", "odd"])
+def test_command_without_an_exit_code_is_named(shell: Shell, folder: Path, name: str) -> None:
+    (folder / "boats.py").write_text(COMMANDS)
+    done = shell.run(name, model="")
+    assert done.code == 2
+    assert "plugin boats failed" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_command_that_exits_with_a_text_shows_it(shell: Shell, folder: Path) -> None:
+    (folder / "boats.py").write_text(COMMANDS)
+    done = shell.run("says", model="")
+    assert (done.code, done.err) == (1, "no boat today\n")
+
+
+@pytest.mark.parametrize(("line", "why", "stays"), FAILING.values(), ids=FAILING)
+def test_what_a_part_added_and_fails_is_left_out_alone(
+    shell: Shell, folder: Path, line: str, why: str, *, stays: bool
+) -> None:
+    (folder / "added.py").write_text(PART.format(line=line))
+    server = shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert done.err.count("A part of the plugin added") == 1
+    assert why in done.err
+    assert "Traceback" not in done.err
+    assert ("Mind the gap." in str(server.requests[0].json["system"])) == stays, "a part is there whole or not at all"
+
+
+def test_a_function_that_a_part_adds_is_a_tool(shell: Shell, folder: Path) -> None:
+    source = 'def wave() -> str:\n    """Wave."""\n    return "waved"\n'
+    (folder / "added.py").write_text(source + PART.format(line="builder.tools.append(wave)"))
+    server = shell.serve([Turn(calls=(Call("wave", {}),)), Turn(text="Fine.")])
+    assert shell.run("--permission-mode", "full", "hello").out == "Fine.\n"
+    assert "waved" in str(server.requests[1].json["messages"])
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('bang')", "SystemExit(3)", "asyncio.CancelledError()"])
+def test_a_listener_that_fails_is_named_once(shell: Shell, folder: Path, raised: str) -> None:
+    hear = f"import asyncio\ndef hear(event):\n    raise {raised}\n"
+    (folder / "added.py").write_text(
+        hear + PART.format(line="builder.started.append(lambda agent: agent.listen(hear))")
+    )
+    shell.serve([Turn(calls=(Call("Bash", {"command": "true"}),)), Turn(text="Fine.")])
+    done = shell.run("--permission-mode", "full", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert done.err.count("The plugin added failed") == 1
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("how", ["broken", "broken and no index", "broken before", "gone and no module"])
+def test_nothing_runs_while_a_plugin_that_guards_is_wrong(shell: Shell, folder: Path, how: str) -> None:
+    server = shell.serve([Turn(text="Fine.")] * 3)
+    state = Path(shell.environment["HOME"]) / ".local/state/sagent"
+    if how != "broken before":
+        (folder / "guard.py").write_text(GUARD)
+        assert shell.run("hello").out == "Fine.\n"
+        server.requests.clear()
+    (folder / "guard.py").write_text(GUARD + "\nimport nowhere.at_all\n")
+    if how == "broken and no index":
+        (state / "plugins.json").unlink()
+    if how == "gone and no module":
+        (folder / "guard.py").unlink()
+        (folder / "guard.py").symlink_to("nowhere")
+    for _ in range(2):
+        done = shell.run("hello")
+        assert (done.code, server.requests) == (2, []), done.err
+        assert "The plugin guard (" in done.err
+        assert "--unguarded" in done.err
+    assert "guard" in shell.run("plugin", "list", model="").out
+    assert shell.run("--unguarded", "hello").out == "Fine.\n"
+    assert shell.run("--no-plugins", "hello").out == "Fine.\n"
+
+
+def test_nothing_runs_for_a_file_that_wants_a_guard_which_was_deleted(shell: Shell, folder: Path) -> None:
+    (folder / "guard.py").write_text(GUARD)
+    server = shell.serve([Turn(text="Fine.")] * 2)
+    assert shell.run("hello").out == "Fine.\n"
+    (folder / "guard.py").unlink()
+    assert shell.run("hello").out == "Fine.\n", "nothing asks for it"
+    server.requests.clear()
+    (folder.parent / "config.toml").write_text('reviewer = "m"\n')
+    done = shell.run("hello")
+    assert (done.code, server.requests) == (2, [])
+    assert "the plugin guard, which is not there" in done.err
+
+
+def test_nothing_runs_without_a_table_of_guards_that_is_refused(shell: Shell, folder: Path) -> None:
+    (folder / "guard.py").write_text(TABLE)
+    (folder.parent / "config.toml").write_text("[harbours.x]\na = 1\n")
+    server = shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, server.requests) == (2, [])
+    assert "this is no harbour" in done.err
+    assert shell.run("--unguarded", "hello").out == "Fine.\n"
+
+
+def test_runs_with_files_and_without_plugins_leave_the_index_of_others_alone(shell: Shell, folder: Path) -> None:
+    note = "import pathlib\npathlib.Path(__file__ + '.seen').open('a').write('x')\n"
+    (folder / "own.py").write_text(f"{note}from sagent.plugin import Plugin\nplugin = Plugin('own')\n")
+    (shell.cwd / "given.py").write_text(GUARD.replace('"guard"', '"given"'))
+    shell.serve([Turn(text="Fine.")] * 9)
+    ways = ((), ("--no-plugins",), ("--plugin", "given.py"))
+    for way in ways:
+        assert shell.run(*way, "hello").code == 0
+    state = Path(shell.environment["HOME"]) / ".local/state/sagent"
+    seen = (folder / "own.py.seen").read_text()
+    written = {file.name: file.stat().st_ino for file in state.glob("plugins*.json")}
+    for way in (*ways, *ways):
+        assert shell.run(*way, "hello").code == 0
+    assert (folder / "own.py.seen").read_text() == seen, "it is imported no more"
+    assert {file.name: file.stat().st_ino for file in state.glob("plugins*.json")} == written
+    (folder.parent / "config.toml").write_text('reviewer = "m"\n')
+    assert "the plugin given, which is not there" in shell.run("config", "show", model="").err
+
+
+@pytest.mark.plugin("authoring")
+@pytest.mark.parametrize("name", ["mcp", "json"])
+def test_no_plugin_is_begun_with_a_name_that_is_taken(shell: Shell, name: str) -> None:
+    done = shell.run("plugin", "new", name, model="")
+    assert done.code == 2
+    assert "give another name" in done.err
+    assert not (shell.cwd / name).exists()
+
+
+@pytest.mark.plugin("authoring")
+def test_a_test_finds_a_reader_and_a_schema_that_fail(shell: Shell) -> None:
+    (shell.cwd / "wrong.py").write_text(ODD.format(schema={"type": "odd"}))
+    done = shell.run("plugin", "test", "wrong.py", model="")
+    assert done.code == 1
+    assert [line.split()[1] for line in done.out.splitlines() if line.startswith("bad")] == ["setting", "tool"]
