@@ -18,7 +18,7 @@ OPENING = re.compile(
 )
 LIMIT = re.compile(
     r"_?((MOST|LONGEST|PATIENCE|LEAST|SOON|ENOUGH|SHORTEST|LARGEST|SMALLEST|FEWEST|BIGGEST)(_\w+)?"
-    r"|(LONG|FEW|WAIT|GRACE)(_\w+)?(?<!_SECONDS)(?<!_TOKENS)(?<!_BYTES)(?<!_CHARS))"
+    r"|FEW|WAIT|GRACE|LONG(_\w+)?(?<!_SECONDS)(?<!_TOKENS)(?<!_BYTES)(?<!_CHARS))"
 )
 
 

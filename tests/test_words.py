@@ -22,7 +22,7 @@ def check(root: Path, source: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "source",
     [
-        '"""Parsing of dates."""\nMAX_DATES = 3\nWAIT_SECONDS = 1.0\nWAITING = "x"\n',
+        '"""Parsing of dates."""\nMAX_DATES = 3\nWAIT_SECONDS = 1.0\nWAITING = "x"\n_WAIT_KIND = "wait"\n',
         'class Date:\n    """A day."""\n    def next(self):\n        """Return the day after it."""\n',
         "MOSTLY = 1\nleast = 2\nprint(MOST)\n",
     ],
