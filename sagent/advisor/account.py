@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.advisor.advisor import Advisor
-from sagent.advisor.following import MAX_FOLLOWING_TURNS, effect_of, word_on
+from sagent.advisor.following import MAX_FOLLOWING_TURNS, effect_of, stated_effect
 from sagent.advisor.rules import Rules
 from sagent.events import Advice, AdvisorTally
 from sagent.lib.dataclass import dataclass
@@ -17,7 +17,7 @@ from sagent.usage import Cost
 
 
 @dataclass(slots=True)
-class Held:
+class ConsultationBound:
     """A bound on a consultation in progress, in USD and in estimated tokens. `usd` is 0 if its price is not known."""
 
     name: str
@@ -32,7 +32,7 @@ class Account:
 
     tallies: dict[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
     muted: set[str] = field(default_factory=set[str])
-    _held: list[Held] = field(default_factory=list[Held])
+    _held: list[ConsultationBound] = field(default_factory=list[ConsultationBound])
 
     @property
     def calls(self) -> int:
@@ -50,7 +50,7 @@ class Account:
         return min((max(most - used, ZERO) for _, most, used in self._budgets(advisor, rules, cost)), default=None)
 
     @contextmanager
-    def asking(self, held: Held) -> Generator[None]:
+    def asking(self, held: ConsultationBound) -> Generator[None]:
         """Hold what a consultation may come to while it runs."""
         self._held.append(held)
         try:
@@ -143,7 +143,7 @@ class Outcomes:
         """Record what a turn made of the advice before it; where evidence contradicts some, whom to ask what. Once:
         what was asked in that turn, or is asked now, is the last word."""
         waiting, self._waiting = self._waiting, []
-        word = word_on(turn.reply)
+        word = stated_effect(turn.reply)
         ask: tuple[str, str] | None = None
         for one in waiting:
             name = one.advice.advisor

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from sagent.advisor.account import ZERO, Account, Held, Outcome, Outcomes
+from sagent.advisor.account import ZERO, Account, ConsultationBound, Outcome, Outcomes
 from sagent.advisor.advisor import Advisor, role_text
 from sagent.advisor.consultation import MAX_TOKENS, THOUGHT, Consultation, ended, reason_of, send, why
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
@@ -39,7 +39,7 @@ Mode: TypeAlias = Literal["auto", "client", "native"]
 
 
 @runtime_checkable
-class Writing(Protocol):
+class TextProtocolModel(Protocol):
     """A model that may be spoken to in the text protocol."""
 
     @property
@@ -167,7 +167,7 @@ class Advisors:
     @property
     def in_text(self) -> bool:
         """True if the executor is spoken to in the text protocol."""
-        return isinstance(self.state.model, Writing) and self.state.model.protocol == "text"
+        return isinstance(self.state.model, TextProtocolModel) and self.state.model.protocol == "text"
 
     def task(self) -> Message | None:
         """Return the last message in which a person or the agent above asked for something."""
@@ -221,7 +221,7 @@ class Advisors:
     def _executor_request(self) -> Request:
         """Return the executor's next request, with the instructions that it really reads."""
         request, model = self.state.context.request(), self.state.model
-        if not isinstance(model, Writing) or model.protocol != "text":
+        if not isinstance(model, TextProtocolModel) or model.protocol != "text":
             return request
         return replace(request, system=model.written(request).system, tools=())
 
@@ -231,7 +231,7 @@ class Advisors:
         cost, rules = self.state.ledger.cost(), self.setup.rules
         worst, likely = self._may_come_to(model, request)
         budget = self.account.left(advisor, rules, cost) if advisor.tools else None
-        held = Held(advisor.name, (budget if budget is not None else worst) or ZERO, likely)
+        held = ConsultationBound(advisor.name, (budget if budget is not None else worst) or ZERO, likely)
 
         def may(more: Request) -> bool:
             again, tokens = self._may_come_to(model, more)

@@ -21,7 +21,7 @@ _COMMON = frozenset(
 )
 
 
-def word_on(reply: Message) -> tuple[str, str] | None:
+def stated_effect(reply: Message) -> tuple[str, str] | None:
     """Return what a reply says about advice: "followed", "rejected" or "contradicted", and the reason; None if it
     does not say."""
     text = reply.content

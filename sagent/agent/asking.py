@@ -112,15 +112,15 @@ class Handoff(NamedTuple):
 def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
     """The last request of the person or another sender, and the last answers of other agents, shortened."""
     asked = last_asked(state)
-    parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
+    parts = [f"{state.path} was asked:\n{shorten(asked)}"] if asked else []
     parts += [
-        f"{each.path} was asked:\n{short(each.asked)}\nand answered:\n{short(each.answered)}"
+        f"{each.path} was asked:\n{shorten(each.asked)}\nand answered:\n{shorten(each.answered)}"
         for each in handoffs[-MAX_BRIEF_PARTS:]
     ]
     return "\n\n".join(parts)
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """A text, shortened to its beginning and end if it is long."""
     return text if len(text) <= MAX_BRIEF_CHARS else f"{text[: MAX_BRIEF_CHARS - 200]} … {text[-190:]}"
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from sagent.agent.asking import MAX_BRIEF_PARTS, Handoff, answer_of, last_asked, short
+from sagent.agent.asking import MAX_BRIEF_PARTS, Handoff, answer_of, last_asked, shorten
 from sagent.agent.runs import Runner
 from sagent.agent.tree import Node
 from sagent.events import Failure, Result
@@ -130,7 +130,7 @@ class ChildTask:
         for arrived in self._own.inbox.take(idle=True):
             agent = self._tree.get(arrived.message.sender)
             if arrived.answer and agent is not None and agent.hears:
-                said = short(arrived.message.content)
+                said = shorten(arrived.message.content)
                 agent.inform(user(f"{self._own.path} ended before it read your message: {said}", sender="sagent"))
 
     def _wake(self) -> None:

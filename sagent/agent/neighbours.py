@@ -25,7 +25,7 @@ class TreeNeighbours:
 
     def __init__(self, agent: Node, resources: Resources) -> None:
         self._agent, self._resources = agent, resources
-        self.ask = None if resources.ask is None else _heard(resources.ask)
+        self.ask = None if resources.ask is None else _checked_asker(resources.ask)
         self._spawned = False
         self.deepest: int | None = None  # generation that agents below may be of, as those above requested
 
@@ -87,7 +87,7 @@ class TreeNeighbours:
         return await self.checkpoints().around(self._agent.state, call, effect, work)
 
 
-def _heard(ask: Asker) -> Asker:
+def _checked_asker(ask: Asker) -> Asker:
     """Wrap an asker: any answer that is neither a yes nor a no becomes a no that says what is needed."""
 
     async def asked(call: ToolCall, question: Ask) -> str | None:

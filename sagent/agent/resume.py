@@ -17,7 +17,7 @@ from sagent.lib.text import failure
 from sagent.messages import Message, user
 from sagent.peer import SpawnRequest
 from sagent.rewind.plan import cut_off as open_checkpoints
-from sagent.rewind.recorder import stands
+from sagent.rewind.recorder import read_snapshot
 from sagent.session.contents import PromptEntry, RequestSent, Returned, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unfinished, unread, waiting
@@ -42,7 +42,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
     for found in unread(entries, state.log.blobs.get):
         moment: Moment = "idle" if found.moment == "idle" else "next"
         state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
-    for what in open_checkpoints(entries.of("touched"), stands):
+    for what in open_checkpoints(entries.of("touched"), read_snapshot):
         state.journal.record(what)
     _leave_out(state, entries)
     state.jobs.last = last_job(entries)
@@ -151,7 +151,7 @@ def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None
     path, log = born.agent, _log_of(state, born)
     entries = log.contents()
     if (text := cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
-        for what in open_checkpoints(entries.of("touched"), stands):
+        for what in open_checkpoints(entries.of("touched"), read_snapshot):
             log.append(what)
         state.receive(user(text, sender="sagent"), "next")
         state.journal.record(Returned(path, log.head))

@@ -74,7 +74,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
     own = model.state
     workspace = workspace_for(own, seen=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
-    workspace.profile = _both(own.workspace.profile, above.state.workspace)
+    workspace.profile = _combined_profile(own.workspace.profile, above.state.workspace)
     resources = resources_for(above, given, path, workspace)
     most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
     return AgentParts(
@@ -94,8 +94,8 @@ def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
     """A policy in which both judge; if one is made for each run, it is made for each run of the copy too."""
     make = model.preparation.policy
     if model.preparation.is_fixed or not callable(make):
-        return Both(model.state.policy, above.state.policy)
-    return lambda run: Both(make(run), above.state.policy)
+        return CombinedPolicy(model.state.policy, above.state.policy)
+    return lambda run: CombinedPolicy(make(run), above.state.policy)
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
@@ -191,7 +191,7 @@ def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
     return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not request.persistent)
 
 
-class Both:
+class CombinedPolicy:
     """Two policies combined: a call is made if neither objects."""
 
     def __init__(self, own: Policy, above: Policy) -> None:
@@ -217,7 +217,7 @@ def _leniency(verdict: Verdict) -> float:
     return (Deny, Hold, Ask, Allow).index(type(verdict))
 
 
-def _both(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
+def _combined_profile(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
     """Combine two profiles: commands may touch only what both allow."""
     other = above.profile
     if own is None or other is None:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Never
 
-from sagent.agent.asking import Prompt, short
+from sagent.agent.asking import Prompt, shorten
 from sagent.agent.conversation import Conversation
 from sagent.cost.ledger import Ledger
 from sagent.engine.context import Prompts
@@ -236,7 +236,7 @@ class Tree:
         if agent is not None and agent.hears:
             agent.send(message)
             return
-        said = short(message.content)
+        said = shorten(message.content)
         text = f"{path} has ended, so your message did not reach it: {said}"
         self.deliver(message.sender, user(text, sender="sagent"))
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.agent.resources import Admit, ExtensionFactory, tools_of
 from sagent.app import background
 from sagent.app.builder import AgentBuilder
 from sagent.app.models import Choice, catalog, choose_model
-from sagent.app.past import Keeper, Past, open_log
+from sagent.app.past import Past, SessionMirror, open_log
 from sagent.app.toolset import choose_tools, make_tools
 from sagent.config import Settings
 from sagent.config.declared import CORE
@@ -59,7 +59,7 @@ async def open_agent(
     sandbox: Sandbox | None = None,
     answer: "Answerer | None" = None,
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
-    keeper: Keeper | None = None,
+    keeper: SessionMirror | None = None,
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
     surface: Surface | None = None,
@@ -98,7 +98,9 @@ async def open_agent(
         yield agent
 
 
-async def _open_session(builder: AgentBuilder, keeper: Keeper | None, batches: "Collecting | None", told: Told) -> None:
+async def _open_session(
+    builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", told: Told
+) -> None:
     """Its log, its model and its money. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
@@ -122,9 +124,7 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
             continue
         guards = moment == "around" or any(table.guards for owner, table in plugins.owned(Table) if owner == plugin)
         apart = partial(_apart, builder, plugin, guards=guards)
-        before, outer, added = builder.contents(), builder.stack, False
-        builder.stack = AsyncExitStack()
-        outer.push_async_exit(partial(_close, builder.stack, partial(_apart, builder, plugin, "could not be closed")))
+        before, added = builder.contents(), False
         with apart():
             await cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))(builder)
             known = {id(tool) for tool in before["tools"]}
@@ -133,7 +133,6 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
             except UsageError as error:
                 raise TypeError(str(error)) from error
             added = True
-        builder.stack = outer
         if added:
             new = len(before["sections"])
             builder.sections[new:] = [partial(_section, apart, each) for each in builder.sections[new:]]
@@ -145,7 +144,7 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
 
 
 @contextmanager
-def _apart(builder: AgentBuilder, plugin: str, what: str = "is left out", *, guards: bool = False) -> Generator[None]:
+def _apart(builder: AgentBuilder, plugin: str, *, guards: bool = False) -> Generator[None]:
     """Warn of what a plugin's code raises in the block. Errors of the person's making are raised, and those of a plugin
     that `guards` runs: that has a table of guards, or puts something around tools and policy."""
     try:
@@ -155,7 +154,7 @@ def _apart(builder: AgentBuilder, plugin: str, what: str = "is left out", *, gua
     except (Exception, SystemExit) as error:
         if plugin == CORE.name:
             raise
-        why = f"A part of the plugin {plugin} {what}: {reason(error)}."
+        why = f"A part of the plugin {plugin} is left out: {reason(error)}."
         if guards and not builder.settings.unguarded:
             raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
         builder.warn(f"{why} {advice(plugin)}")
@@ -172,12 +171,6 @@ def _section(apart: Apart, describe: Callable[[], object]) -> str:
 def _call(apart: Apart, follow: Callable[[Agent], object], agent: Agent) -> None:
     with apart():
         follow(agent)
-
-
-async def _close(stack: AsyncExitStack, apart: Apart, *raised: Any) -> bool | None:
-    with apart():
-        return await stack.__aexit__(*raised)
-    return None
 
 
 @runtime_checkable

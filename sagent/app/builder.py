@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from copy import copy
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
@@ -142,8 +143,7 @@ class AgentBuilder:
     def contents(self) -> Mapping[str, Any]:
         """Return what parts have added so far."""
         names = ("tools", "sources", "adapters", "layers", "sections", "started", "judge", "ask", "resources")
-        found = {name: getattr(self, name) for name in names}
-        return {name: [*value] if isinstance(value, list) else value for name, value in found.items()}
+        return {name: copy(getattr(self, name)) if name in names[:6] else getattr(self, name) for name in names}
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

@@ -316,7 +316,7 @@ async def choose_model(
     try:
         choice.allowed()  # says which of them there are not
         choice.model = await _begin(choice, earlier)
-        choice.model = choice.wrapped(await _meet(choice, choice.model))
+        choice.model = choice.wrapped(await _ask_server(choice, choice.model))
     except BaseException:
         await choice.aclose()
         raise
@@ -330,7 +330,7 @@ async def _begin(choice: Choice, earlier: str) -> Model:
     if settings.provider or settings.base_url:
         return await _default_of(choice)
     if not earlier:
-        return _usual(choice) or await _local(choice)
+        return _default_model(choice) or await _local(choice)
     try:
         return _named(choice, earlier)
     except UsageError as error:
@@ -338,7 +338,7 @@ async def _begin(choice: Choice, earlier: str) -> Model:
         raise UsageError(f"The session last used {earlier}: {cause}. Or choose another model with --model.") from error
 
 
-async def _meet(choice: Choice, model: Model) -> Model:
+async def _ask_server(choice: Choice, model: Model) -> Model:
     """Ask a server of the person's own what it serves, unless it has said so today. If it is a llama-server and no
     provider was named, return its model under that provider and its own name."""
     name, url = choice.home
@@ -368,7 +368,7 @@ async def listing_of(choice: Choice, name: str, url: str | None = None, seconds:
         raise ModelError("stalled", f"no answer within {seconds:g} s", provider=name) from error
 
 
-def _usual(choice: Choice) -> Model | None:
+def _default_model(choice: Choice) -> Model | None:
     """The usual model of the first provider there is a key for. A project's file may rule that provider out, but not
     so choose another, to which the conversation would go: then UsageError is raised."""
     origin = choice.settings.origins.get("allow_providers", "")
@@ -445,10 +445,10 @@ async def _local(choice: Choice) -> Model:
         if found:
             choice.home = (name, url)
             return choice.provider(name, base_url=url).model(found[0].id)
-    raise UsageError(_nothing(choice))
+    raise UsageError(_explain_no_model(choice))
 
 
-def _nothing(choice: Choice) -> str:
+def _explain_no_model(choice: Choice) -> str:
     """Why no model could be chosen, and what would help."""
     keyed, allowed = list(choice.with_keys()), choice.allowed()
     if allowed is not None and not allowed:
@@ -489,7 +489,7 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
         head, colon, rest = name.partition(":")
         if colon and rest and (row := row_called(head, rows)):
             return f"{name!r} does not name its provider: give {row.name}/{rest}."
-        example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
+        example = f"ollama/{name}" if colon and rest else _match_model(name, rows) or "openai/gpt-5.5"
         return f"{name!r} does not name its provider. Give provider/model, as in {example}."
     near, maker = nearest_rows(head, rows), infer(rest, rows)
     strange = unlike(head, near)
@@ -503,7 +503,7 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     )
 
 
-def _such(word: str, rows: Mapping[str, Row]) -> str:
+def _match_model(word: str, rows: Mapping[str, Row]) -> str:
     """A model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of such a
     name; "" for none."""
     usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
@@ -538,14 +538,14 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
     lines: list[str] = []
     for provider in choice.with_keys():
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in spoken(row_named(provider, choice.rows), priced):
+        for model in offered_models(row_named(provider, choice.rows), priced):
             row, window = priced.get(model), limits_of(provider, model).window
             cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
             lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")
     return "\n".join(lines) or "No other provider has a key."
 
 
-def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
+def offered_models(row: Row, priced: Iterable[str]) -> Sequence[str]:
     """The models of a provider that are known, or have a price, and hold a conversation. Price lists are of a whole
     house: Claude is not spoken to where Gemini is, on Google's clouds."""
     from sagent.providers.abilities import can_converse

@@ -40,7 +40,7 @@ class Past:
     resumed: bool = False
 
 
-class Keeper(Protocol):
+class SessionMirror(Protocol):
     """Keeps a session in another place as well, and makes its agents wait for that before they do anything visible."""
 
     def follow(self, session: Session) -> None:
@@ -56,7 +56,9 @@ class Keeper(Protocol):
         ...
 
 
-def open_log(settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None) -> tuple[Log, Past]:
+def open_log(
+    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: SessionMirror | None
+) -> tuple[Log, Past]:
     """The session's log and what is in it. A new session that cannot be written is kept in memory, with a notice; an
     earlier one is not, because without its history it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
@@ -92,7 +94,7 @@ def _is_named(settings: Settings, path: Path) -> bool:
 
 
 def _open_file_log(
-    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: Keeper | None
+    settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: SessionMirror | None
 ) -> tuple[Log, Past]:
     session, resumed = _open_session(settings)
     if keeper is not None:

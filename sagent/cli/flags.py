@@ -78,7 +78,7 @@ exit codes:
 SESSION = "a session's path or id, or the beginning of an id (default: the last session)"
 
 
-class Left(SystemExit):
+class ParserExit(SystemExit):
     """A parser has written what was asked for, its help or the version."""
 
     def __init__(self, code: int, parser: "Parser") -> None:
@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         return [action for action in self._actions if not action.option_strings]
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise Left(status, self)
+        raise ParserExit(status, self)
 
     def parse_apart(
         self, argv: "Sequence[str]", refused: "Sequence[str]", why: str

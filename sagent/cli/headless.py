@@ -210,11 +210,11 @@ async def _answer_all(
 
 def _telling(emit: Callable[[Event], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
     """Return a handler of what nobody waits for. It tells what the code of a plugin raised, as a listener, once."""
+    from sagent.config.plugins import blame
+
     told = set[str]()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        from sagent.config.plugins import blame
-
         if not (said := blame(context["exception"]) if "exception" in context else ""):
             loop.default_exception_handler(context)
         elif said not in told:

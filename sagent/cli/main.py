@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
         sys.stderr.write(printable(f"sagent: {in_shell(str(error))}\n"))
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help; or a plugin
-        if ended.code is not None and not isinstance(ended.code, int):
+        if isinstance(ended.code, str):
             sys.stderr.write(f"{ended.code}\n")
         return _flushed(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except KeyboardInterrupt as stopped:
@@ -87,7 +87,7 @@ def _output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _talk({})  # not even the flags are looked at, nor imported: the prompt is there sooner
+        return _run_interactive({})  # not even the flags are looked at, nor imported: the prompt is there sooner
     from sagent.cli.flags import meant_command, parse_run, plugins_of
     from sagent.plugin import Command
 
@@ -109,7 +109,7 @@ def _dispatch(argv: list[str]) -> int:
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
-        return _talk(flags) if runner is None else runner(flags, None)
+        return _run_interactive(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
@@ -129,8 +129,7 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
 
 
 def carry_out(owner: str, function: str, what: str, *given: object) -> int:
-    """Call a function of a plugin that returns an exit code. Raises UsageError where it cannot be imported, fails or
-    returns anything else, and is not the core's."""
+    """Call a plugin's function that returns an exit code. Raises UsageError where it fails and is not the core's."""
     from sagent.config.declared import CORE
     from sagent.config.plugins import named_errors
     from sagent.plugin import resolve
@@ -198,7 +197,7 @@ def _ask_whether_prompt(prompt: str, meant: str) -> None:
     raise UsageError(f"`{prompt}` is not a command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}")
 
 
-def _talk(flags: Mapping[str, object]) -> int:
+def _run_interactive(flags: Mapping[str, object]) -> int:
     from sagent.cli.interactive import run_interactive
 
     return run_interactive(flags)

@@ -305,9 +305,9 @@ class Transcript:
             case Advised(_, advice):
                 self._line(*advice_lines(advice))
             case ReplyFinished(_, message):
-                from sagent.transcript.event_json import ran_there
+                from sagent.transcript.event_json import provider_tool_lines
 
-                self._line(*ran_there(message))
+                self._line(*provider_tool_lines(message))
             case ThinkingDelta(_, text) if self._thinking:
                 self._write(text)
             case TextDelta() | ThinkingDelta() | AdviceDelta() | ToolProgress():

@@ -40,8 +40,7 @@ class Source(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A plugin in the index without what it adds. `error` says why it is left out; one that `guards` may refuse what
-    agents are about to do."""
+    """A plugin in the index without what it adds. `error` says why it is left out; `guards`, that it may refuse."""
 
     name: str
     about: str

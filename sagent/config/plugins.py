@@ -33,8 +33,7 @@ from sagent.plugin import (
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
-INDEXES = (INDEX, "plugins-ours.json", "plugins-files.json")
-"""The indexes of all plugins, of ours, and of all with the files that a run names."""
+INDEXES = (INDEX, "plugins-ours.json", "plugins-files.json")  # of all plugins, of ours, and of all with a run's files
 _MEMBERS = {kind: member for member, (_, kind) in KINDS.items()}
 T = TypeVar("T", bound=tuple[object, ...])
 
@@ -48,6 +47,7 @@ class Installed:
         self._made: dict[type, Sequence[tuple[str, tuple[object, ...]]]] = {}
         self._named: dict[type, Mapping[str, tuple[object, ...]]] = {}
         self.notices = index.notices
+        self.broken = any(head.error for head in index.heads)
         broken = [head for head in index.heads if head.error and head.guards]
         self.broken_guards = [f"The plugin {each.name} ({each.origin}) is left out: {each.error}." for each in broken]
 
@@ -169,11 +169,6 @@ class Installed:
         """Return True if there are plugins that are left out, of which more is not known."""
         return not self._foreign or self.broken
 
-    @property
-    def broken(self) -> bool:
-        """Return True if a plugin is left out because it is wrong."""
-        return any(head.error for head in self._index.heads)
-
 
 @contextmanager
 def named_errors(what: str, plugin: str) -> Generator[None]:
@@ -193,7 +188,7 @@ def named_errors(what: str, plugin: str) -> Generator[None]:
 
 
 def blame(error: BaseException) -> str:
-    """Return a sentence that names the plugin, not one of ours, whose code raised an error; "" where none did."""
+    """Return a sentence that names the plugin, not one of ours, whose code raised an error; else ""."""
     found, trace = "", None if sys.flags.dev_mode else error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))
@@ -207,10 +202,8 @@ def blame(error: BaseException) -> str:
 
 def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
     """Return the plugins there are: ours; and where `foreign` ones are wanted those of installed distributions, the
-    person's own files in `config_dir`/plugins, and these `files`.
-
-    Runs with files of their own, and those without foreign plugins, have an index each, so that none is written anew
-    by turns; of what is gone all of them know."""
+    person's own files in `config_dir`/plugins, and these `files`. Runs with files or without foreign plugins have an
+    index each, so that none is written anew by turns; of what is gone all of them know."""
     places = Places.of(config_dir, files) if foreign else Places()
     index, *beside = INDEXES if foreign and not files else INDEXES[::-1] if foreign else (INDEXES[1], *INDEXES[::2])
     paths = tuple(state_dir / each for each in (index, *beside))

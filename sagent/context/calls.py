@@ -210,7 +210,7 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
     are replaced, in deltas and in the reply. With `forms`, calls that come as text in one of these are calls of the
     reply, and what may become one is held back. Closing it closes the model's stream. Raises ModelError."""
     halves: dict[type[TextPart | ThinkingPart], str] = {}
-    said = {TextPart: Said(), ThinkingPart: Said()}
+    said = {TextPart: RepetitionDetector(), ThinkingPart: RepetitionDetector()}
     charges: tuple[Charge, ...] = ()
     watch = _Watch(model, request, forms) if forms and request.tools else None
     async with closing(model.stream(request)) as items:
@@ -238,7 +238,9 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
                         yield each
 
 
-def _cut(model: Model, said: "Mapping[type[TextPart | ThinkingPart], Said]", charges: tuple[Charge, ...]) -> Reply:
+def _cut(
+    model: Model, said: "Mapping[type[TextPart | ThinkingPart], RepetitionDetector]", charges: tuple[Charge, ...]
+) -> Reply:
     """Return the reply of a model that was stopped because it repeated itself, with the repetition taken out."""
     thought, text = said[ThinkingPart].without_repetition, said[TextPart].without_repetition
     unit = next(one.unit for one in said.values() if one.unit)
@@ -253,7 +255,7 @@ def _cut(model: Model, said: "Mapping[type[TextPart | ThinkingPart], Said]", cha
     )
 
 
-class Said:
+class RepetitionDetector:
     """A text as it comes, and whether it has become one short unit over and over."""
 
     def __init__(self) -> None:

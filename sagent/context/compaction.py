@@ -102,7 +102,7 @@ def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
             return "requests and messages" if role == "user" else "replies"
 
 
-class Outlook:
+class RemovableParts:
     """The parts of a conversation that can go, decided before anything does.
 
     `tokens` is what its next request likely has, `max_input` the most that it can have, and `usable` what its model
@@ -112,7 +112,7 @@ class Outlook:
 
     def __init__(self, history: Sequence[Message], above: str, tokens: int, max_input: int, usable: int | None) -> None:
         self._history, self._tokens, self._max_input = history, tokens, max_input
-        self._room = room_in(history, (usable or tokens) * BYTES_PER_TOKEN, above)
+        self._room = part_budgets(history, (usable or tokens) * BYTES_PER_TOKEN, above)
         self.cut = find_cut(history, self._room.recent, above, self._room.words)
 
     @property
@@ -127,7 +127,7 @@ class Outlook:
 
     def needs_summary(self, target: int) -> bool:
         """Return True if stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
-        if self._tokens - self._share(gain(self._history, self._room.words)) <= target * _STUBBED_TOLERANCE:
+        if self._tokens - self._share(freed_bytes(self._history, self._room.words)) <= target * _STUBBED_TOLERANCE:
             return False
         freed = sum(map(size_of, self.gone)) - min(self._room.summary, MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN) // 2
         return self._share(freed) >= _MIN_FREED_SHARE * self._tokens
@@ -217,7 +217,7 @@ def _staying(history: Sequence[Message], place: int, above: str, words: int | No
     return tuple(sorted((*requests[:1], *latest, *stay)))
 
 
-class Room(NamedTuple):
+class PartBudgets(NamedTuple):
     """Bytes that parts of a context may have when it is made smaller: the last turns, earlier requests, and a summary
     made by code."""
 
@@ -226,14 +226,14 @@ class Room(NamedTuple):
     summary: int
 
 
-def room_in(history: Sequence[Message], window: int, above: str) -> Room:
+def part_budgets(history: Sequence[Message], window: int, above: str) -> PartBudgets:
     """Return what there is room for in so many bytes, in addition to what was said since the last request, which
     stays."""
     last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
     words = max(int(window * _BRIEF), min(int(window * _REQUESTS), left // 2))
-    return Room(recent, words, max(1_000, min(int(window * _SUMMARY), left // 4)))
+    return PartBudgets(recent, words, max(1_000, min(int(window * _SUMMARY), left // 4)))
 
 
 def instruction(hints: str) -> str:
@@ -334,7 +334,7 @@ def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple
     the list of what is to be done."""
     from sagent.context import plan, todo
 
-    return (*advice_in(gone), *plan.note_of(history, gone), *todo.note_of(history, gone))
+    return (*advice_in(gone), *plan.plan_note(history, gone), *todo.list_note(history, gone))
 
 
 def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
@@ -417,7 +417,7 @@ def can_shrink(history: Sequence[Message]) -> bool:
     return any(map(any, _tiers(history)))
 
 
-def gain(history: Sequence[Message], words: int) -> int:
+def freed_bytes(history: Sequence[Message], words: int) -> int:
     """Estimate the bytes that stubs can free, without those of what is not read yet. `words` as in `shrink`."""
     tiers = _tiers(history)
     found = {(each.message, each.call): each.size for each in (*tiers.old, *tiers.recent)}

@@ -34,7 +34,7 @@ def is_planning(messages: Sequence[Message]) -> bool:
     return next(said, "").startswith(ON)
 
 
-def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+def plan_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """The plan, and what the person said of it, as a message with its sender, where it is among what is cut."""
     answers = {result.call_id: result.text for message in messages for result in message.results}
     for message in reversed(messages):

@@ -48,7 +48,7 @@ def tasks_in(messages: Sequence[Message]) -> tuple[Task, ...]:
     return tasks if place >= 0 else ()
 
 
-def note_of(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+def list_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """The list as a message, with its sender, where what wrote it is among what is cut."""
     place, tasks = _find(messages)
     if not tasks or not any(messages[place] is each for each in gone):

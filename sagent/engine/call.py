@@ -12,9 +12,9 @@ from sagent.context.calls import NOTHING, says_nothing, what_is_missing, with_di
 from sagent.cost.budget import counted_input
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
-from sagent.engine.compaction import cut_short, keep_room, look, stub
+from sagent.engine.compaction import cut_short, keep_room, removable_parts, stub
 from sagent.engine.neighbours import ExtraCost
-from sagent.engine.request import MIN_OUTPUT_TOKENS, Attempt, Outgoing, sending, settle, wait_before_retry
+from sagent.engine.request import MIN_OUTPUT_TOKENS, Attempt, PlannedCall, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
@@ -153,11 +153,11 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     extra = ExtraCost(ZERO, {}) if context.extension is None else context.extension.extra_cost(bound.tokens)
     known = state.model_limits.max_output or DEFAULT_OUTPUT
     usual = None if state.ledger.cap is None else min(known, 2 * DEFAULT_OUTPUT)
-    outgoing = Outgoing(state.model, request, state.role, bound, likely, extra.usd, usual)
+    outgoing = PlannedCall(state.model, request, state.role, bound, likely, extra.usd, usual)
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
         overflowed = reply.message.stop == "context_overflow" and not any(call.whole for call in reply.message.calls)
         wrong: tuple[ModelErrorKind, str] | None = ("empty", NOTHING) if says_nothing(reply.message) else None
-        if overflowed and partial.recoveries < MAX_RECOVERIES and look(state).can_give_way:
+        if overflowed and partial.recoveries < MAX_RECOVERIES and removable_parts(state).can_give_way:
             wrong = ("context_overflow", "the window was full before the answer was")
         if wrong is not None:
             settle(state, reservation, reply.charges)

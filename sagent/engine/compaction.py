@@ -10,7 +10,7 @@ from sagent.context.compaction import (
     MIN_SUMMARY_TOKENS,
     STUBBED_SHARE,
     Change,
-    Outlook,
+    RemovableParts,
     drop,
     forget_files,
     instruction,
@@ -54,7 +54,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     before = state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * STUBBED_SHARE)
-    outlook = look(state)
+    outlook = removable_parts(state)
     if outlook.cut is None or not (summarise or outlook.needs_summary(target)):
         if stubbed := stub(state, before, 0 if summarise else target, reason):
             _notify(state, before, f"{stubbed} tool results and attachments were replaced by stubs")
@@ -73,7 +73,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
 
 def cut_short(state: AgentState, reason: str) -> bool:
     """Summarize at once and without a model, because a request does not fit. False if nothing can be left out."""
-    before, outlook = state.context.tokens(), look(state)
+    before, outlook = state.context.tokens(), removable_parts(state)
     if outlook.cut is None:
         return False
     _sum_up(state, outlook, None, before, reason)
@@ -106,16 +106,16 @@ def tools_known(state: AgentState) -> set[str]:
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
-def look(state: AgentState) -> Outlook:
+def removable_parts(state: AgentState) -> RemovableParts:
     """Return what of the agent's conversation can go."""
     context, usable = state.context, input_budget(state.model_limits)
-    return Outlook(context.history, state.above, context.tokens(), context.max_input_tokens(), usable)
+    return RemovableParts(context.history, state.above, context.tokens(), context.max_input_tokens(), usable)
 
 
 def stub(state: AgentState, before: int, target: int, reason: str) -> int:
     """Replace old results and attachments by stubs; returns how many."""
     try:
-        stubs = look(state).stubs(before, target, state.log.blobs)
+        stubs = removable_parts(state).stubs(before, target, state.log.blobs)
     except OSError as error:
         state.journal.notify("warning", f"The context cannot be made smaller: {error}")
         return 0
@@ -180,7 +180,7 @@ def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
             yield state.neighbours.resolve(name), None
 
 
-def _sum_up(state: AgentState, outlook: Outlook, summary: str | None, before: int, reason: str) -> None:
+def _sum_up(state: AgentState, outlook: RemovableParts, summary: str | None, before: int, reason: str) -> None:
     """Replace what was cut by a summary, built by code if there is no other."""
     where = _keep(state, outlook.gone)
     _replace(state, reason, before, outlook.summed_up(summary, where, state.workspace.cwd))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.context.calls import bound_output, explain_cut, explain_unfit, fit_arguments
-from sagent.engine.state import AgentState, Job, Ongoing, result_message, working_for
+from sagent.engine.state import AgentState, Job, RunningCall, result_message, working_for
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
@@ -33,7 +33,7 @@ Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedCall:
     """A call that may be made: in the `background` from the start, and after a `delay` in seconds, if requested.
     `effect` is what it would do in the directory `cwd`, and `verdict` the policy's decision about that."""
 
@@ -42,7 +42,7 @@ class Ready:
     arguments: JsonObject
     background: bool = False
     delay: float = 0.0
-    earlier: "Sequence[Ready]" = ()  # calls before it that are at work
+    earlier: "Sequence[PreparedCall]" = ()  # calls before it that are at work
     effect: Effect = Effect("execute")
     cwd: Path | None = None
     verdict: Verdict | None = None
@@ -55,12 +55,12 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     """
     results: Results = {}
     tasks: dict[str, Task[None]] = {}
-    ready: list[Ready] = []
+    ready: list[PreparedCall] = []
     state.requested.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply, tuple(ready))
-            if not isinstance(item, Ready):
+            if not isinstance(item, PreparedCall):
                 state.journal.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
                 continue
@@ -134,8 +134,8 @@ def close_calls(state: AgentState, reply: Message, reason: str, results: Results
 
 
 async def _prepare(
-    state: AgentState, call: ToolCall, reply: Message, earlier: Sequence[Ready]
-) -> Ready | Denial | ToolOutput:
+    state: AgentState, call: ToolCall, reply: Message, earlier: Sequence[PreparedCall]
+) -> PreparedCall | Denial | ToolOutput:
     """Check and judge a call: ready to run, refused, or the error result it gets instead."""
     if (unfit := explain_unfit(call, reply.stop, state.tools)) is not None:
         return _error(unfit)
@@ -145,10 +145,10 @@ async def _prepare(
         arguments = fit_arguments(tool, given)
     except ToolError as error:
         return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
-    return await _judge(state, Ready(call, tool, arguments, background, delay, earlier))
+    return await _judge(state, PreparedCall(call, tool, arguments, background, delay, earlier))
 
 
-async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
+async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial | ToolOutput:
     """A call with what it would do now, or its result if it is refused; a question that was answered is not asked
     again."""
     call, cwd = item.call, state.workspace.cwd
@@ -208,7 +208,7 @@ def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, boo
 
 
 async def _run_one(
-    state: AgentState, item: Ready, deps: object, before: Sequence[Task[None]], results: Results
+    state: AgentState, item: PreparedCall, deps: object, before: Sequence[Task[None]], results: Results
 ) -> None:
     """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
     started = time.monotonic()
@@ -222,10 +222,10 @@ async def _run_one(
             await asyncio.wait(before)
         state.journal.emit(ToolStarted(state.path, item.call))
         started = time.monotonic()
-        judged: Ready | Denial | ToolOutput = await _judge(state, item) if before else item
-        while isinstance(judged, Ready) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
+        judged: PreparedCall | Denial | ToolOutput = await _judge(state, item) if before else item
+        while isinstance(judged, PreparedCall) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
             judged = await _judge(state, judged)
-        output = await _invoke(state, judged, running, ongoing, deps) if isinstance(judged, Ready) else judged
+        output = await _invoke(state, judged, running, ongoing, deps) if isinstance(judged, PreparedCall) else judged
     except asyncio.CancelledError:
         shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MAX_SHOWN_CHARS:]}" if ongoing.tail else ""
         if job := state.jobs.of(running):
@@ -263,7 +263,9 @@ def _close_job(state: AgentState, job: Job) -> None:
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
-async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: Ongoing, deps: object) -> ToolOutput:
+async def _invoke(
+    state: AgentState, item: PreparedCall, running: Task[None], ongoing: RunningCall, deps: object
+) -> ToolOutput:
     """The tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
 
     def progress(text: str) -> None:
@@ -292,7 +294,7 @@ async def _invoke(state: AgentState, item: Ready, running: Task[None], ongoing: 
         return _error(f"{item.call.name} failed: {failure(error)}")
 
 
-async def _begin(state: AgentState, item: Ready, context: RunContext) -> Answer:
+async def _begin(state: AgentState, item: PreparedCall, context: RunContext) -> Answer:
     """Make a call in the directory where it was judged, so that relative paths mean what the policy has seen."""
     if item.cwd != state.workspace.cwd:
         raise ToolError("Another call has just changed the working directory. Call it again.")

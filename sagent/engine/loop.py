@@ -40,11 +40,11 @@ async def take_turn(state: AgentState) -> str:
 
         if results and (ended := end_of_cut(reply, state.run.cut_replies)):
             return ended
-        if results is None and reply.stop != "pause" and not await _goes_on(state):
+        if results is None and reply.stop != "pause" and not await _has_more_to_read(state):
             return state.run.stop or reply.stop or "end"
 
 
-async def _goes_on(state: AgentState) -> bool:
+async def _has_more_to_read(state: AgentState) -> bool:
     """Answer those who asked; return True if there is something to read when the turn would end. A run that waits for
     its jobs goes on until there are none."""
     said = state.context.history[-1].content

@@ -30,7 +30,7 @@ Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class PlannedCall:
     """A call to make. Its input has at most `bound` tokens, about `likely`; other models that the provider asks inside
     it may cost `extra_usd`. `reserved_output` is what is reserved where the request itself sets no limit."""
 
@@ -106,7 +106,7 @@ class Attempt:
 
 @asynccontextmanager
 async def sending(
-    state: AgentState, outgoing: Outgoing, attempt: Attempt, hear: Hear
+    state: AgentState, outgoing: PlannedCall, attempt: Attempt, hear: Hear
 ) -> AsyncGenerator[tuple[Reply, Reservation]]:
     """Reserve, stream, and bill a call that did not end well; a reply is billed with `settle`, inside the block. Raises
     ModelError and BudgetExceeded."""
@@ -215,7 +215,7 @@ async def make_side_call(
     tries = 0
     while True:
         attempt, known, max_input = Attempt(), meter or Meter(), model.max_input_tokens(request)
-        outgoing = Outgoing(model, request, role, known.bound(request, max_input), known.estimate(max_input))
+        outgoing = PlannedCall(model, request, role, known.bound(request, max_input), known.estimate(max_input))
         try:
             async with sending(state, outgoing, attempt, hear) as (reply, reservation):
                 state.journal.record(RequestSent.of(reply.digest, role))

@@ -186,7 +186,7 @@ class Journal:
 
 
 @dataclass(slots=True)
-class Ongoing:
+class RunningCall:
     """A running call, whether it is a job or not: its latest output, and how to detach it if that is possible."""
 
     tail: str = ""
@@ -200,7 +200,7 @@ class Job:
     name: str
     call: ToolCall
     task: asyncio.Task[None]
-    ongoing: Ongoing
+    ongoing: RunningCall
     state: JobState = "running"
     started: float = field(default_factory=time.monotonic)
     ended: float = 0.0
@@ -226,7 +226,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._ongoing: WeakKeyDictionary[asyncio.Task[None], Ongoing] = WeakKeyDictionary()
+        self._ongoing: WeakKeyDictionary[asyncio.Task[None], RunningCall] = WeakKeyDictionary()
         self.stopping = False  # all are ended, and nobody asked for that one by one
         self.last = 0  # number of the latest; a resumed session goes on from there
 
@@ -237,9 +237,9 @@ class Jobs:
         self._jobs[job.name] = job
         return job
 
-    def ongoing(self, task: asyncio.Task[None]) -> Ongoing:
+    def ongoing(self, task: asyncio.Task[None]) -> RunningCall:
         """The state of a running call, by its task."""
-        return self._ongoing.setdefault(task, Ongoing())
+        return self._ongoing.setdefault(task, RunningCall())
 
     def of(self, task: asyncio.Task[object] | None) -> Job | None:
         """The job of a task."""

@@ -43,11 +43,13 @@ class Places:
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        from sagent.sandbox.places import homes, known_places, named, other_names, really_below
+        from sagent.sandbox.places import homes, known_places, other_names, paths_in_variables, really_below
 
         known = known_places()
         below = (really_below(each, known.secrets) for each in homes(self.home, os.environ))
-        elsewhere = (place for place in named(known.secret_variables, os.environ) if not is_inside(self.home, place))
+        elsewhere = (
+            place for place in paths_in_variables(known.secret_variables, os.environ) if not is_inside(self.home, place)
+        )
         absolute = (*known.secret_files, *map(str, self._private), *elsewhere)
         listed = frozenset(place.rstrip("/") or "/" for place in (*absolute, *map(os.path.realpath, absolute)))
         found = listed.union(*below)

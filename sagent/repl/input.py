@@ -26,7 +26,7 @@ from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Option, SecondKey
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.blocks import Page, Report, Said, Shell
+from sagent.repl.view.blocks import MessageBlock, Page, Report, Shell
 from sagent.repl.view.lines import alike
 from sagent.repl.view.view import NOTE, ROOT, SHELL
 from sagent.surface import Surface
@@ -222,7 +222,7 @@ class InputActions:
             self.give_back([typed])
 
     async def _run_command(self, name: str, text: str = "") -> None:
-        self._painter.write(Said(f"/{name} {text}".strip()))
+        self._painter.write(MessageBlock(f"/{name} {text}".strip()))
         await self.ready.wait()
         try:
             await run_command(self._context, name, text)

@@ -36,7 +36,7 @@ to local servers wait for. Raises SagentError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class RemoteSession:
     """Differences of a session that runs in another process. `where` is the place, "" while it rests in its `home`;
     `begin` starts passing on its events, once its conversation is on the screen, and calls back when its figures
     change; `again` is the command that comes back to it. `read` gives the text of a file there that a call would
@@ -60,7 +60,7 @@ class Opened:
     policy: "Permissions"
     sandbox: "Sandbox | None" = None
     surface: Surface = field(default_factory=Surface)
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class OpenedHere(Opened):
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class SessionChoices:
     """Choices of a person in a session, to be kept in one that takes its place, which opens by the settings. Without
     rules or a budget it has those of its settings."""
 
@@ -83,7 +83,7 @@ class Choices:
     cap: "Decimal | None"
 
     @classmethod
-    def of(cls, opened: Opened) -> "Choices":
+    def of(cls, opened: Opened) -> "SessionChoices":
         policy, sandbox = opened.policy, opened.sandbox
         held, cap = sandbox.wanted if sandbox else None, opened.agent.ledger.cap
         return cls(_switches_to(opened.agent), policy.mode, policy.rules, held, cap)
@@ -127,7 +127,7 @@ def _switches_to(agent: "RootAgent") -> "list[Switch]":
     return found
 
 
-class Current:
+class CurrentSession:
     """The settings in force and the session that is open, while there are any."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Current:
         return self._opened
 
     @property
-    def elsewhere(self) -> Elsewhere | None:
+    def elsewhere(self) -> RemoteSession | None:
         """Of the open session; None where it runs here, or there is none."""
         try:
             return self.opened.elsewhere

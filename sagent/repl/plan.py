@@ -7,15 +7,15 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.terminal.questions import Questions
 
 if TYPE_CHECKING:
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
 
 async def settle_plan(
     plan: str, questions: Questions, edit: Callable[[str], Awaitable[str]], show: Callable[[str], object]
-) -> "Settled | None":
+) -> "PlanDecision | None":
     """Have the person decide on a plan, which they may change with `edit`, and are shown then; None where they leave it
     open."""
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
     now = draft = plan
 
@@ -36,9 +36,9 @@ async def settle_plan(
                         show(given)
                     now, draft = (given, given) if given else (now, draft)
                 case "no":
-                    return Settled(None, reason=((await questions.line("Why not? ")) or "").strip())
+                    return PlanDecision(None, reason=((await questions.line("Why not? ")) or "").strip())
                 case _:
-                    return Settled("ask" if said == "ask" else "edit", changed)
+                    return PlanDecision("ask" if said == "ask" else "edit", changed)
         return None
     finally:
         if draft != now:  # what was changed, and not entered

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.repl.commands.command import Command
-    from sagent.repl.opening import Choices, Opened, Opening
+    from sagent.repl.opening import Opened, Opening, SessionChoices
     from sagent.tools.ask import Question
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
 MAX_SEARCHED_LINES = 500  # of the history that are looked through for commands
 
@@ -230,7 +230,7 @@ class Repl(CommandContext):
             self._session.leave_planning(settled.mode)
         return settled.answer()
 
-    def _settled(self, plan: str) -> "Awaitable[Settled | None]":
+    def _settled(self, plan: str) -> "Awaitable[PlanDecision | None]":
         return settle_plan(plan, self._questions, self.edit, self._show_changed)
 
     def _show_changed(self, plan: str) -> None:
@@ -276,7 +276,7 @@ class Repl(CommandContext):
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
 
-    def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, said: str = "") -> None:
         self._session.reopen(settings, choices, said)
         if self._painter.near != ROOT:  # who is read along with is left there
             self.enter(ROOT)

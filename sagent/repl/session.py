@@ -26,7 +26,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.greeting import greeting, take_news
-from sagent.repl.opening import Choices, Current
+from sagent.repl.opening import CurrentSession, SessionChoices
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
@@ -91,7 +91,7 @@ def _read_end(settings: "Settings") -> "Sequence[Message]":
 
 
 @dataclass(frozen=True, slots=True)
-class Waits(Queued):
+class UnreadMessage(Queued):
     """A message that was not read yet; an `early` one came before there was a session."""
 
     message: Message = field(kw_only=True)
@@ -104,7 +104,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()
-        self.queued: list[Waits] = []
+        self.queued: list[UnreadMessage] = []
 
     def on_read(self, message: Message) -> None:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
@@ -136,11 +136,11 @@ class Outbox:
         self.queued = [wait for wait in self.queued if wait not in unread]
         return [wait.text for wait in unread]
 
-    def _kept(self) -> list[Waits]:
+    def _kept(self) -> list[UnreadMessage]:
         return [wait for wait in self.queued if not wait.sent]
 
 
-class SessionLoop(Current):
+class SessionLoop(CurrentSession):
     """The session that is open, the turn in progress, and the messages that wait for it."""
 
     def __init__(
@@ -150,7 +150,7 @@ class SessionLoop(Current):
         self._opening, self._painter, self._status = opening, painter, status
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
-        self._choices: Choices | None = None  # that the person has made for it
+        self._choices: SessionChoices | None = None  # that the person has made for it
         self._said = ""  # about it, where its conversation is on the screen
         self._began_at: float | None = None
         self.turn = asyncio.Lock()  # one works on the conversation at a time
@@ -240,7 +240,7 @@ class SessionLoop(Current):
             finally:
                 self._opened = None
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
         """Close the session and open another, in which the person has made these choices already; `said` is written
         instead of its end. Raises UsageError while a turn is in progress."""
         if self.busy and self._opened is not None:
@@ -309,7 +309,7 @@ class SessionLoop(Current):
             self.outbox.prompts.put_nowait(message)
         else:  # it is kept until the turn ends, or until there is a session
             sent = opened is not None and opened.agent.running and not when_idle and not opened.surface.asks_first
-            self.outbox.queued.append(Waits(typed, sent, message=message, early=opened is None))
+            self.outbox.queued.append(UnreadMessage(typed, sent, message=message, early=opened is None))
             if opened is not None and sent:
                 opened.agent.send(message, "now")
         self._status.redraw()
@@ -323,7 +323,7 @@ class SessionLoop(Current):
         except UsageError:  # it ends now
             return False
         if node is not None and node.running and self.elsewhere is None:
-            self.outbox.queued.append(Waits(typed, sent=True, to=agent, message=message))
+            self.outbox.queued.append(UnreadMessage(typed, sent=True, to=agent, message=message))
         self._status.redraw()
         return node is not None
 

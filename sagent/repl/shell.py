@@ -41,7 +41,7 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
         return 127, f"{named[0] or argv[0]}: {named[1] or error}"
     finally:
         os.close(sink)
-    kept = _Kept()
+    kept = _OutputBuffer()
     stream, transport = await open_reader(source)
     reading = asyncio.create_task(_read(stream, kept, show))
     try:
@@ -61,13 +61,13 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
     return (128 - code if code < 0 else code), kept.text()
 
 
-async def _read(stream: asyncio.StreamReader, kept: "_Kept", show: Callable[[str], None]) -> None:
+async def _read(stream: asyncio.StreamReader, kept: "_OutputBuffer", show: Callable[[str], None]) -> None:
     while data := await stream.read(1 << 16):
         kept.add(data)
         show(kept.end())
 
 
-class _Kept:
+class _OutputBuffer:
     def __init__(self) -> None:
         self._data, self._left_out = bytearray(), 0
 

@@ -19,8 +19,8 @@ from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, cut, cut_line, line_width, one_line, printable
 from sagent.repl.view.panel import (
     MIN_NAME_COLUMNS,
-    Around,
     Figures,
+    PanelContext,
     Queued,
     Segment,
     render_panel,
@@ -192,7 +192,7 @@ class StatusDisplay:
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
             picker = self._questions.picker
-            around = Around(
+            around = PanelContext(
                 (self.figures.cost or Cost()).by_agent,
                 self._questions.asking,
                 self._short,

@@ -18,7 +18,7 @@ from sagent.lib.input import read_lines
 from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.session import choose_session
-from sagent.repl.opening import Choices
+from sagent.repl.opening import SessionChoices
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.lines import one_line, plain, printable
 from sagent.repl.view.view import ROOT, plain_text
@@ -55,7 +55,7 @@ class Teletype(CommandContext):
         self._ended = False
         self._floor = asyncio.Lock()  # one question at a time
         self._next: Settings | None = None
-        self._choices: Choices | None = None  # for the session that is opened next
+        self._choices: SessionChoices | None = None  # for the session that is opened next
         self._code: int | None = None
         self._open_line = False
         self._waiting_shown: dict[str, float] = {}
@@ -238,12 +238,12 @@ class Teletype(CommandContext):
 
     async def _decide(self, plan: str) -> str | None:
         """Ask the person about a plan, and return the answer for the model."""
-        from sagent.tools.plan import Settled
+        from sagent.tools.plan import PlanDecision
 
         ways = "  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"
         said = (await self._asked(f"{plan}\n{ways}", "y, e, or why not: ")).strip()
         mode = {"y": "ask", "yes": "ask", "e": "edit"}.get(said.lower())
-        settled = Settled(None, reason=said) if mode is None else Settled("ask" if mode == "ask" else "edit")
+        settled = PlanDecision(None, reason=said) if mode is None else PlanDecision("ask" if mode == "ask" else "edit")
         if settled.mode is not None:
             self.opened.policy.mode = settled.mode
         return settled.answer() if said else None
@@ -259,7 +259,7 @@ class Teletype(CommandContext):
         if text:
             self._write(f"{text}\n")
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
         self._next, self._choices = settings, choices
         if said:
             self.say(said)

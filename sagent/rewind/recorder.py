@@ -70,7 +70,7 @@ class Recorder(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Mark:
+class _RunningCall:
     """A call that runs. What `trees` hold by directory is brought up to date when other calls change files."""
 
     recorder: Recorder
@@ -95,7 +95,7 @@ class Checkpoints:
         self._last: dict[bytes, TreeSnapshot] = {}
         self._watches: dict[bytes, Watch] = {}
         self._refused: dict[bytes, str] = {}  # directories that are not looked at again, and why
-        self._marks: list[_Mark] = []
+        self._marks: list[_RunningCall] = []
         self._turn = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -131,8 +131,8 @@ class Checkpoints:
         finally:
             await self._end(mark, seconds)
 
-    async def _begin(self, recorder: Recorder, call: ToolCall, paths: Sequence[str]) -> _Mark:
-        mark = _Mark(recorder, call)
+    async def _begin(self, recorder: Recorder, call: ToolCall, paths: Sequence[str]) -> _RunningCall:
+        mark = _RunningCall(recorder, call)
         async with self.turn:
             try:
                 await self._book_named(mark)
@@ -152,7 +152,7 @@ class Checkpoints:
             self._marks.append(mark)
         return mark
 
-    async def _take_snapshots(self, mark: _Mark) -> None:
+    async def _take_snapshots(self, mark: _RunningCall) -> None:
         skip = _own_places(mark.recorder)
         for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.recorder.workspace.roots}):
             if any(_holds(each, root) for each in mark.trees.values()):
@@ -191,7 +191,7 @@ class Checkpoints:
             watch.follow(found.listings)
         return found
 
-    async def _book_trees(self, mark: _Mark) -> None:
+    async def _book_trees(self, mark: _RunningCall) -> None:
         """Log what calls that go on have changed until this one begins: later that would count as its own."""
         named = self._paths_named()
         looked = dict(mark.trees)
@@ -205,7 +205,7 @@ class Checkpoints:
                 other.trees[root] = _copy(now)
                 self._book(other, found)
 
-    async def _book_named(self, mark: _Mark) -> None:
+    async def _book_named(self, mark: _RunningCall) -> None:
         """Log what has become of the files that other calls name, which answer for them for as long as they go on: a
         state that this call finds is in the log once it begins, or has ended."""
         for other in [each for each in self._marks if each.named and each is not mark]:
@@ -218,7 +218,7 @@ class Checkpoints:
                 other.recorder.journal.record(_begun(other))
 
     def _pass_on(
-        self, mark: _Mark, files: Sequence[Touch], made: Sequence[str], states: Mapping[bytes, FileState | None]
+        self, mark: _RunningCall, files: Sequence[Touch], made: Sequence[str], states: Mapping[bytes, FileState | None]
     ) -> None:
         """Let the other calls know what one that names files has made of them."""
         self.report(mark, states, made, ())
@@ -227,7 +227,7 @@ class Checkpoints:
                 if other is not mark and touch.path in other.named and touch.after.kind != "unknown":
                     other.named[touch.path] = touch.after
 
-    async def _book_files(self, mark: _Mark) -> None:
+    async def _book_files(self, mark: _RunningCall) -> None:
         """Record, for the other calls in progress, the changes to files that this call names."""
         paths = frozenset(map(os.fsencode, mark.named)) - self._paths_named()
         for other in [each for each in self._marks if each.trees]:
@@ -236,7 +236,7 @@ class Checkpoints:
                 found = await in_thread(partial(compare_files, before, inside, other.keep))
                 self._book(other, found, every=True)
 
-    def _book(self, mark: _Mark, found: Difference, *, every: bool = False) -> None:
+    def _book(self, mark: _RunningCall, found: Difference, *, every: bool = False) -> None:
         """Log what a call has changed so far, and that it goes on."""
         if found.files or found.made or found.gone:
             so_far = _with_difference(replace(_ended(mark), omitted=()), found)
@@ -247,7 +247,7 @@ class Checkpoints:
     def _paths_named(self) -> frozenset[bytes]:
         return frozenset(os.fsencode(path) for mark in self._marks for path in mark.named)
 
-    async def _end(self, mark: _Mark, seconds: float | None) -> None:
+    async def _end(self, mark: _RunningCall, seconds: float | None) -> None:
         """Record what a call did to files; within some seconds, where nobody waits for more."""
         what = _not_known(mark, CUT_OFF)
         try:
@@ -263,14 +263,14 @@ class Checkpoints:
             if what.files or what.omitted or mark.named or mark.trees:
                 mark.recorder.journal.record(what)
 
-    async def _named(self, mark: _Mark) -> Touched:
+    async def _named(self, mark: _RunningCall) -> Touched:
         """Return what became of the files that a call named."""
         files, made, states = await in_thread(lambda _: _read_again(mark))
         self._pass_on(mark, files, made, states)
         omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
         return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
 
-    async def _unnamed(self, mark: _Mark) -> Touched:
+    async def _unnamed(self, mark: _RunningCall) -> Touched:
         """Return the differences in the directories of a call."""
         what = _ended(mark)
         skip = _own_places(mark.recorder)
@@ -290,7 +290,11 @@ class Checkpoints:
         return what
 
     def report(
-        self, mark: "_Mark | None", states: Mapping[bytes, FileState | None], made: Iterable[str], gone: Iterable[str]
+        self,
+        mark: "_RunningCall | None",
+        states: Mapping[bytes, FileState | None],
+        made: Iterable[str],
+        gone: Iterable[str],
     ) -> None:
         """Let other calls that run know of changes that are not theirs."""
         for tree in (tree for other in self._marks if other is not mark for tree in other.trees.values()):
@@ -360,13 +364,13 @@ def _holds(tree: TreeSnapshot, root: bytes) -> bool:
     return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 
-def _begun(mark: _Mark) -> Touched:
+def _begun(mark: _RunningCall) -> Touched:
     """A call that goes on, from what stands now."""
     files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
     return Touched(mark.call.id, mark.call.name, ended=False, files=files, trees=tuple(map(os.fsdecode, mark.trees)))
 
 
-def _ended(mark: _Mark) -> Touched:
+def _ended(mark: _RunningCall) -> Touched:
     trees = tuple(map(os.fsdecode, mark.trees))
     what = Touched(mark.call.id, mark.call.name, ended=True, omitted=mark.omitted, trees=trees)
     return replace(what, beside=tuple(mark.beside))
@@ -387,7 +391,7 @@ def _copy(tree: TreeSnapshot) -> TreeSnapshot:
     return replace(tree, files=dict(tree.files), listings=dict(tree.listings), reported=set())
 
 
-def _not_known(mark: _Mark, why: str) -> Touched:
+def _not_known(mark: _RunningCall, why: str) -> Touched:
     """A call of which nobody knows what it did."""
     files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
     trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
@@ -419,7 +423,7 @@ def _real(path: Path) -> str:
     return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 
-def _read_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[bytes, FileState | None]]:
+def _read_again(mark: _RunningCall) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[bytes, FileState | None]]:
     files: list[Touch] = []
     states: dict[bytes, FileState | None] = {}
     for path, before in mark.named.items():
@@ -439,6 +443,6 @@ def _forget(tree: TreeSnapshot, path: bytes) -> None:
         tree.listings[above] = listing._replace(names=listing.names - {name}, below=listing.below - {name})
 
 
-def stands(path: str) -> Snapshot:
+def read_snapshot(path: str) -> Snapshot:
     """Return the state of a path as touches record it, without keeping its content."""
     return read_state(os.fsencode(path), sha256_hex, MAX_NAMED_BYTES)

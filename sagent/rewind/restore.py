@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import real_directory
 from sagent.lib.text import same_ends
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
-from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, stands
+from sagent.rewind.recorder import Checkpoints, Recorder, in_thread, read_snapshot
 from sagent.rewind.snapshot import FileState, Stop, read_file_state
 from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
@@ -99,7 +99,7 @@ def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
     now: dict[str, Snapshot] = {}
     for item in found.items:
         stop.check()
-        now[item.path] = stands(item.path)
+        now[item.path] = read_snapshot(item.path)
     planned, kept = settle(found, now)
     left = list(kept)
     steps: list[Touch] = []
@@ -205,7 +205,7 @@ class _Writer:
         name = os.fsencode(step.path)
         try:
             emptied = step.before.kind == "directory" and step.path in self.gone  # as it was to be
-            if stands(step.path) != step.before and not emptied:
+            if read_snapshot(step.path) != step.before and not emptied:
                 self.left.append(Omission(step.path, ELSE))
                 return
             act(step)

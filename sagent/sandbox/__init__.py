@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
     from sagent.sandbox.network import Network
-    from sagent.sandbox.plants import Kept, Plants
-    from sagent.sandbox.probe import Means
+    from sagent.sandbox.plants import Plants, ProtectedPaths
+    from sagent.sandbox.probe import Confinement
     from sagent.sandbox.profile import Need, Profile
     from sagent.sandbox.scratch import Scratch
     from sagent.sandbox.tasks import Watchdog
@@ -87,7 +87,7 @@ def _caches() -> frozenset[str]:
     return really_below(os.path.expanduser("~"), known_places().caches)  # noqa: PTH111 -- may have no home
 
 
-def _told(paths: Sequence[str]) -> str:
+def _listing(paths: Sequence[str]) -> str:
     more = len(paths) - _MAX_TOLD
     return ", ".join(paths[:_MAX_TOLD]) + (f" and {more} more" if more > 0 else "")
 
@@ -114,7 +114,7 @@ class Sandbox:
         self.warn: Callable[[str], None] = lambda text: None  # the person, of what was undone, or is not known
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
-        self._means: Means | None = None
+        self._means: Confinement | None = None
         self._scratch: Scratch | None = None
         self._register: Scratch | None = None
         self._watchdog: Watchdog | None = None  # where nothing else ends what runs inside
@@ -142,12 +142,12 @@ class Sandbox:
         self.wanted, self._means = wanted, means
 
     @property
-    def means(self) -> "Means":
+    def means(self) -> "Confinement":
         """The means that confine commands. They are tried on first use, which takes about 30 ms."""
         if self._means is None:
-            from sagent.sandbox.probe import Means, probe
+            from sagent.sandbox.probe import Confinement, probe
 
-            self._means = Means("none", "it is switched off") if self.wanted == "off" else probe(self._cache)
+            self._means = Confinement("none", "it is switched off") if self.wanted == "off" else probe(self._cache)
         return self._means
 
     @property
@@ -343,15 +343,15 @@ class Sandbox:
             self._plants.allow(str(path))
 
     @property
-    def _kept(self) -> "Kept":
-        from sagent.sandbox.plants import Kept
+    def _kept(self) -> "ProtectedPaths":
+        from sagent.sandbox.plants import ProtectedPaths
 
         granted = (path for watch in (*self._running, *self._outlived.values()) for path in watch.granted)
-        return Kept(self._guard.kept if self._guard is not None else frozenset(), frozenset(granted))
+        return ProtectedPaths(self._guard.kept if self._guard is not None else frozenset(), frozenset(granted))
 
     def _disarmed(self, planted: Sequence[str]) -> str:
         return (
-            f"git or another program would obey what a command wrote to {_told([*dict.fromkeys(planted)])}: that was"
+            f"git or another program would obey what a command wrote to {_listing([*dict.fromkeys(planted)])}: that was"
             f" taken out. What was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
         )
 
@@ -439,7 +439,7 @@ class Sandbox:
                 "check its content, because such files run automatically"
             )
 
-    async def _leave_plants(self, plants: "Plants", kept: "Kept") -> None:
+    async def _leave_plants(self, plants: "Plants", kept: "ProtectedPaths") -> None:
         planted = plants.end(kept, goes_on=False)
         if not plants.is_done:
             planted += await asyncio.to_thread(plants.go_on, kept, _LAST_SECONDS)

@@ -25,7 +25,7 @@ from sagent.errors import ToolError
 from sagent.lib.process import disown, system_path
 from sagent.lib.regular import identity
 from sagent.lib.text import failure
-from sagent.sandbox.mounts import GATE, TEMPORARY, Mounts, gate, pinned, remove_made
+from sagent.sandbox.mounts import GATE, TEMPORARY, Mounts, gate, pin_mounts, remove_made
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.tasks import MAX_THREADS, count_tasks
@@ -358,7 +358,7 @@ class Boxes:
         try:
             argv = [*box.joining(), "--"] if box else []
             argv += [_program("bwrap"), *(("--pidns", str(box.processes)) if box else _NAMESPACES)]
-            argv += [*self.mounts.base(descriptors), *pinned(mounts, descriptors), "--info-fd", str(info)]
+            argv += [*self.mounts.base(descriptors), *pin_mounts(mounts, descriptors), "--info-fd", str(info)]
             process = subprocess.Popen(
                 [*argv, "--", _program("bash"), "-c", _SHOW if box else _FIRST],
                 stdin=pipe,

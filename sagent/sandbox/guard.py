@@ -17,7 +17,7 @@ from pathlib import Path
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import identity
 from sagent.sandbox.anchored import anchored, copy_tree
-from sagent.sandbox.scratch import COPY, Before, before_for_others, share_states
+from sagent.sandbox.scratch import COPY, PathState, before_for_others, share_states
 
 _MAX_ENTRIES = 1000  # of one protected directory
 _MAX_BYTES = 1 << 22  # of one
@@ -54,7 +54,7 @@ class Guard:
     def __init__(self, aside: Path, copies: Path | None = None) -> None:
         self._aside, self._copies = aside, copies or aside
         self._over: set[str] = set()  # sessions that have ended
-        self._shared: dict[str, Before] = {}  # what was there, as other sessions know it
+        self._shared: dict[str, PathState] = {}  # what was there, as other sessions know it
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
@@ -158,7 +158,7 @@ class Guard:
 
     def _share(self) -> None:
         states = (each for noted in self._before.values() for each in noted.items())
-        known = {real: Before(state.link if state else "", copy) for real, (state, copy) in states}
+        known = {real: PathState(state.link if state else "", copy) for real, (state, copy) in states}
         if known != self._shared:
             self._shared = known
             share_states(self._copies.parent, known)
@@ -177,7 +177,7 @@ class Guard:
         self._before[path] = self._noted(path, (), {}, {})
 
     def _noted(
-        self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, Before]
+        self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, PathState]
     ) -> dict[str, tuple[_State | None, Path | None]]:
         """Return the state of a path and of the first link on the way to it, or the state before commands of
         `others`."""
@@ -213,7 +213,9 @@ class Guard:
         _drop(copy)
         return _copied(path, self._copies / os.urandom(8).hex())
 
-    def _adopted(self, path: str, before: Before, links: dict[str, bool]) -> tuple[_State | None, Path | None] | None:
+    def _adopted(
+        self, path: str, before: PathState, links: dict[str, bool]
+    ) -> tuple[_State | None, Path | None] | None:
         """Return what another session says was there; None if it is there now, or if that session is done with it."""
         if before.copy is None:
             return _State(before.link) if before.link else None, None
@@ -272,7 +274,7 @@ class Guard:
         return self._before.pop(path, {})
 
 
-def changed(states: Mapping[str, Before]) -> Iterator[str]:
+def changed(states: Mapping[str, PathState]) -> Iterator[str]:
     """The paths that are not as they were said to be before."""
     for path, before in states.items():
         with contextlib.suppress(OSError):

@@ -156,7 +156,7 @@ def gate() -> bytes:
         return b""
 
 
-def pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
+def pin_mounts(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
     """Mounts by what lies at their sources now: a command that runs may put a symlink there at any time, and bubblewrap
     would follow it out of the workspace. Raises OSError."""
     words = iter(mounts)

@@ -124,7 +124,7 @@ def other_names(paths: Iterable[str]) -> Iterator[str]:
                         yield place
 
 
-def named(variables: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+def paths_in_variables(variables: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
     """The absolute paths that variables name, several with colons between them, some after "FILE:"."""
     for variable in variables:
         name, _, below = variable.partition("/")

@@ -59,7 +59,7 @@ _HOOKS = frozenset(
 _EXEC = re.compile(rb"(?m)^[ \t]*(?:exec|x)[ \t][^\n]*(?:\n|\Z)")
 
 
-class Kept(NamedTuple):
+class ProtectedPaths(NamedTuple):
     """Paths whose changes by commands are undone or impossible, and those that commands were granted."""
 
     kept: AbstractSet[str] = frozenset()
@@ -90,7 +90,7 @@ class Plants:
         self._doubted: set[str] = set()  # of these what a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
 
-    def begin(self, roots: Iterable[str], places: Kept, protected: Iterable[str] = ()) -> list[str]:
+    def begin(self, roots: Iterable[str], places: ProtectedPaths, protected: Iterable[str] = ()) -> list[str]:
         """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
             if root not in self._surveys:
@@ -114,7 +114,7 @@ class Plants:
             self._since = min(before for before, _ in self._moments())
         return found
 
-    def end(self, places: Kept, *, goes_on: bool) -> list[str]:
+    def end(self, places: ProtectedPaths, *, goes_on: bool) -> list[str]:
         """Return what commands have planted, by now taken out; `goes_on` where something still runs."""
         for survey in self._surveys.values():
             survey.renew()
@@ -128,12 +128,12 @@ class Plants:
             self._windows[:2] = [(start, end)]
         return found
 
-    def look(self, places: Kept) -> list[str]:
+    def look(self, places: ProtectedPaths) -> list[str]:
         """Take out what git would obey, near or where something was planted before, and return where it was."""
         signs = [path for survey in self._surveys.values() for path in survey.look(_SLICE_SECONDS)]
         return [*self._disarmed(signs, places), *self.go_on(places)]
 
-    def go_on(self, places: Kept, seconds: float | None = None) -> list[str]:
+    def go_on(self, places: ProtectedPaths, seconds: float | None = None) -> list[str]:
         """Take it out of directories that were not looked at since a command, for so long at most."""
         end = time.monotonic() + (_SLICE_SECONDS if seconds is None else seconds)
         signs = [path for survey in self._surveys.values() for path in survey.go_on(end)]
@@ -152,7 +152,7 @@ class Plants:
         """The directories below which not all were looked at since the last command."""
         return [root for root, survey in self._surveys.items() if survey.is_cut or not survey.is_done]
 
-    def _disarmed(self, signs: Iterable[str], places: Kept) -> list[str]:
+    def _disarmed(self, signs: Iterable[str], places: ProtectedPaths) -> list[str]:
         found, signs = list[str](), list(signs)
         for place in dict.fromkeys(_repositories(signs)):
             with contextlib.suppress(OSError):
@@ -180,7 +180,7 @@ class Plants:
             found = os.lstat(path)
             self._allowed[path] = found.st_ino, found.st_ctime_ns
 
-    def _disobey(self, sign: str, places: Kept) -> Iterator[str]:
+    def _disobey(self, sign: str, places: ProtectedPaths) -> Iterator[str]:
         """Take out what programs other than git obey at a name, but for copies of what the person has there."""
         for there, name in obeyed_at(sign):
             link = next((way for way in _way(sign, there) if os.path.islink(way)), "")  # noqa: PTH114 -- a text path
@@ -233,7 +233,7 @@ class Plants:
         found = contents(path)
         return any(os.path.lexists(each) and contents(each) == found for each in others)
 
-    def _disarm(self, place: str, places: Kept) -> Iterator[str]:
+    def _disarm(self, place: str, places: ProtectedPaths) -> Iterator[str]:
         has_grown = any(self._is_new(f"{place}/{name}", places) for name in _LAYOUT)  # to one, of what was there
         for name in _CONFIGURATIONS:
             if self._is_suspect(f"{place}/{name}", places, has_grown=has_grown) and (
@@ -280,15 +280,15 @@ class Plants:
                 with anchored(path) as place:
                     place.chmod(found.st_mode | stat.S_IRWXU, follow_symlinks=False)
 
-    def _is_suspect(self, path: str, places: Kept, *, has_grown: bool) -> bool:
+    def _is_suspect(self, path: str, places: ProtectedPaths, *, has_grown: bool) -> bool:
         is_new = self._is_new(path, places)
         return is_new or (has_grown and os.path.lexists(path) and not self._is_known(path, places))
 
-    def _is_known(self, path: str, places: Kept) -> bool:
+    def _is_known(self, path: str, places: ProtectedPaths) -> bool:
         """Return whether a file was protected before it became a part of something, so that its own time tells."""
         return self._is_kept(path, places) or lies_in(path, self._protected)
 
-    def _is_new(self, path: str, places: Kept) -> bool:
+    def _is_new(self, path: str, places: ProtectedPaths) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""
         try:
             found = os.lstat(path)
@@ -306,7 +306,7 @@ class Plants:
             self._open.add(path)
         return is_new
 
-    def _is_kept(self, path: str, places: Kept) -> bool:
+    def _is_kept(self, path: str, places: ProtectedPaths) -> bool:
         is_sure = path not in self._open and path not in self._doubted
         return lies_in(path, places.granted) or (is_sure and lies_in(path, places.kept))
 

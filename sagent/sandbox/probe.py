@@ -15,21 +15,21 @@ _FILE = "sandbox.json"
 Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
-class Means(NamedTuple):
+class Confinement(NamedTuple):
     """The means that confine commands, and why it is not something better; "" if it is the best there is."""
 
     name: Name
     why: str = ""
 
 
-def probe(cache: Path | None) -> Means:
+def probe(cache: Path | None) -> Confinement:
     """Find the means that work here, by trying them. The answer is cached in the directory `cache` until something
     that it depends on changes; an answer that may be due to a busy moment is not cached."""
     if cache is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads((cache / _FILE).read_bytes())
             if kept["key"] == list(_dependencies()):
-                return Means(kept["name"], kept["why"])
+                return Confinement(kept["name"], kept["why"])
     found = _try_all()
     if cache is not None and (not found.why or "not installed" in found.why):
         with contextlib.suppress(OSError):
@@ -37,7 +37,7 @@ def probe(cache: Path | None) -> Means:
     return found
 
 
-def keep(cache: Path, means: Means) -> None:
+def keep(cache: Path, means: Confinement) -> None:
     """Have this found from now on. Raises OSError."""
     put(cache / _FILE, json.dumps({"key": list(_dependencies()), "name": means.name, "why": means.why}).encode())
 
@@ -63,18 +63,18 @@ def _dependencies() -> Iterator[str]:
             yield Path(file).read_text(errors="replace")
 
 
-def _try_all() -> Means:
+def _try_all() -> Confinement:
     if sys.platform == "darwin":
         from sagent.sandbox.seatbelt import PROGRAM
 
-        return Means("seatbelt") if Path(PROGRAM).exists() else Means("none", f"{PROGRAM} is missing")
+        return Confinement("seatbelt") if Path(PROGRAM).exists() else Confinement("none", f"{PROGRAM} is missing")
     if sys.platform != "linux":
-        return Means("none", f"there is none for {sys.platform}")
+        return Confinement("none", f"there is none for {sys.platform}")
     from sagent.sandbox.bubblewrap import refusal
 
     if not (why := refusal()):
-        return Means("bubblewrap")
+        return Confinement("bubblewrap")
     from sagent.sandbox.landlock import available
 
     why_not = available()
-    return Means("none", f"{why}; {why_not}") if why_not else Means("landlock", why)
+    return Confinement("none", f"{why}; {why_not}") if why_not else Confinement("landlock", why)

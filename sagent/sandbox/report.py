@@ -7,7 +7,7 @@ from pathlib import Path
 from sagent.lib.text import count
 from sagent.sandbox import Sandbox
 from sagent.sandbox.places import known_places, really_below
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Profile
 
 
@@ -28,7 +28,7 @@ def shortfall(sandbox: Sandbox) -> str:
     return f"Commands run without a sandbox, because {means.why}: you are asked about them. {advice(means)}".rstrip()
 
 
-def advice(means: Means) -> str:
+def advice(means: Confinement) -> str:
     """Tell how to get the best sandbox; "" if nothing is known."""
     if "not installed" not in means.why:
         return ""

@@ -35,7 +35,7 @@ _KEPT_SECONDS = 30 * 24 * 3600.0  # for the person to find what the guard has pu
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
 
 
-class Before(NamedTuple):
+class PathState(NamedTuple):
     """The state of a path before commands: a link's target, or a copy. Neither: there was nothing."""
 
     link: str = ""
@@ -84,7 +84,7 @@ def temporary() -> Generator[Path]:
 
 
 def sweep(
-    changed: Callable[[Mapping[str, Before]], Iterable[str]] = lambda states: (), where: Path | None = None
+    changed: Callable[[Mapping[str, PathState]], Iterable[str]] = lambda states: (), where: Path | None = None
 ) -> list[str]:
     """Remove what processes of this user left there, as much as a moment is enough for. What `changed` says of what was
     there before commands that were running when their session was killed."""
@@ -142,7 +142,7 @@ def _marks(path: Path) -> tuple[int, int]:
     return number, number + 1
 
 
-def share_states(directory: Path, states: Mapping[str, Before]) -> None:
+def share_states(directory: Path, states: Mapping[str, PathState]) -> None:
     """Let other sessions know what was there before the commands of this one began: what these make of it is not theirs
     to keep. Copies lie in ASIDE, each in a directory of its own."""
     with contextlib.suppress(OSError):
@@ -154,10 +154,10 @@ def share_states(directory: Path, states: Mapping[str, Before]) -> None:
         new.replace(directory / _BEFORE)
 
 
-def before_for_others(own: Path, over: set[str]) -> dict[str, Before]:
+def before_for_others(own: Path, over: set[str]) -> dict[str, PathState]:
     """Return what was there when the running commands of other sessions of this user began. Those that have ended
     are added to `over`, and not looked at again."""
-    found: dict[str, Before] = {}
+    found: dict[str, PathState] = {}
     with contextlib.suppress(OSError):
         state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
         sure = time.time_ns() - state > _UNSURE_NS
@@ -177,16 +177,16 @@ def _sessions(directory: str, state: int) -> tuple[str, ...]:
     return tuple(entry.path for entry in os.scandir(directory) if entry.name.startswith(PREFIX))
 
 
-def _words(path: str, state: Before) -> tuple[str, str, str]:
+def _words(path: str, state: PathState) -> tuple[str, str, str]:
     return path, state.link, state.copy.parent.name if state.copy else ""
 
 
-def _states_in(directory: str | os.PathLike[str]) -> dict[str, Before]:
+def _states_in(directory: str | os.PathLike[str]) -> dict[str, PathState]:
     with contextlib.suppress(OSError), open(f"{os.fspath(directory)}/{_BEFORE}", "rb") as file:  # noqa: PTH123 -- of many
         if data := file.read():
             words = os.fsdecode(data).split("\0")
             copies = (Path(directory) / ASIDE / name / COPY if name else None for name in words[2::3])
-            return dict(zip(words[::3], map(Before, words[1::3], copies), strict=False))
+            return dict(zip(words[::3], map(PathState, words[1::3], copies), strict=False))
     return {}
 
 

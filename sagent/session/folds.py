@@ -70,24 +70,24 @@ def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
 
 def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
     """The contents of all entries of some classes."""
-    return _of(_every(entries, *map(kind_of, of)), of)
+    return _of(_of_kinds(entries, *map(kind_of, of)), of)
 
 
 def branch_contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
     """Return the contents of some types, without those of abandoned branches."""
-    return _of(_here(entries, *map(kind_of, of)), of)
+    return _of(_on_branch(entries, *map(kind_of, of)), of)
 
 
 def _of(entries: Iterable[Entry], of: tuple[type[_C], ...]) -> tuple[_C, ...]:
     return tuple(content for entry in entries if isinstance(content := entry.content, of))
 
 
-def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
+def _of_kinds(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """Yield the entries of some kinds; from a view of a log, only these are read."""
     return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
 
 
-def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
+def _on_branch(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """Yield the entries of some kinds, without those of abandoned branches; all if no kind is named."""
     return (entries if isinstance(entries, LogView) else MemoryLogView(tuple(entries))).branch(*kinds)
 
@@ -98,19 +98,19 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
     Results that were known when the process died, but whose message was not, are given one. Calls without any result
     stay open: the code that builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
     """
-    messages: list[Message | _Kept] = []
+    messages: list[Message | _LazyMessage] = []
     early: list[Entry] = []  # results since the last message
 
-    def collect() -> tuple[Message | _Kept, ...]:
+    def collect() -> tuple[Message | _LazyMessage, ...]:
         if not early or not messages:
             return ()
         reply, ids = messages[-1], [_CALL.search(entry.line) for entry in early]
         if isinstance(reply, Message) or reply.reply is not None or None in ids:
             return _collect(early, _whole(reply, fetch), fetch)
         asked = any(found and b'"id":"%b"' % found[1] in reply.entries[0].line for found in ids)
-        return (_Kept(tuple(early), reply),) if asked else ()
+        return (_LazyMessage(tuple(early), reply),) if asked else ()
 
-    for entry in _here(entries, "message", "result", "compacted"):
+    for entry in _on_branch(entries, "message", "result", "compacted"):
         if entry.kind == "result":
             early.append(entry)
             continue
@@ -118,9 +118,9 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
             messages += collect()
         early.clear()
         if entry.kind == "message":
-            messages.append(_Kept((entry,)))
+            messages.append(_LazyMessage((entry,)))
         else:
-            _compact(messages, _is(entry, Compacted))
+            _compact(messages, _content_as(entry, Compacted))
     messages += collect()
     return tuple(_whole(message, fetch) for message in messages)
 
@@ -144,16 +144,16 @@ _CALL = re.compile(rb'"result":\{"call_id":"([^"\\]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _LazyMessage:
     """A message that is only read when it is needed: most of a long session was replaced by summaries. It is in one
     entry; or it consists of results, each in one entry, and then `reply` is the message that asked for them."""
 
     entries: tuple[Entry, ...]
-    reply: "_Kept | None" = None
+    reply: "_LazyMessage | None" = None
     stubs: tuple[tuple[str, str], ...] = ()
 
 
-def _whole(message: Message | _Kept, fetch: Fetch) -> Message:
+def _whole(message: Message | _LazyMessage, fetch: Fetch) -> Message:
     if isinstance(message, Message):
         return message
     if message.reply is None:
@@ -165,7 +165,7 @@ def _whole(message: Message | _Kept, fetch: Fetch) -> Message:
     return found
 
 
-def _stub_kept(message: Message | _Kept, call_id: str, text: str) -> Message | _Kept:
+def _stub_kept(message: Message | _LazyMessage, call_id: str, text: str) -> Message | _LazyMessage:
     if isinstance(message, Message):
         return _stub(message, call_id, text)
     return replace(message, stubs=(*message.stubs, (call_id, text)))
@@ -184,10 +184,10 @@ def _stub(message: Message, call_id: str, text: str) -> Message:
 
 def compact(messages: list[Message], compacted: Compacted) -> None:
     """Apply a compaction to a history."""
-    _compact(cast("list[Message | _Kept]", messages), compacted)
+    _compact(cast("list[Message | _LazyMessage]", messages), compacted)
 
 
-def _compact(messages: list[Message | _Kept], compacted: Compacted) -> None:
+def _compact(messages: list[Message | _LazyMessage], compacted: Compacted) -> None:
     """The only implementation, used while an agent runs and on resume."""
     for place, call_id, text in compacted.stubs:
         if 0 <= place < len(messages):
@@ -231,7 +231,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
         if entry.kind not in _STANDS:
             stands = ""
         if entry.kind == "forked":
-            _reach(last, stands or _is(entry, Forked).left)
+            _reach(last, stands or _content_as(entry, Forked).left)
             last, stands = forks[entry.parent], entry.parent
         elif entry.kind == "received":
             came[entry.id] = entry.parent
@@ -284,7 +284,7 @@ def _spoken(entry: Entry) -> tuple[str, str] | None:
     """Return what a person asked for in a message, and the entry that received it; None if it was nobody's request."""
     if _RESULT in entry.line or b'"role":"user"' not in entry.line:
         return None
-    said = _is(entry, MessageEntry)
+    said = _content_as(entry, MessageEntry)
     return None if said.message.role != "user" or said.message.sender else (said.message.text, said.received)
 
 
@@ -303,7 +303,7 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
     return tuple(
         Unread(entry.id, _load(entry, fetch), received.moment, received.answer)
         for entry in waiting(entries)
-        if (received := _is(entry, MessageReceived))
+        if (received := _content_as(entry, MessageReceived))
     )
 
 
@@ -312,14 +312,14 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     found: dict[str, Entry] = {}
     if isinstance(entries, LogView) and next(entries.of("received"), None) is None:
         return ()  # most logs have none, and need not be gone through
-    for entry in _here(entries, "received", "message"):
+    for entry in _on_branch(entries, "received", "message"):
         if entry.kind == "received":
             if isinstance(content := entry.content, MessageWithdrawn):
                 found.pop(content.of, None)
             else:
                 found[entry.id] = entry
         elif found and b'"received":"' in entry.line:
-            found.pop(_is(entry, MessageEntry).received, None)
+            found.pop(_content_as(entry, MessageEntry).received, None)
     return tuple(found.values())
 
 
@@ -336,7 +336,7 @@ class Posted:
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
     """The delayed messages that have not been delivered. Raises SessionCorrupt."""
     found: dict[str, tuple[Entry, MessagePosted]] = {}
-    for entry in _every(entries, "sent"):
+    for entry in _of_kinds(entries, "sent"):
         match entry.content:
             case MessagePosted() as posted:
                 found[entry.id] = (entry, posted)
@@ -354,7 +354,7 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
     """Return True if an agent was in a turn when its process ended. `returned` are the log heads that ended one."""
     heads = set(returned)
     open_turn = False
-    for entry in _here(entries):
+    for entry in _on_branch(entries):
         if entry.kind in ("message", "result"):
             open_turn = True
         if entry.id in heads:
@@ -382,7 +382,7 @@ def last_job(entries: Iterable[Entry]) -> int:
 def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Message, ...]:
     """A message of the results that no message carried, in the order of the calls of the reply that asked for them."""
     asked = [call.id for call in reply.calls]
-    results = [_reading(entry, _is(entry, ResultEntry).result.load, fetch) for entry in early]
+    results = [_reading(entry, _content_as(entry, ResultEntry).result.load, fetch) for entry in early]
     known = {result.call_id: result for result in results}
     found = tuple(known[call_id] for call_id in asked if call_id in known)
     return (Message("user", found),) if found else ()
@@ -395,7 +395,7 @@ def _load(entry: Entry, fetch: Fetch) -> Message:
     return _reading(entry, content.message.load, fetch)
 
 
-def _is(entry: Entry, of: type[_C]) -> _C:
+def _content_as(entry: Entry, of: type[_C]) -> _C:
     """Return the content of an entry whose kind has one class."""
     content = entry.content
     assert isinstance(content, of)
@@ -430,7 +430,7 @@ def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
     damaged log has lost, there is a charge without a price."""
     reserved: dict[str, Charge] = {}
     lost, agent = 0, "root"
-    for entry in _every(entries, "reserved", "spent", "repaired"):
+    for entry in _of_kinds(entries, "reserved", "spent", "repaired"):
         match entry.content:
             case Reserved(charge):
                 reserved[entry.id] = charge
@@ -461,22 +461,22 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
     like a secret; "" before there is one."""
     from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
 
-    words = redact(" ".join(named(entries)[:_SEARCHED_CHARS].split()))[0]
+    words = redact(" ".join(title_source(entries)[:_SEARCHED_CHARS].split()))[0]
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 
-def named(entries: Iterable[Entry]) -> str:
+def title_source(entries: Iterable[Entry]) -> str:
     """The complete text that a title is made from."""
     found = ""
-    for entry in _every(entries, "label", "message"):
+    for entry in _of_kinds(entries, "label", "message"):
         if entry.kind == "label":
-            found = _is(entry, Label).text
+            found = _content_as(entry, Label).text
         elif not found:
-            message = _is(entry, MessageEntry).message
+            message = _content_as(entry, MessageEntry).message
             found = message.text if message.role == "user" and not message.sender else ""
     return found.strip()
 
 
 def origin(entries: Iterable[Entry]) -> Opened:
     """The first `opened` entry, or an empty one."""
-    return next((_is(entry, Opened) for entry in _every(entries, "opened")), Opened())
+    return next((_content_as(entry, Opened) for entry in _of_kinds(entries, "opened")), Opened())

@@ -11,7 +11,7 @@ from pathlib import Path
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Entry
-from sagent.session.folds import named, origin, readable, title
+from sagent.session.folds import origin, readable, title, title_source
 from sagent.session.store import delete, log_files, sessions
 
 HEAD = 1 << 18  # bytes of a log's beginning in which its prompt is looked for
@@ -146,7 +146,7 @@ def _opening(room: bytearray, end: int) -> Iterator[Entry]:
     while (stop := room.find(b"\n", start, end) + 1) > 0:
         for entry in readable([bytes(room[start:stop])]):
             yield entry
-            if entry.kind == "message" and named([entry]):
+            if entry.kind == "message" and title_source([entry]):
                 return
         start = stop
 

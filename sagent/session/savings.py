@@ -34,7 +34,7 @@ _MARK = b'"kind":"compacted"'
 
 
 @dataclass(slots=True)
-class _Stand:
+class _ConversationState:
     """State of a conversation: its last request, and what has happened since."""
 
     more: int = 0  # tokens that it would have had without compaction
@@ -61,13 +61,13 @@ class Savings:
         self._price, self._more = price, more
         self._compactions, self._tokens = 0, 0
         self._usd: Decimal | None = ZERO
-        self._stand = _Stand(more)
+        self._stand = _ConversationState(more)
         self._asked: RequestSent | None = None  # the conversation's request whose charges come now
         self._role = ""  # that they are billed to, once it is known
         self._caching: set[str] = set()  # models of which something was read from a cache, or written to it
         self._writing: set[str] = set()  # those of which something was written
         self._stored: dict[str, tuple[int, datetime]] = {}  # what their caches can have of the twin, and since when
-        self._forks: dict[str, _Stand] = {}  # where it stood at entries that were taken up again
+        self._forks: dict[str, _ConversationState] = {}  # where it stood at entries that were taken up again
         self._counts: dict[tuple[str, str], float] = {}  # tokens of one model for one of another
         self._known: dict[str, tuple[float, int]] = {}  # tokens counted for so many bytes "said", or "found" by tools
         self._last = ""  # the last entry that was counted
@@ -83,7 +83,7 @@ class Savings:
             self._add(reversed(fresh))
         else:  # where it stood at an earlier entry is only known once that was taken up
             self.__init__(self._price, self._more)
-            self._forks = {entry.parent: _Stand(self._more) for entry in log.of("forked")}
+            self._forks = {entry.parent: _ConversationState(self._more) for entry in log.of("forked")}
             self._add(log.of() if self._forks else log.of(*_KINDS))
         return Saving(self._compactions, self._tokens, self._usd)
 
@@ -150,7 +150,7 @@ class Savings:
         self._compactions += 1
         self._asked = None
         if compacted.kept is not None and compacted.summary is None:  # cleared: the twin forgets it too
-            self._stand = _Stand()
+            self._stand = _ConversationState()
         else:
             left = min(1.0, compacted.after / max(compacted.before, 1))
             self._stand.left = left * (1.0 if self._stand.left is None else self._stand.left)
@@ -176,9 +176,9 @@ class Savings:
         cached = usage.total_input - usage.input if written else usage.total_input
         self._stored[model] = cached + stand.more, at
         output = usage.output - usage.reasoning
-        self._stand = _Stand(stand.more, model, usage.total_input, output)
+        self._stand = _ConversationState(stand.more, model, usage.total_input, output)
 
-    def _learn(self, stand: _Stand, tokens: int) -> None:
+    def _learn(self, stand: _ConversationState, tokens: int) -> None:
         """Take over what a provider has counted for what was said to it."""
         kind, size = ("found", stand.found) if stand.found else ("said", stand.said)
         mixed = stand.media or (stand.found and stand.said)
@@ -191,18 +191,18 @@ class Savings:
         tokens, known = self._known.get(kind, (DEFAULT_TOKENS_PER_BYTE[kind], 1))
         return round(size * tokens / known)
 
-    def _since(self, stand: _Stand) -> int:
+    def _since(self, stand: _ConversationState) -> int:
         """Tokens of what was said since the last request, about."""
         return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA_TOKENS
 
-    def _compare_counts(self, stand: _Stand, model: str, total: int) -> float:
+    def _compare_counts(self, stand: _ConversationState, model: str, total: int) -> float:
         """Return how many tokens a model has for one of the model before it; learnt where the same was sent to both."""
         there, back = (stand.model, model), (model, stand.model)
         if stand.left is None and stand.total:
             self._counts[there] = total / (stand.total + stand.output + self._since(stand))
         return self._counts[there] if there in self._counts else 1 / self._counts.get(back, 1.0)
 
-    def _twin(self, usage: Usage, stand: _Stand, model: str, at: datetime) -> Usage:
+    def _twin(self, usage: Usage, stand: _ConversationState, model: str, at: datetime) -> Usage:
         """Return what the twin would have been billed for in the place of a request."""
         same, total = model == stand.model, usage.total_input + stand.more
         stored, since = self._stored.get(model, (0, at))

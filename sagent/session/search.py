@@ -19,7 +19,7 @@ _SEARCHED_CHARS = 4_000  # on either side in which secrets are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SearchHit:
     """A message that holds all the words, and what stands around the first of them, without what looks like a secret.
     `at` is UTC, ISO 8601."""
 
@@ -31,7 +31,7 @@ class Said:
     excerpt: str
 
 
-def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[Said]:
+def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
     """The messages of these sessions, later ones first within each log, that hold all the words, in any case. Of calls
     and results nothing is looked at, nor logs that no other names, or that are damaged."""
     words = [valid_text(word) for word in words]
@@ -84,7 +84,7 @@ def _named(path: Path) -> set[Path]:
         return {path / "root.jsonl"}
 
 
-def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[str]) -> Iterator[Said]:
+def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[str]) -> Iterator[SearchHit]:
     for entry in readable(lines):
         content = entry.content
         if not isinstance(content, MessageEntry):
@@ -93,7 +93,7 @@ def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[st
         folded = text.casefold()
         if all(word in folded for word in wanted):
             excerpt = _excerpt(text, folded.find(wanted[0]), wanted[0])
-            yield Said(session, agent, entry.id, entry.at, content.message.role, excerpt)
+            yield SearchHit(session, agent, entry.id, entry.at, content.message.role, excerpt)
 
 
 def _excerpt(text: str, place: int, word: str) -> str:

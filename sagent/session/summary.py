@@ -11,7 +11,7 @@ from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
 from sagent.session.contents import MessageEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import named, origin, spend, title
+from sagent.session.folds import origin, spend, title, title_source
 from sagent.session.log import read_log
 from sagent.session.retention import size_of
 from sagent.session.store import named_logs
@@ -61,7 +61,7 @@ class Summary:
                     self._note(entry)
                     if not number and entry.kind == "message" and _RESULT not in entry.line:
                         latest |= {mark: entry for mark in (_REPLY, _TEXT) if mark in entry.line}
-                        if not self.asked and named([entry]):
+                        if not self.asked and title_source([entry]):
                             self._note_words(entry)
                             telling.append(entry)
                     elif not number and entry.kind in ("opened", "label"):

@@ -12,7 +12,7 @@ from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
-from sagent.tools.paths import explained, missing, named, short
+from sagent.tools.paths import as_tool_errors, missing_error, quoted_name, short_path
 from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 
@@ -43,26 +43,26 @@ class Change:
 
 def make(change: Change, workspace: Workspace) -> ToolOutput:
     """Write the file. Raises ToolError."""
-    with explained(change.path):
+    with as_tool_errors(change.path):
         data = encode(change.after, change.encoding)
         broken = broken_link(change.real)
         workspace.saw(change.real, data, write_atomic(change.real, data))
-    return replace(change, said=change.said + broken).output(short(change.path, workspace))
+    return replace(change, said=change.said + broken).output(short_path(change.path, workspace))
 
 
 def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:
     """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
-    with explained(path):
+    with as_tool_errors(path):
         before, after, encoding, note = _as_before(real, content)
         workspace.check_unchanged(real)
         check_writable(real)
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
     if before == after:
-        said = f"{short(path, workspace)} holds exactly this already: nothing was changed."
+        said = f"{short_path(path, workspace)} holds exactly this already: nothing was changed."
     else:
         note = f"{note}{_written_as(encoding, content)}"
-        said = f"{done} {short(path, workspace)} ({_count(content)} lines{compared}).{note}"
+        said = f"{done} {short_path(path, workspace)} ({_count(content)} lines{compared}).{note}"
     return Change(path, real, before, after, encoding, said, shows=False)
 
 
@@ -71,15 +71,15 @@ def plan_edit(
 ) -> Change:
     """Make replacements in order, all or none, in a file or in what an editor has `unsaved` of it. Raises ToolError if
     one fails."""
-    with explained(path):
+    with as_tool_errors(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         before = before if unsaved is None else unsaved
         try:
             after, count = replace_all(before, replacements, real.name)
         except ToolError as error:
-            raise ToolError(f"{error} {short(path, workspace)} was not changed.") from None
+            raise ToolError(f"{error} {short_path(path, workspace)} was not changed.") from None
     added = "".join(replacement.new for replacement in replacements)
-    said = f"Edited {short(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
+    said = f"Edited {short_path(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
     said += _written_as(encoding, added) + _found_as(before, replacements)
     return Change(path, real, before, after, encoding, said, shows=True)
 
@@ -141,18 +141,18 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     except FileNotFoundError:
         if creates:
             return "", UTF8
-        raise missing(path, workspace) from None
+        raise missing_error(path, workspace) from None
     if creates and data:
         raise ToolError(
-            f"{named(path)} exists; an empty old_string creates files. Quote the text to replace, or use Write."
+            f"{quoted_name(path)} exists; an empty old_string creates files. Quote the text to replace, or use Write."
         )
     if len(data) > _MAX_BYTES:
-        raise ToolError(f"{named(path)} is larger than {_MAX_BYTES // 1_000_000} MB. Change it with a command.")
+        raise ToolError(f"{quoted_name(path)} is larger than {_MAX_BYTES // 1_000_000} MB. Change it with a command.")
     workspace.check_unchanged(real)
     check_writable(real)
     decoded = decode(data)
     if isinstance(decoded, Binary):
-        raise ToolError(f"{named(path)} is not text: it is {decoded.kind}. Change it with a command.")
+        raise ToolError(f"{quoted_name(path)} is not text: it is {decoded.kind}. Change it with a command.")
     return decoded.text, decoded.encoding
 
 

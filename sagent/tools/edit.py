@@ -52,11 +52,11 @@ class Edit:
         """Apply the edits. If one cannot be applied, raises ToolError and changes nothing."""
         from sagent.lib.pace import offload
         from sagent.tools.change import make, plan_edit
-        from sagent.tools.paths import judged
+        from sagent.tools.paths import judged_path
         from sagent.tools.replacement import read_replacements
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        real = judged(path, run)
+        real = judged_path(path, run)
         replacements = read_replacements(arguments)
         with run.workspace.changing(real):
             return await offload(

@@ -45,15 +45,15 @@ class Glob:
         """List the files. Raises ToolError if the directory does not exist."""
         from sagent.lib.regular import stat_real
         from sagent.tools.listing import list_files, list_ignored
-        from sagent.tools.paths import explained, hides, judged, made_by_commands, named, prefix
+        from sagent.tools.paths import as_tool_errors, hidden_filter, judged_path, made_by_commands, prefix, quoted_name
 
         root, pattern = _split(arguments, run.workspace)
-        real = judged(root, run)
-        with explained(root, run.workspace):
+        real = judged_path(root, run)
+        with as_tool_errors(root, run.workspace):
             if not stat.S_ISDIR(stat_real(real).st_mode):
-                raise ToolError(f"{named(root)} is not a directory.")
+                raise ToolError(f"{quoted_name(root)} is not a directory.")
         listing = await list_files(str(real))
-        is_hidden = hides(self.name, root, real, run.workspace)
+        is_hidden = hidden_filter(self.name, root, real, run.workspace)
         label, notes = prefix(root, run.workspace), made_by_commands(real, run.workspace)
         output = await asyncio.to_thread(_select, listing, real, pattern, label, notes, is_hidden)
         if output.summary != "no files":
@@ -107,7 +107,7 @@ def _select(
     from sagent.lib.names import quote_exactly
     from sagent.lib.regular import is_regular
     from sagent.tools.globs import glob_regex
-    from sagent.tools.search import CUT, passed_over
+    from sagent.tools.search import CUT, left_out_note
 
     pattern = _whole(pattern)
     regex = re.compile(glob_regex(canonical(pattern)), re.DOTALL)
@@ -132,7 +132,7 @@ def _select(
     if len(found) > _MAX_PATHS:
         lines.append(f"(And {len(found) - _MAX_PATHS} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):
-        lines.append(passed_over(len(matching) - len(found), "not shown"))
+        lines.append(left_out_note(len(matching) - len(found), "not shown"))
     closed = [quote_path(label + directory) for directory in listing.closed if not is_hidden(directory)]
     if closed:
         more = f" and {len(closed) - 5} more" if len(closed) > 5 else ""

@@ -55,11 +55,11 @@ class Grep:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Search. Raises ToolError for an invalid pattern, or a place that does not exist."""
-        from sagent.tools.paths import judged, made_by_commands
+        from sagent.tools.paths import judged_path, made_by_commands
 
         report = await self._search(as_str(arguments["pattern"]), arguments, run)
         root = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        notes = made_by_commands(judged(root, run), run.workspace)
+        notes = made_by_commands(judged_path(root, run), run.workspace)
         return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
 
     async def _search(self, pattern: str, arguments: JsonObject, run: RunContext) -> "Report":
@@ -96,16 +96,16 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
     from sagent.lib.regular import stat_real
     from sagent.tools.filetypes import globs_of
     from sagent.tools.listing import files_matching, list_files, list_ignored
-    from sagent.tools.paths import explained, hides, judged, named, prefix
+    from sagent.tools.paths import as_tool_errors, hidden_filter, judged_path, prefix, quoted_name
     from sagent.tools.search import Query, name_filter
 
     path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-    real = judged(path, run)
-    with explained(path, run.workspace):
+    real = judged_path(path, run)
+    with as_tool_errors(path, run.workspace):
         mode = stat_real(real).st_mode
     single = stat.S_ISREG(mode)
     if not single and not stat.S_ISDIR(mode):
-        raise ToolError(f"{named(path)} is neither a file nor a directory.")
+        raise ToolError(f"{quoted_name(path)} is neither a file nor a directory.")
     kind = as_str(arguments.get("type"))
     names = globs_of(kind) if kind else []
     glob = as_str(arguments.get("glob"))
@@ -126,7 +126,7 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
             if not (forms and len(files) <= _MAX_FILES_READ):  # which ripgrep knows as one character or as two
                 rust = [form.rust or "" for form in (dialect, *forms)]
                 files = await files_matching(rust, options, likely, str(real), listing)
-        is_hidden = hides("Grep", path, real, run.workspace)
+        is_hidden = hidden_filter("Grep", path, real, run.workspace)
 
         def choose() -> tuple[list[str], int, bool]:
             # they are counted whatever is in them: the count must not show whether the pattern matches there

@@ -27,22 +27,22 @@ class List:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List it. Raises ToolError if it does not exist or is not a directory."""
         from sagent.lib.regular import open_real, real_directory
-        from sagent.tools.paths import explained, judged, made_by_commands, named
+        from sagent.tools.paths import as_tool_errors, judged_path, made_by_commands, quoted_name
 
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        real = judged(path, run)
-        with explained(path, run.workspace), ExitStack() as held:
+        real = judged_path(path, run)
+        with as_tool_errors(path, run.workspace), ExitStack() as held:
             try:
                 with real_directory(real) as (above, name):
                     directory = open_real(name, os.O_RDONLY | os.O_DIRECTORY, above)
             except NotADirectoryError:
-                raise ToolError(f"{named(path)} is not a directory. Use Read.") from None
+                raise ToolError(f"{quoted_name(path)} is not a directory. Use Read.") from None
             held.callback(os.close, directory)
             with os.scandir(directory) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
             lines = [_line(entry, directory) for entry in found[:_MAX_ENTRIES]]
         if not found:
-            lines.append(f"{named(path)} is empty.")
+            lines.append(f"{quoted_name(path)} is empty.")
         if len(found) > _MAX_ENTRIES:
             lines.append(f"(And {len(found) - _MAX_ENTRIES} more. Use Glob to find some of them.)")
         lines += made_by_commands(real, run.workspace)

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 
 from sagent.lib.lookalike import Place, find_canonical
 from sagent.lib.text import same_ends
-from sagent.tools.patches import sure, unpacked
+from sagent.tools.patches import locate_edits, parse_patch
 
 QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")
@@ -21,7 +21,7 @@ Pair = tuple[str, str]
 Lines = Sequence[str]
 
 
-def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = False) -> list[Pair]:
+def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: bool = False) -> list[Pair]:
     """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's.
     One of all places is sure where there is but one, however the lines are looked at."""
     lines = text.split("\n")
@@ -35,8 +35,8 @@ def meant(text: str, old: str, new: str, name: str = "", *, everywhere: bool = F
     if len(places := find_canonical(text, old, new)) == 1:
         place = places[0]
         return [] if _again(text, place) else [(text[place.start : place.stop], place.made)]
-    if not new and (pairs := unpacked(old, name)):
-        return sure(text, pairs)
+    if not new and (pairs := parse_patch(old, name)):
+        return locate_edits(text, pairs)
     if (bare := _without_numbers(old)) is not None:
         stripped = _without_numbers(new)
         if stripped is None and any(map(_NUMBER.match, new.split("\n"))):

@@ -58,33 +58,33 @@ def _joined(parts: list[Media]) -> tuple[Media, ...]:
 
 def _cell(cell: Mapping[str, object], number: int) -> Iterator[Text | Image]:
     kind = as_str(cell.get("cell_type"), "unknown")
-    yield Text(f"\n--- cell {number}: {kind} ---\n{whole(cell.get('source'))}\n")
+    yield Text(f"\n--- cell {number}: {kind} ---\n{joined_text(cell.get('source'))}\n")
     for item in as_array(cell.get("outputs")):
         output = as_object(item)
         if "ename" in output:
             trace = "\n".join(map(as_str, as_array(output.get("traceback"))))
             yield _output(without_colours(trace) or f"{output['ename']}: {output.get('evalue')}")
         elif "text" in output:
-            yield _output(whole(output["text"]))
+            yield _output(joined_text(output["text"]))
         yield from _data(as_object(output.get("data")))
 
 
 def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
     for kind in ("image/png", "image/jpeg"):
         with suppress(ValueError):  # no image, or none that providers take
-            if isinstance(image := media_in(b64decode(whole(data.get(kind))), "output"), Image):
+            if isinstance(image := media_in(b64decode(joined_text(data.get(kind))), "output"), Image):
                 yield image
                 return
-    if text := words_of(data):
+    if text := output_text(data):
         yield _output(text)
 
 
-def words_of(data: Mapping[str, object]) -> str:
+def output_text(data: Mapping[str, object]) -> str:
     """Return an output in words: Markdown or the like where its plain text only names a class of IPython's."""
-    plain = whole(data.get("text/plain"))
+    plain = joined_text(data.get("text/plain"))
     kinds = () if plain and not plain.startswith("<IPython.core.display.") else _WORDY
     kind = next((kind for kind in kinds if kind in data), "")
-    return json.dumps(data[kind]) if kind == "application/json" else whole(data.get(kind)) or plain
+    return json.dumps(data[kind]) if kind == "application/json" else joined_text(data.get(kind)) or plain
 
 
 def _output(text: str) -> Text:
@@ -92,6 +92,6 @@ def _output(text: str) -> Text:
     return Text(f"--- output ---\n{text[:_MAX_OUTPUT_CHARS].rstrip()}{cut}\n")
 
 
-def whole(value: object) -> str:
+def joined_text(value: object) -> str:
     """A text of a notebook, which may be there as a list of its lines."""
     return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))

@@ -10,7 +10,7 @@ Asked = tuple[str, str | None]
 """Lines, and what they become: both without their last line end; None where they go."""
 
 
-def unpacked(old: str, name: str) -> list[Asked]:
+def parse_patch(old: str, name: str) -> list[Asked]:
     """Parse the edits of such a text; [] if it is none, not of the file of that name, or not sure in every part."""
     lines = old.removesuffix("\n").split("\n")
     if any(map(_MARKS[0].fullmatch, lines)):
@@ -71,7 +71,7 @@ def _hunks(lines: Sequence[str]) -> list[Asked]:
     return pairs
 
 
-def sure(text: str, pairs: Sequence[Asked]) -> list[tuple[str, str]]:
+def locate_edits(text: str, pairs: Sequence[Asked]) -> list[tuple[str, str]]:
     """The replacements in a text, [] unless all lines that are quoted stand at one place. Lines that go take a line end
     along."""
     around = f"\n{text}\n"

@@ -14,22 +14,22 @@ from sagent.tool import Effect, RunContext, Workspace
 _MAX_NAMED = 400  # characters of a path
 
 
-def judged(path: Path, run: RunContext) -> Path:
+def judged_path(path: Path, run: RunContext) -> Path:
     """Return where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
     return run.effect.real if run.effect is not None and run.effect.real else _real(path, run.workspace)
 
 
 def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace, *, hides: bool = False) -> Effect:
-    """Return what a call does that touches one file, or reads below one directory; `hides` as Effect has it."""
+    """Return what a call does that touches one file, or reads below one directory; `hidden_filter` as Effect has it."""
     return Effect(kind, (path,), real=_real(path, workspace), hides=hides)
 
 
 def _real(path: Path, workspace: Workspace) -> Path:
-    with explained(path):
+    with as_tool_errors(path):
         return workspace.follow(path)
 
 
-def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
+def hidden_filter(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
     """Return a filter for files below a directory that its search must not show, as it is spelled or really lies."""
     if workspace.hidden is None:
         return lambda _: False
@@ -45,12 +45,12 @@ def made_by_commands(real: Path, workspace: Workspace) -> list[str]:
     return [f"(What commands made there lies in {own}.)" for own in owns if own != real and any(own.iterdir())]
 
 
-def short(path: Path, workspace: Workspace) -> str:
+def short_path(path: Path, workspace: Workspace) -> str:
     """The path as shown to the model: relative to the working directory when it lies under it."""
     return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
 
 
-def named(path: Path) -> str:
+def quoted_name(path: Path) -> str:
     """Return the path for a message: quoted if it cannot be shown, and not longer than one reads."""
     text = quote_path(str(path))
     return text if len(text) <= _MAX_NAMED else f"{text[: _MAX_NAMED // 2]}...{text[-_MAX_NAMED // 2 :]}"
@@ -58,11 +58,11 @@ def named(path: Path) -> str:
 
 def prefix(directory: Path, workspace: Workspace) -> str:
     """Return what stands before the paths below a directory to show them in short: "" for the working directory."""
-    name = short(directory, workspace)
+    name = short_path(directory, workspace)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
-def missing(path: Path, workspace: Workspace) -> ToolError:
+def missing_error(path: Path, workspace: Workspace) -> ToolError:
     """Build the error for a missing path, with the names nearby that may be meant."""
     parent = path.parent
     while not os.path.isdir(parent) and parent != parent.parent:  # noqa: PTH112 -- which raises nothing
@@ -70,29 +70,31 @@ def missing(path: Path, workspace: Workspace) -> ToolError:
     wanted = path.relative_to(parent).parts[0]
     if os.path.islink(parent / wanted):  # noqa: PTH114 -- which raises nothing
         leads = quote_path(str((parent / wanted).readlink()))
-        return ToolError(f"{named(parent / wanted)} is a symlink that leads nowhere: to {leads}, which does not exist.")
+        return ToolError(
+            f"{quoted_name(parent / wanted)} is a symlink that leads nowhere: to {leads}, which does not exist."
+        )
     try:
         names = [entry.name for entry in parent.iterdir()]
     except OSError:
         names = []
     hint = _near(wanted, names, parent, workspace) or f" The working directory is {workspace.cwd}."
     if parent != path.parent:
-        hint = f" {named(parent)} exists, {named(parent / wanted)} does not.{hint}"
-    return ToolError(f"There is no file {named(path)}.{hint}")
+        hint = f" {quoted_name(parent)} exists, {quoted_name(parent / wanted)} does not.{hint}"
+    return ToolError(f"There is no file {quoted_name(path)}.{hint}")
 
 
 @contextmanager
-def explained(path: Path, workspace: Workspace | None = None) -> Generator[None]:
+def as_tool_errors(path: Path, workspace: Workspace | None = None) -> Generator[None]:
     """Turn the system's errors about a path into a ToolError; with a workspace, name what is near a missing one."""
     try:
         yield
     except OSError as error:
         if workspace is not None and isinstance(error, FileNotFoundError):
-            raise missing(path, workspace) from None
+            raise missing_error(path, workspace) from None
         why = failure(OSError(error.errno, error.strerror)) if error.strerror else f"{error}."
-        raise ToolError(f"{named(path)}: {why}") from None
+        raise ToolError(f"{quoted_name(path)}: {why}") from None
     except ValueError as error:  # a name that no system takes
-        raise ToolError(f"{named(path)}: {error}.") from None
+        raise ToolError(f"{quoted_name(path)}: {error}.") from None
 
 
 def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> str:
@@ -104,10 +106,10 @@ def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> 
     lower = {name.lower(): name for name in names}
     stem = wanted.lower().partition(".")[0]
     if alike := [name for name in names if look_alike(name, wanted)][:3]:
-        shown = " or ".join(quote_exactly(short(parent / name, workspace)) for name in alike)
+        shown = " or ".join(quote_exactly(short_path(parent / name, workspace)) for name in alike)
         return f" Did you mean {shown}? It looks like {quote_exactly(wanted)}, and is another name."
     near = [lower[name] for name in get_close_matches(wanted.lower(), lower, 3, 0.6)]
     near += sorted(name for name in names if stem and name.lower().partition(".")[0] == stem and name not in near)[:3]
     if not near:
         return ""
-    return f" Did you mean {' or '.join(quote_path(short(parent / name, workspace)) for name in near[:3])}?"
+    return f" Did you mean {' or '.join(quote_path(short_path(parent / name, workspace)) for name in near[:3])}?"

@@ -27,7 +27,7 @@ def plan_notice(*, has_tool: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class PlanDecision:
     """Decision on a plan: the mode to carry it out in, None if it is refused; the plan as it was changed, and why it
     was refused."""
 

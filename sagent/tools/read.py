@@ -27,13 +27,13 @@ class Read:
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.lib.regular import stat_real
-        from sagent.tools.paths import explained, foreseen
+        from sagent.tools.paths import as_tool_errors, foreseen
 
         path = workspace.resolve(as_str(arguments["file_path"]))
         effect = foreseen("read", path, workspace)
 
         def check() -> None:
-            with explained(path, workspace):
+            with as_tool_errors(path, workspace):
                 stat_real(effect.real or path)  # however long the path is
 
         return replace(effect, check=check)
@@ -41,15 +41,15 @@ class Read:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Show it. Raises ToolError for a file that is missing, not regular, or binary."""
         from sagent.lib.regular import open_regular
-        from sagent.tools.paths import explained, judged, named
+        from sagent.tools.paths import as_tool_errors, judged_path, quoted_name
         from sagent.tools.view import show
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        real = judged(path, run)
-        with explained(path, run.workspace):
+        real = judged_path(path, run)
+        with as_tool_errors(path, run.workspace):
             try:
                 file = open_regular(real)
             except IsADirectoryError:
-                raise ToolError(f"{named(path)} is a directory. Use List or Glob to see what is in it.") from None
+                raise ToolError(f"{quoted_name(path)} is a directory. Use List or Glob to see what is in it.") from None
             with file:
                 return await show(path, real, file, arguments, run.workspace)

@@ -10,7 +10,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
 from sagent.lib.lookalike import canonical, find_canonical, has_alike, reveal, skeleton
 from sagent.messages import ToolCall
-from sagent.tools.nearmiss import QUOTES, meant
+from sagent.tools.nearmiss import QUOTES, recover_edits
 from sagent.tools.textfile import line_end
 
 _MAX_LINES = 20_000
@@ -82,7 +82,7 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
     spans = list(_spans(text, replacement.old, end))
     alike = list(_composed_otherwise(text, replacement, spans)) if replacement.everywhere else []
     if not spans and not alike:
-        pairs = meant(_lf(text), replacement.old, replacement.new, name, everywhere=replacement.everywhere)
+        pairs = recover_edits(_lf(text), replacement.old, replacement.new, name, everywhere=replacement.everywhere)
         if not pairs:
             raise ToolError(_explain(_lf(text), replacement.old))
         for old, new in pairs:

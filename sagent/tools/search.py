@@ -108,7 +108,7 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     return wanted
 
 
-def passed_over(count: int, deed: str) -> str:
+def left_out_note(count: int, deed: str) -> str:
     """Say that some files were left out because of the policy: `(2 files not searched: ...)`."""
     files, are = (f"{count} files", "they are") if count > 1 else ("1 file", "it is")
     return f"({files} {deed}: {are} denied, or may hold keys.)"
@@ -309,7 +309,7 @@ class _Finder:
         if self._query.cut:
             notes.append(CUT)
         if self._query.hidden:
-            notes.append(passed_over(self._query.hidden, "not searched"))
+            notes.append(left_out_note(self._query.hidden, "not searched"))
         return notes
 
     def _lines(self, text: str, lines: list[str], number: int, regex: "re.Pattern[str]", page: _Page) -> bool:

@@ -22,13 +22,13 @@ class Write:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.paths import explained, foreseen
+        from sagent.tools.paths import as_tool_errors, foreseen
 
         path = workspace.resolve(as_str(arguments["file_path"]))
         effect = foreseen("write", path, workspace)
 
         def check() -> None:
-            with explained(path):
+            with as_tool_errors(path):
                 workspace.check_unchanged(effect.real or path)
 
         return replace(effect, check=check)
@@ -37,10 +37,10 @@ class Write:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
         from sagent.lib.pace import offload
         from sagent.tools.change import make, plan_write
-        from sagent.tools.paths import judged
+        from sagent.tools.paths import judged_path
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        real = judged(path, run)
+        real = judged_path(path, run)
         content = valid_text(as_str(arguments["content"]))
         with run.workspace.changing(real):
             return await offload(

@@ -117,7 +117,7 @@ def _show_message(message: Message) -> dict[str, Any]:
     return out
 
 
-def ran_there(message: Message) -> list[str]:
+def provider_tool_lines(message: Message) -> list[str]:
     """Return what the provider's own tools did in a reply, a line for each, without control characters."""
     found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
     return [f"⏺ {printable(one_line(text, 160))}" for text in found]

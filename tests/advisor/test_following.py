@@ -4,7 +4,7 @@ import pytest
 
 from sagent.advisor.consultation import read
 from sagent.advisor.conversation import HELD
-from sagent.advisor.following import effect_of, word_on
+from sagent.advisor.following import effect_of, stated_effect
 from sagent.events import Advice
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant
 from sagent.policy import Turn
@@ -74,4 +74,4 @@ def test_a_call_that_was_not_made_shows_nothing() -> None:
     ],
 )
 def test_what_the_executor_says_of_it_is_read(text: str, found: tuple[str, str] | None) -> None:
-    assert word_on(assistant(text)) == found
+    assert stated_effect(assistant(text)) == found

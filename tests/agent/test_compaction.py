@@ -26,7 +26,7 @@ from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.tool import Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
 from sagent.tools.ask import Question
-from sagent.tools.plan import ExitPlan, Settled
+from sagent.tools.plan import ExitPlan, PlanDecision
 from tests.depth import deep
 from tests.messages import call
 
@@ -318,7 +318,7 @@ async def test_a_plan_and_what_the_person_said_of_it_stay_through_any_number_of_
     tmp_path: Path, summary: str, *, by_call: bool
 ) -> None:
     async def accept(question: Question) -> str:
-        return Settled("edit").answer()
+        return PlanDecision("edit").answer()
 
     proposed = Message("assistant", (call("1", "ExitPlan", plan=PLAN),))
     told = [summary] if summary == SUMMARY else [summary, summary]

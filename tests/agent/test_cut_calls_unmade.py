@@ -9,7 +9,7 @@ import pytest
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.context.compaction import edited, sum_up
-from sagent.context.plan import last_plan, note_of, plan_in
+from sagent.context.plan import last_plan, plan_in, plan_note
 from sagent.context.todo import tasks_in
 from sagent.engine.dispatch import close_calls
 from sagent.events import TextDelta
@@ -45,7 +45,7 @@ def talk(made: ToolCall, stop: StopReason) -> list[Message]:
 def test_plan_of_a_cut_call_is_none(stop: StopReason) -> None:
     messages = talk(PLAN, stop)
     assert last_plan(messages[:2]) == ""
-    assert note_of(messages, messages) == ()
+    assert plan_note(messages, messages) == ()
     assert last_plan([user("go"), assistant("", PLAN, stop="tool_use")]) == "# Plan\n1. Wipe /"
 
 

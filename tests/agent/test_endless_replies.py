@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sagent import Agent, tool
 from sagent.cli.headless import EXIT_CUT, exit_code
-from sagent.context.calls import MAX_REPEATED, MAX_REPEATED_IN_BLOCK, Said
+from sagent.context.calls import MAX_REPEATED, MAX_REPEATED_IN_BLOCK, RepetitionDetector
 from sagent.events import Result
 from sagent.messages import Thinking
 from sagent.providers import OpenAICompatible
@@ -108,7 +108,7 @@ async def test_long_reply_that_is_none_survives(text: str, size: int) -> None:
 @settings(max_examples=deep(15, 60))
 def test_unit_is_found_in_pieces_of_any_size(unit: str, before: int, size: int) -> None:
     text = "".join(random.Random(before).choices("abcdefgh \n", k=before)) + unit * (100_000 // len(unit))
-    said = Said()
+    said = RepetitionDetector()
     at = next((end for end in range(size, len(text), size) if said.repeats(text[end - size : end])), None)
     assert at is not None
     assert at <= before + MAX_REPEATED_IN_BLOCK + 3 * max(size, 1_024)
@@ -116,7 +116,7 @@ def test_unit_is_found_in_pieces_of_any_size(unit: str, before: int, size: int) 
 
 
 def test_text_without_repetition_is_whole() -> None:
-    said, text = Said(), TABLE + "x" * (MAX_REPEATED // 2)
+    said, text = RepetitionDetector(), TABLE + "x" * (MAX_REPEATED // 2)
     assert not any(said.repeats(text[at : at + 100]) for at in range(0, len(text), 100))
     assert said.without_repetition == text
 

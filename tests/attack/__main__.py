@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.sandbox.landlock import available
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.attack import cut, doors, homes, kernel, money, parts, repositories, rules
 from tests.attack.kernel import FULL
@@ -90,7 +90,7 @@ def without_bubblewrap(base: Path) -> None:
     (base / "tree/.env").unlink(missing_ok=True)
     (base / "tree/list").unlink(missing_ok=True)
     (base / "home/.local/state/sagent").mkdir(parents=True, exist_ok=True)
-    keep(base / "home/.local/state/sagent", Means("landlock"))
+    keep(base / "home/.local/state/sagent", Confinement("landlock"))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from statistics import median
 from sagent.lib.json import json_freeze_object
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
@@ -28,7 +28,7 @@ async def measure(mode: str, place: Path) -> dict[str, float]:
     """Run the commands."""
     (place / "work/.git/hooks").mkdir(parents=True)
     if mode in ("bubblewrap", "landlock"):
-        keep(place, Means(mode))
+        keep(place, Confinement(mode))
     sandbox = Sandbox("off" if mode == "off" else "auto", cache=place)
     workspace, blobs = Workspace((place / "work").resolve()), BlobDirectory(place / "blobs")
     workspace.profile = PermissionPolicy("edit").profile

@@ -53,6 +53,7 @@ def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
     assert (done.code, done.json["error"]["kind"]) == (2, "config")  # pyright: ignore[reportIndexIssue]
 
 
+@pytest.mark.plugin("exports")
 def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:
     done = shell.run("run", "--help", model="")
     assert done.code == 0

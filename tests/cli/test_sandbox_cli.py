@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.session.contents import Environment
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Turn
@@ -25,7 +25,7 @@ def nothing(shell: Shell) -> Callable[[], None]:
     def find_nothing() -> None:
         state = Path(shell.environment["HOME"]) / ".local" / "state" / "sagent"
         state.mkdir(parents=True, exist_ok=True)
-        keep(state, Means("none", "bwrap is not installed"))
+        keep(state, Confinement("none", "bwrap is not installed"))
 
     return find_nothing
 

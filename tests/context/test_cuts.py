@@ -11,7 +11,7 @@ from sagent.context.compaction import (
     find_cut,
     instruction,
     is_summary,
-    room_in,
+    part_budgets,
     sum_up,
 )
 from sagent.lib.json import json_freeze_object
@@ -96,7 +96,7 @@ def test_a_long_request_does_not_take_the_place_of_shorter_ones_before_it() -> N
 def test_short_requests_stay_however_much_was_read_for_the_last_one() -> None:
     history = [each for number in range(5) for each in (user(f"{number}" * 100), assistant("done"))]
     history += [user("and now?"), *round_of(1, "Read", "x" * 70_000), *round_of(2, "Read", "y")]
-    room = room_in(history, 60_000, "")
+    room = part_budgets(history, 60_000, "")
     cut = find_cut(history, room.recent, "", room.words)
     assert cut is not None
     assert cut.stay == (0, 2, 4, 6, 8, 10)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.context.compaction import HEADINGS
-from sagent.context.todo import STATES, Task, note_of, tasks_in
+from sagent.context.todo import STATES, Task, list_note, tasks_in
 from sagent.messages import Message, Text, ToolResult, assistant, user
 from sagent.model import ModelLimits, Request
 from sagent.peer import Compact
@@ -43,14 +43,14 @@ def test_a_list_that_is_cut_stays_word_for_word(drawn: list[Task]) -> None:
     tasks = tuple(task for task in drawn if task.text)
     said = [wrote(tasks), answered()]
     for _ in range(3):
-        said = [user(text, sender=sender) for sender, text in note_of(said, said)]
+        said = [user(text, sender=sender) for sender, text in list_note(said, said)]
         assert tasks_in(said) == tasks
         assert len(said) == bool(tasks)
 
 
 def test_a_list_that_is_still_there_is_not_repeated() -> None:
     old, new = wrote((Task("Old", "pending"),)), wrote(TASKS, 1)
-    assert note_of([old, answered(), new, answered(1)], [old, answered()]) == ()
+    assert list_note([old, answered(), new, answered(1)], [old, answered()]) == ()
 
 
 async def test_any_number_of_compactions_and_a_resume_keep_it(tmp_path: Path) -> None:

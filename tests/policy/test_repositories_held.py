@@ -8,7 +8,7 @@ import pytest
 
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
 
 SET_UP = """
@@ -80,7 +80,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", PLANT)
 async def test_nothing_is_planted(work: Path, monkeypatch: pytest.MonkeyPatch, name: str, means: str) -> None:
     if means == "landlock":
-        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     if sandbox.means.name != means:
         pytest.skip(sandbox.means.why)

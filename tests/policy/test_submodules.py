@@ -9,7 +9,7 @@ import pytest
 from sagent.lib.git import shared_directory, without_work_tree
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
 
 GIT = {
@@ -49,7 +49,7 @@ def shell(line: str, cwd: Path) -> str:
 async def confined(monkeypatch: pytest.MonkeyPatch, means: str, line: str, cwd: Path) -> str:
     """Run a line in the sandbox and return its output, or why it failed."""
     if means == "landlock":
-        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     if sandbox.means.name != means:
         pytest.skip(sandbox.means.why)

@@ -16,7 +16,7 @@ from sagent.errors import UsageError
 from sagent.policy.permissions import PermissionPolicy
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.registry import all_commands
-from sagent.repl.opening import Choices, OpenedHere
+from sagent.repl.opening import OpenedHere, SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option
 from sagent.sandbox import Sandbox
 from sagent.session.log import MemoryLog
@@ -33,7 +33,7 @@ class RecordingContext(CommandContext):
         self._settings, self._opened = settings, opened
         self.written: list[str] = []
         self.copied = ""
-        self.reopened: tuple[Settings, Choices | None] | None = None
+        self.reopened: tuple[Settings, SessionChoices | None] | None = None
         self.display: list[tuple[str, str]] = []
         self.left = False
         self.picks: list[Any] = []
@@ -64,7 +64,7 @@ class RecordingContext(CommandContext):
     def copy(self, text: str) -> None:
         self.copied = text
 
-    def reopen(self, settings: Settings, choices: Choices | None = None, said: str = "") -> None:
+    def reopen(self, settings: Settings, choices: SessionChoices | None = None, said: str = "") -> None:
         self.reopened, self.said_of_it = (settings, choices), said
 
     def set_display(self, what: str, value: str) -> None:

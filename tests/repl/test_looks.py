@@ -44,7 +44,7 @@ from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Block, Shell, render_block, separated
 from sagent.repl.view.calls import render_approval
 from sagent.repl.view.lines import Line, line_width
-from sagent.repl.view.panel import Around, Figures, Queued, render_panel, render_status
+from sagent.repl.view.panel import Figures, PanelContext, Queued, render_panel, render_status
 from sagent.repl.view.theme import rules_of
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
@@ -124,7 +124,7 @@ async def sheet(width: int) -> list[Line]:
     return [
         *lines,
         (),
-        *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, Around(spent)),
+        *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, PanelContext(spent)),
         *render_picker(Picker(question, approval_options(["Edit"]), keys=True), width, 16),
         render_status(figures, width, find_segments(Installed())),
     ]

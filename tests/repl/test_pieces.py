@@ -27,7 +27,7 @@ from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from sagent.policy import Ask
 from sagent.policy.rules import rules_for
 from sagent.repl.input import InputBuffer
-from sagent.repl.opening import Current
+from sagent.repl.opening import CurrentSession
 from sagent.repl.project import add_note, attach, branch_of, images_at, list_files, mentioned
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
@@ -108,7 +108,7 @@ def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
 def test_what_is_always_allowed_is_written_where_the_settings_came_from(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[permissions]\ndeny = ["Bash(rm)"]\n')
-    current = Current()
+    current = CurrentSession()
     current.use(load({}, {"HOME": str(tmp_path)}, tmp_path, file=file))
     vars(current)["_opened"] = SimpleNamespace(policy=policy_of(current.settings))
     said = list(allow_rules(current, ["Bash(make)", "Edit(/a\nb)"], always=True))

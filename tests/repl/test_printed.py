@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.repl.terminal.printed import Buried, Printed
+from sagent.repl.terminal.printed import HiddenRows, Printed
 from sagent.repl.view.lines import GOES_ON, Line, plain
 from sagent.repl.view.markdown import Piece, render_piece
 
@@ -38,8 +38,8 @@ def test_every_letter_is_written_once(first: Piece, second: Piece, steps: list[t
 
 
 def test_drawn_rows_are_dug_out_with_what_is_below_them_and_only_as_far_as_they_are_seen() -> None:
-    def buried() -> Buried:
-        found = Buried()
+    def buried() -> HiddenRows:
+        found = HiddenRows()
         found.add([50, 20, (("", "one"),), 30, (("", "a" * 79), GOES_ON), (("", "bb"),), ()])
         return found
 

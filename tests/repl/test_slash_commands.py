@@ -21,12 +21,12 @@ from sagent.plugin import SlashCommand
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.commands.command import Command, split_command
-from sagent.repl.commands.filling import filled
+from sagent.repl.commands.filling import fill_placeholders
 from sagent.repl.commands.registry import all_commands, own_command, plugin_commands
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import OpenedHere
 from sagent.sandbox import Sandbox, probe
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.store import Session, sessions
@@ -241,7 +241,7 @@ async def test_the_sandbox_is_not_switched_under_a_turn(context: RecordingContex
 async def test_where_nothing_can_hold_commands_required_is_refused_and_all_stays(
     context: RecordingContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bwrap is not installed"))
+    monkeypatch.setattr(probe, "_try_all", lambda: Confinement("none", "bwrap is not installed"))
     with pytest.raises(UsageError, match="there is no sandbox here, because bwrap is not installed"):
         await context.do("/sandbox required")
     assert "it is switched off" in await context.do("/sandbox")
@@ -425,7 +425,7 @@ async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Pat
     ],
 )
 def test_place_holders(body: str, arguments: str, text: str) -> None:
-    assert filled(body, arguments) == text
+    assert fill_placeholders(body, arguments) == text
 
 
 def test_a_command_of_ones_own_has_a_description() -> None:

@@ -37,7 +37,7 @@ from sagent.repl.status import find_segments
 from sagent.repl.view.blocks import Block, Page, expand, expandable, past_blocks, render_block, separated
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
-from sagent.repl.view.panel import Around, Figures, Queued, render_panel, render_status
+from sagent.repl.view.panel import Figures, PanelContext, Queued, render_panel, render_status
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 
@@ -173,7 +173,7 @@ def agents() -> View:
 
 
 def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
-    around = Around({"root/stopped": Decimal("0.01")}, asking=["root/asks"], near="root/works")
+    around = PanelContext({"root/stopped": Decimal("0.01")}, asking=["root/asks"], near="root/works")
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
     assert rows == [
         "  ? asks     asks                      9 s  Bash make test",
@@ -199,14 +199,14 @@ def test_what_a_local_server_does_is_shown_until_there_is_something_else() -> No
 
 def test_the_tree_says_what_a_local_server_does_for_each() -> None:
     lines = {"root/works": "Reading the prompt: 18 %", "root/done": "Reading the prompt: 9 %", "root": "Waiting… 3 s"}
-    rows = plain(render_panel(replace(agents(), waits_for=lines), (), 10.0, 90, 20, Around())).split("\n")
+    rows = plain(render_panel(replace(agents(), waits_for=lines), (), 10.0, 90, 20, PanelContext())).split("\n")
     assert any("works" in row and "18 %" in row for row in rows)
     assert not any("9 %" in row for row in rows), "it has ended"
     assert rows[-1].startswith("◌ Waiting… 3 s")
 
 
 def test_the_tree_says_who_waits_for_money() -> None:
-    around = Around(short=["root/works", "root/done"])
+    around = PanelContext(short=["root/works", "root/done"])
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
     assert any("works" in row and "waits for money" in row for row in rows)
     assert not any("done" in row and "waits for money" in row for row in rows), "it has ended"
@@ -230,7 +230,7 @@ def test_what_a_narrow_panel_has_no_room_for_is_left_out_whole() -> None:
 @pytest.mark.parametrize("width", [20, 30, 40, 80])
 @pytest.mark.parametrize("height", range(1, 8))
 def test_where_the_tree_has_no_room_the_rest_is_counted(width: int, height: int) -> None:
-    rows = plain(render_panel(agents(), (), 10.0, width, height, Around(asking=["root/asks"]))).split("\n")
+    rows = plain(render_panel(agents(), (), 10.0, width, height, PanelContext(asking=["root/asks"]))).split("\n")
     assert len(rows) <= height and all(len(row) <= width for row in rows)
     shown = [
         name

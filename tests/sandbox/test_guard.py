@@ -18,7 +18,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
 from sagent.sandbox import guard as guard_module
 from sagent.sandbox.guard import Guard, can_guard
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.session.blobs import BlobDirectory
@@ -248,7 +248,7 @@ async def test_nobody_is_believed_who_lies_where_commands_can_write(
 ) -> None:
     """Where the workspace holds the temporary files a command makes a session up, and locks it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     config, made_up, cache = tmp_path / ".envrc", tmp_path / "sagent-tmp-made-up", tmp_path / "state"
     config.write_text("old")
     (made_up / "put-back/x").mkdir(parents=True)
@@ -274,7 +274,7 @@ async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cached: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     work = tmp_path.resolve() / "work"
     work.mkdir()
     for name in (".envrc", "unchanged", ".exrc"):
@@ -402,7 +402,7 @@ class Session:
 async def session(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Session]:
-    means = Means(request.param)
+    means = Confinement(request.param)
     if means.name == "bubblewrap" and Sandbox().means.name != "bubblewrap":
         pytest.skip("no bubblewrap here")
     monkeypatch.setattr("sagent.sandbox._LOOK_INTERVAL_SECONDS", 0.05)

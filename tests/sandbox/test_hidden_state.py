@@ -18,7 +18,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
 from sagent.sandbox.places import homes, other_names
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.sandbox.profile import Need, Profile
 from sagent.sandbox.seatbelt import profile_text
 from sagent.session.blobs import OUTPUTS
@@ -47,7 +47,7 @@ class Rig:
         self.base, self.work, self.state = base, base / "work", base / "state"
         for directory in (self.work, self.state, base / "cache"):
             directory.mkdir()
-        keep(base / "cache", Means("bubblewrap" if wall == "bubblewrap" else "landlock"))
+        keep(base / "cache", Confinement("bubblewrap" if wall == "bubblewrap" else "landlock"))
         self.session = Session.create(self.state, self.work)
         self.session.begin(self.work)
         self.session.log().append(Label(f"said: {SECRET}"))

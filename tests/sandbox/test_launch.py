@@ -14,7 +14,7 @@ import pytest
 from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Confined, Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools.bash import Bash
@@ -191,7 +191,7 @@ async def test_what_begins_to_listen_in_the_host_s_tmp_is_not_reached_by_the_nex
 
 async def test_what_could_be_written_is_named_as_it_is(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"only {boxed.work}, /tmp can be written" in await boxed.run("touch /etc/x")
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     monkeypatch.setattr(boxed, "tool", Bash(sandbox=sandbox))
     try:
@@ -222,7 +222,7 @@ async def test_where_nothing_is_mounted_a_command_cannot_alter_what_is_put_back(
 ) -> None:
     (boxed.work / ".envrc").write_text("old")
     boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (f"{boxed.work}/.envrc",))
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     monkeypatch.setattr(boxed, "tool", Bash(sandbox=sandbox))
     await boxed.run('for copy in "$TMPDIR"/*/*/copy "$TMPDIR"/../*/*/copy; do echo evil > "$copy"; done; echo > .envrc')

@@ -13,7 +13,7 @@ import pytest
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
 from sagent.sandbox.landlock import available
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import sweep
 from sagent.tool import RunContext, Workspace
@@ -44,7 +44,7 @@ os.execve("/bin/sleep", ["sleep", "600"], {})
 def landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     if why := available():
         pytest.skip(why)
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
 
 
 def daemon(told: Path) -> str:

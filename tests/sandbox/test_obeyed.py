@@ -12,8 +12,8 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.obeyed import Obeyed, harmless_lines
 from sagent.sandbox.places import known_places
-from sagent.sandbox.plants import Kept, Plants
-from sagent.sandbox.probe import Means
+from sagent.sandbox.plants import Plants, ProtectedPaths
+from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
 
 MADE = {
@@ -76,7 +76,7 @@ MADE = {
 @pytest.fixture(params=["bubblewrap", "landlock"])
 async def sandbox(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sandbox]:
     if request.param == "landlock":
-        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     if sandbox.means.name != request.param:
         pytest.skip(sandbox.means.why)
@@ -170,12 +170,12 @@ def test_what_the_person_makes_right_before_and_after_commands_stays(
     own: list[Path] = []
     for number in range(20):
         own.append(write(f"{number}-before"))
-        assert plants.begin([str(work)], Kept()) == []
+        assert plants.begin([str(work)], ProtectedPaths()) == []
         planted = write(f"{number}-command")
-        assert plants.end(Kept(), goes_on=False) == [str(planted)]
+        assert plants.end(ProtectedPaths(), goes_on=False) == [str(planted)]
         own.append(write(f"{number}-after"))
         assert not planted.exists()
-    assert plants.begin([str(work)], Kept()) == []
+    assert plants.begin([str(work)], ProtectedPaths()) == []
     assert all(place.exists() for place in own)
 
 
@@ -192,11 +192,11 @@ def test_what_an_earlier_session_left_in_a_skipped_directory_is_not_moved_to_whe
 ) -> None:
     work, plants = tmp_path / "work", Plants(tmp_path / "aside")
     obeyed_in(work / "node_modules/a/b/c")
-    assert plants.begin([str(work)], Kept()) == []
-    assert plants.end(Kept(), goes_on=False) == []
-    assert plants.begin([str(work)], Kept()) == []
+    assert plants.begin([str(work)], ProtectedPaths()) == []
+    assert plants.end(ProtectedPaths(), goes_on=False) == []
+    assert plants.begin([str(work)], ProtectedPaths()) == []
     (work / moved).rename(work / "sub")
-    assert len(plants.end(Kept(), goes_on=False)) == 2
+    assert len(plants.end(ProtectedPaths(), goes_on=False)) == 2
     assert not [*(work / "sub").rglob("tasks.json"), *(work / "sub").rglob(".envrc")]
 
 
@@ -205,12 +205,12 @@ def test_what_the_person_has_stays_when_a_command_moves_it(tmp_path: Path) -> No
     own = obeyed_in(work / "own")
     protected = [str(own / ".vscode"), str(own / ".envrc")]
     for _ in range(2):
-        assert plants.begin([str(work)], Kept(), protected) == []
-        assert plants.end(Kept(), goes_on=False) == []
-    assert plants.begin([str(work)], Kept(), protected) == []
+        assert plants.begin([str(work)], ProtectedPaths(), protected) == []
+        assert plants.end(ProtectedPaths(), goes_on=False) == []
+    assert plants.begin([str(work)], ProtectedPaths(), protected) == []
     own.rename(work / "moved")
     (work / "moved/made").touch()
-    assert plants.end(Kept(), goes_on=False) == []
+    assert plants.end(ProtectedPaths(), goes_on=False) == []
     assert (work / "moved/.vscode/tasks.json").exists() and (work / "moved/.envrc").exists()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sagent.lib.git import harmless_config
 from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Need
 from sagent.tool import Workspace
 
@@ -182,7 +182,7 @@ def place(tmp_path: Path) -> Path:
 
 def made(means: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     if means == "landlock":
-        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     if sandbox.means.name != means:
         pytest.skip(sandbox.means.why)

@@ -5,29 +5,31 @@ from pathlib import Path
 import pytest
 
 from sagent.sandbox import Sandbox, SandboxMode, probe
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.report import advice, described, held_by, shortfall
 
 
-def found(state: Path, means: Means, wanted: SandboxMode = "auto") -> Sandbox:
+def found(state: Path, means: Confinement, wanted: SandboxMode = "auto") -> Sandbox:
     keep(state, means)
     return Sandbox(wanted, cache=state)
 
 
 def test_only_where_nothing_holds_and_something_should_is_it_warned_of(tmp_path: Path) -> None:
-    missing = Means("none", "bwrap is not installed; there is no Landlock")
+    missing = Confinement("none", "bwrap is not installed; there is no Landlock")
     assert "apt install bubblewrap" in shortfall(found(tmp_path, missing))
     assert shortfall(found(tmp_path, missing, "off")) == ""
-    assert shortfall(found(tmp_path, Means("landlock", "bwrap is not installed"))) == ""
-    assert "because bwrap: no room. Landlock is used" in shortfall(found(tmp_path, Means("landlock", "bwrap: no room")))
-    assert shortfall(found(tmp_path, Means("bubblewrap"))) == ""
+    assert shortfall(found(tmp_path, Confinement("landlock", "bwrap is not installed"))) == ""
+    assert "because bwrap: no room. Landlock is used" in shortfall(
+        found(tmp_path, Confinement("landlock", "bwrap: no room"))
+    )
+    assert shortfall(found(tmp_path, Confinement("bubblewrap"))) == ""
     assert held_by(found(tmp_path, missing)) == "none"
     assert held_by(found(tmp_path, missing, "off")) == "off"
 
 
 def test_it_is_not_tried_before_somebody_asks(tmp_path: Path) -> None:
-    sandbox = found(tmp_path, Means("bubblewrap"))
+    sandbox = found(tmp_path, Confinement("bubblewrap"))
     assert sandbox.known is None
     assert sandbox.stands
     assert sandbox.known is True
@@ -35,17 +37,17 @@ def test_it_is_not_tried_before_somebody_asks(tmp_path: Path) -> None:
 
 
 def test_advice_names_the_package() -> None:
-    assert "bubblewrap" in advice(Means("landlock", "bwrap, setpriv are not installed"))
-    assert "util-linux" in advice(Means("none", "setpriv is not installed"))
-    assert advice(Means("none", "there is none for sunos")) == ""
+    assert "bubblewrap" in advice(Confinement("landlock", "bwrap, setpriv are not installed"))
+    assert "util-linux" in advice(Confinement("none", "setpriv is not installed"))
+    assert advice(Confinement("none", "there is none for sunos")) == ""
 
 
 def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bubblewrap did not finish in time"))
+    monkeypatch.setattr(probe, "_try_all", lambda: Confinement("none", "bubblewrap did not finish in time"))
     assert Sandbox(cache=tmp_path).means.name == "none"
-    monkeypatch.setattr(probe, "_try_all", lambda: Means("bubblewrap"))
+    monkeypatch.setattr(probe, "_try_all", lambda: Confinement("bubblewrap"))
     assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
-    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "it is kept"))
+    monkeypatch.setattr(probe, "_try_all", lambda: Confinement("none", "it is kept"))
     assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
 
 

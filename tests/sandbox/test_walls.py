@@ -12,7 +12,7 @@ import pytest
 from sagent.lib.gate import Gate
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
@@ -39,7 +39,7 @@ def open_walls() -> int:
 
 async def test_commands_at_the_same_time_have_their_own_walls_and_nothing_is_lost_or_kept(tmp_path: Path) -> None:
     place = tmp_path.resolve()
-    keep(place, Means("landlock"))
+    keep(place, Confinement("landlock"))
     sandbox, theirs = Sandbox(cache=place), list[RunContext]()
     tool = Bash(sandbox=sandbox)
     for name in ("one", "two"):
@@ -77,7 +77,7 @@ async def test_commands_at_the_same_time_have_their_own_walls_and_nothing_is_los
 @pytest.mark.parametrize("path", ["", "ls", "/no/such/program"])
 async def test_a_program_is_found_or_missed_inside(tmp_path: Path, path: str) -> None:
     place = tmp_path.resolve()
-    keep(place, Means("landlock"))
+    keep(place, Confinement("landlock"))
     sandbox = Sandbox(cache=place)
     try:
         confined = await sandbox.confine([path or sys.executable, "--version"], Profile(), place)

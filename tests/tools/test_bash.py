@@ -24,7 +24,7 @@ from sagent.lib.schema import violations
 from sagent.lib.secrets import is_key
 from sagent.providers.rows import built_in
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
@@ -170,7 +170,7 @@ async def test_the_result_says_when_something_else_holds_commands_than_the_descr
 async def test_where_nothing_can_hold_commands_the_result_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("none", "nothing works"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("none", "nothing works"))
     rig = Rig(tmp_path, Sandbox())
     assert "Sandboxed" in rig.tool.description
     assert "[commands run without a sandbox now" in await rig.text("echo a")

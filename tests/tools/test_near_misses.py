@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sagent.errors import ToolError
 from sagent.tools import Edit, Read
-from sagent.tools.nearmiss import meant
+from sagent.tools.nearmiss import recover_edits
 from sagent.tools.replacement import Replacement, replace
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("near_misses.jsonl").read_text("utf-8").splitlines()]
@@ -169,4 +169,4 @@ def test_what_could_be_meant_at_two_places_is_refused(lines, kind) -> None:
     text = "\n".join([*lines, "between", *lines])
     old = "\n".join(map(MISSES[kind], lines))
     if old not in text:
-        assert meant(text, old, f"{old}x") == []
+        assert recover_edits(text, old, f"{old}x") == []

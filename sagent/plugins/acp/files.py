@@ -15,7 +15,7 @@ from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools.ask import AskUser
 from sagent.tools.change import Change, make, plan_edit, plan_write
 from sagent.tools.edit import Edit
-from sagent.tools.paths import judged, short
+from sagent.tools.paths import judged_path, short_path
 from sagent.tools.replacement import read_replacements
 from sagent.tools.textfile import encode
 from sagent.tools.write import Write
@@ -49,7 +49,7 @@ class ReviewedTool:
         """Change the file. Raises ToolError as Edit and Write do, and where the client does not write."""
         workspace = run.workspace
         path = workspace.resolve(as_str(arguments["file_path"]))
-        real = judged(path, run)
+        real = judged_path(path, run)
         with workspace.changing(real):
             change = await self._planned(path, real, arguments, workspace)
             if change.encoding != UTF8 or len(change.after) > MAX_FILE_CHARS or not _is_inside(real, workspace):
@@ -90,7 +90,7 @@ class ReviewedTool:
 def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:
     """Return the result of the call: a client may format a file when it saves it, or not have saved it yet."""
     written, now = encode(change.after, change.encoding), _bytes(change.real)
-    name = short(change.path, workspace)
+    name = short_path(change.path, workspace)
     if now is None or (now == before and now != written):
         if now is not None:
             workspace.saw(change.real, now)

@@ -15,7 +15,7 @@ from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rule, rules_for
 from sagent.tools.ask import Question
-from sagent.tools.plan import Settled
+from sagent.tools.plan import PlanDecision
 
 _DECLINED = "The person said no."
 _PLAN_OPTIONS = (
@@ -73,7 +73,7 @@ class Person:
         said = [filled.get("answer"), *as_array(filled.get("answers")), filled.get("other")]
         return "\n".join(filter(None, map(as_str, said))) or None
 
-    async def settle(self, plan: str) -> Settled | None:
+    async def settle(self, plan: str) -> PlanDecision | None:
         """Have the person decide on a plan; None where they leave it open. An accepted one ends plan mode."""
         session = self._session
         name, shown = session.updates.synthetic("Carry out this plan?", "switch_mode", [text_block(plan)])
@@ -87,8 +87,8 @@ class Person:
         if chosen in ("ask", "edit"):
             session.policy.mode = chosen
             self._left_plan()
-            return Settled(chosen)
-        return Settled(None) if chosen == "no" else None
+            return PlanDecision(chosen)
+        return PlanDecision(None) if chosen == "no" else None
 
 
 def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:

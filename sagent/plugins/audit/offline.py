@@ -10,7 +10,7 @@ from sagent.errors import ModelError
 from sagent.events import Event
 from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.rewind.plan import cut_off
-from sagent.rewind.recorder import stands
+from sagent.rewind.recorder import read_snapshot
 from sagent.session.folds import history
 from sagent.session.store import Session
 from sagent.tool import Workspace
@@ -38,7 +38,7 @@ async def open_offline(settings: Settings, listener: Callable[[Event], None]) ->
         agent.listen(listener)
         try:
             agent.restore(history(log.contents(), log.blobs.get))
-            for what in cut_off(log.contents().of("touched"), stands):
+            for what in cut_off(log.contents().of("touched"), read_snapshot):
                 agent.state.journal.record(what)
             yield agent
         finally:

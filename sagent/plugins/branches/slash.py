@@ -13,7 +13,7 @@ from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
 from sagent.plugins.branches.undo import way_back
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.opening import Choices
+from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.calls import render_whole_diff
 from sagent.repl.view.lines import Line, printable, wrap
@@ -300,7 +300,7 @@ async def fork(context: CommandContext, prompt: str = "") -> None:
     said = f"You are now in {path.name}, a copy {of}. To go back to the original: /resume {agent.log.session_id}"
     settings = replace(settings, session=path, continue_session=False, fork=None)
     try:
-        context.reopen(settings, Choices.of(context.opened), said)
+        context.reopen(settings, SessionChoices.of(context.opened), said)
     except UsageError:  # nobody goes on in it
         delete(path)
         raise

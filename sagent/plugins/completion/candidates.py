@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from sagent.cli.flags import Left, Parser, plugins_of, run_parser
+from sagent.cli.flags import Parser, ParserExit, plugins_of, run_parser
 from sagent.config import Settings
 from sagent.errors import SagentError
 from sagent.plugin import Command, Setting, resolve
@@ -92,7 +92,7 @@ def _asked(command: Callable[[Sequence[str]], int], words: list[str]) -> Parser:
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         try:
             command([*words, "--help"])
-        except Left as left:
+        except ParserExit as left:
             return left.parser
     raise AssertionError(words)
 
@@ -157,14 +157,14 @@ def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) ->
 def _models(settings: Settings) -> Iterator[Sequence[Word]]:
     """Models of the providers there is a key for, and short names; all others; those without their provider."""
     from sagent.app.aliases import shipped
-    from sagent.app.models import Choice, price_book, spoken
+    from sagent.app.models import Choice, offered_models, price_book
     from sagent.providers.registry import infer, row_named
     from sagent.providers.rows import built_in
 
     choice, prices = Choice(settings), price_book(settings)
 
     def of(providers: Iterable[str]) -> list[Word]:
-        found = ((name, spoken(row_named(name, settings.rows), (each.id for each in prices.known_models(name))))
+        found = ((name, offered_models(row_named(name, settings.rows), (each.id for each in prices.known_models(name))))
                  for name in providers)  # fmt: skip
         return [(f"{name}/{model}", "") for name, models in found for model in models]
 

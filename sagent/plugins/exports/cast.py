@@ -15,7 +15,7 @@ from sagent.lib.json import as_object, json_freeze_object, valid_text
 from sagent.messages import Text, ToolCall, ToolResult
 from sagent.plugins.exports import steps
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, read_timeline, words_of
-from sagent.repl.view.blocks import Block, Report, Said, Thought, past_summary, render_block, separated
+from sagent.repl.view.blocks import Block, MessageBlock, Report, Thought, past_summary, render_block, separated
 from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.theme import rules_of
@@ -54,7 +54,9 @@ def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
             if rows and before is not None and separated(before, block):
                 yield recording.piece("\r\n", 0.0)
             before = block if rows else before
-            yield from recording.typed(rows) if isinstance(block, Said) and not block.sender else recording.rows(rows)
+            yield from (
+                recording.typed(rows) if isinstance(block, MessageBlock) and not block.sender else recording.rows(rows)
+            )
 
 
 class _Recording:
@@ -108,7 +110,7 @@ def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:
     """Return the blocks that the REPL would print. For other agents these are their calls and the results."""
     match shown:
         case steps.Said("root", text, sender):
-            return (Said(redaction.text(text), sender, len(shown.media)),)
+            return (MessageBlock(redaction.text(text), sender, len(shown.media)),)
         case TurnShown(turn, _, calls):
             own = turn.agent == "root"
             thought = (Thought(redaction.text(turn.thinking), 0.0),) if own and turn.thinking.strip() else ()

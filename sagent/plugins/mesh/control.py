@@ -28,7 +28,7 @@ from sagent.plugins.mesh.tasks import end
 from sagent.policy import Ask
 from sagent.policy.rules import EDITS
 from sagent.tools.ask import Question as Inquiry
-from sagent.tools.plan import Settled
+from sagent.tools.plan import PlanDecision
 
 _MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
 _AGAIN = 10.0  # seconds after which a question is put again, to whoever has come since
@@ -60,7 +60,7 @@ class Question:
 
 Reply = Callable[[Question], Awaitable[str | None]]
 """What a person says to a call: None allows, a text denies and says why."""
-Answer = Callable[[Inquiry], Awaitable[str | Settled | None]]
+Answer = Callable[[Inquiry], Awaitable[str | PlanDecision | None]]
 """What a person says to what an agent wants to know, None for nothing. To a plan, what came of it."""
 
 
@@ -108,7 +108,7 @@ class Asking:
             return {}
         return {} if text is None else {path: text}
 
-    async def answer(self, inquiry: Inquiry) -> str | Settled | None:
+    async def answer(self, inquiry: Inquiry) -> str | PlanDecision | None:
         """Ask a person and return the answer; None if nobody is there, or leaves it unanswered."""
         answer = await self._put(names.inquiry_subject(self._session), "inquiry", asdict(inquiry))
         if answer is None:
@@ -116,7 +116,7 @@ class Asking:
         if inquiry.plan and "mode" in answer:
             modes: Mapping[str, Literal["ask", "edit"]] = {"ask": "ask", "edit": "edit"}
             mode = modes.get(as_str(answer["mode"]))
-            return Settled(mode, _words(answer, "changed"), _words(answer, "reason"))
+            return PlanDecision(mode, _words(answer, "changed"), _words(answer, "reason"))
         return _words(answer, "said") or None
 
     async def _put(self, subject: str, kind: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -181,8 +181,8 @@ def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
     return Inquiry(agent, text, options, found.get("multiple") is True, plan)
 
 
-def encode_answer(question: Question, said: str | Settled | None) -> bytes:
+def encode_answer(question: Question, said: str | PlanDecision | None) -> bytes:
     """Encode a person's answer to a question, in the form of Reply or Answer."""
     if question.inquiry is None:
         return wire_bytes({"id": question.id, "allow": said is None, "reason": said or ""})
-    return wire_bytes({"id": question.id, **(asdict(said) if isinstance(said, Settled) else {"said": said})})
+    return wire_bytes({"id": question.id, **(asdict(said) if isinstance(said, PlanDecision) else {"said": said})})

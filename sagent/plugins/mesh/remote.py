@@ -40,7 +40,7 @@ from sagent.plugins.mesh.requests import ACTIONS
 from sagent.plugins.mesh.spending import cost_of, counted_usd
 from sagent.plugins.mesh.tasks import end
 from sagent.session.names import new_session_id
-from sagent.tools.plan import Settled
+from sagent.tools.plan import PlanDecision
 from sagent.usage import Cost
 
 _AGAIN = 0.5  # seconds until somebody is asked again
@@ -362,7 +362,7 @@ class RemotePeer:
         elif question.inquiry is None and reply is not None:
             self._begin(_PendingQuestion(request, question), partial(reply, question))
 
-    def _begin(self, asked: "_PendingQuestion", say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+    def _begin(self, asked: "_PendingQuestion", say: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
         self._asked[asked.question.id] = asked
         asked.task = self.start(asked.have(say))
 
@@ -377,7 +377,7 @@ class _PendingQuestion:
         self.request, self.question = request, question
         self._answer: bytes | None = None
 
-    async def have(self, say: Callable[[], Awaitable[str | Settled | None]]) -> None:
+    async def have(self, say: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
         self._answer = encode_answer(self.question, await say())
         await self.respond()
 

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.sandbox.scratch import Scratch
-from sagent.tools.notebook import words_of
+from sagent.tools.notebook import output_text
 
 STARTING = 60.0  # seconds that a kernel may take to start
 PACE = 0.3  # seconds from one progress to the next
@@ -114,7 +114,7 @@ class Outputs:
                     self._parts.append({"type": kind, "data": "".join(image.split())})
                     return ""
                 return self._write("(an image that is left out: there are too many, or it is too large)\n")
-        return self._write(f"{words_of(data) or ', '.join(data)}\n")
+        return self._write(f"{output_text(data) or ', '.join(data)}\n")
 
     def _write(self, text: str) -> str:
         last = self._parts[-1] if self._parts else None

@@ -18,7 +18,7 @@ from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, argume
 from sagent.tools.capture import without_colours
 from sagent.tools.exports import names_given, profile_of
 from sagent.tools.media import media_in
-from sagent.tools.notebook import whole
+from sagent.tools.notebook import joined_text
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
@@ -164,7 +164,7 @@ def _code(arguments: JsonObject, workspace: Workspace) -> str:
     if not isinstance(cell, int) or cell > len(cells):
         raise ToolError(f"{path} has {len(cells)} cells: give one of them as cell.")
     found = as_object(cells[cell - 1])
-    text = whole(found.get("source"))
+    text = joined_text(found.get("source"))
     if found.get("cell_type") != "code" or not text.strip():
         raise ToolError(f"Cell {cell} of {path} has no code: it is {as_str(found.get('cell_type')) or 'empty'}.")
     return text
@@ -173,12 +173,12 @@ def _code(arguments: JsonObject, workspace: Workspace) -> str:
 def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
     """The cells of a notebook that may be read. Raises ToolError."""
     from sagent.lib.regular import read_regular
-    from sagent.tools.paths import explained
+    from sagent.tools.paths import as_tool_errors
 
     real = path.resolve()
     if workspace.hidden is not None and any(workspace.hidden("Read", each.parent)(each.name) for each in (path, real)):
         raise ToolError(f"{path} may not be read.")
-    with explained(path, workspace):
+    with as_tool_errors(path, workspace):
         data = read_regular(real, most=MAX_NOTEBOOK_BYTES)
     try:
         return as_array(as_object(json.loads(data)).get("cells"))

@@ -14,7 +14,7 @@ from sagent.repl.commands.command import CommandContext
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.repl.opening import Choices
+    from sagent.repl.opening import SessionChoices
 
 
 def run_login(argv: Sequence[str]) -> int:
@@ -74,5 +74,5 @@ class _LoginContext(CommandContext):
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def reopen(self, settings: "Settings", choices: "Choices | None" = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, said: str = "") -> None:
         self.kept = True

@@ -176,13 +176,13 @@ def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:
 def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "named", "usual"]) -> Sequence[str]:
     """The models of a provider to show; of the very many of a provider that is not named only those we have data for.
     Data by the beginning of names are no models."""
-    from sagent.app.models import spoken
+    from sagent.app.models import offered_models
 
     known = {info.id for info in known_models(row.name)}
     if which == "all":
         return sorted({*priced, *known})
     beginnings = {name for name in known - {*priced} if any(other.startswith(name) for other in priced)}
-    models = [name for name in spoken(row, priced) if name not in beginnings]
+    models = [name for name in offered_models(row, priced) if name not in beginnings]
     if which == "named" or len(models) <= _MANY:
         return models
     return sorted({*filter(known.__contains__, models), *filter(None, [row.default])})
@@ -212,7 +212,7 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
 
     A figure that only one side has is no difference. Ids of ours may be beginnings of theirs.
     """
-    from sagent.app.models import spoken
+    from sagent.app.models import offered_models
 
     windows = {row.id: row.window for row in prices.known_models(provider)}
     for info in sorted(listed, key=lambda info: info.id):
@@ -231,7 +231,7 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
                 yield Finding("differs", info.id, what, _shown(ours), _shown(theirs))
     theirs = [info.id.lower().rpartition("/")[2] for info in listed] + [info.id.lower() for info in listed]
     row = row_called(provider)
-    for model in spoken(row, windows) if row else sorted(windows):
+    for model in offered_models(row, windows) if row else sorted(windows):
         if not any(name.startswith(model.lower()) for name in theirs):
             yield Finding("missing there", model, "", "-", "-")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.repl.opening import Choices, Current
+from sagent.repl.opening import CurrentSession, SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option, Shown
 from sagent.repl.view.lines import Line, plain, printable
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 DisplaySetting = Literal["theme", "vim"]
 
 
-class CommandContext(Current):
+class CommandContext(CurrentSession):
     """Session, and person if there is one, that a slash command works with. Here there is no person: what would need
     one raises UsageError, and `prompts` has the messages to be sent."""
 
@@ -99,7 +99,7 @@ class CommandContext(Current):
         """Show the last messages of the conversation again."""
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 
-    def reopen(self, settings: "Settings", choices: Choices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
         """Close the session and open another, in which the person has made these choices already. `said` is written
         instead of its conversation, which is on the screen."""
         raise UsageError("Without a terminal, choose a session with --session, --continue or --fork.")

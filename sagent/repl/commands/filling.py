@@ -31,7 +31,7 @@ _EDGE = "\0"
 """Around what was typed, and within: it is no part of a command that is run, for it may be a stranger's words."""
 
 
-def filled(body: str, arguments: str, edge: str = "") -> str:
+def fill_placeholders(body: str, arguments: str, edge: str = "") -> str:
     """The text with its place holders replaced; arguments that none asks for stand at the end."""
     try:
         words = shlex.split(arguments)
@@ -50,10 +50,10 @@ def filled(body: str, arguments: str, edge: str = "") -> str:
     return text if asked or not arguments else f"{text}\n\n{typed(arguments)}"
 
 
-async def carried_out(body: str, arguments: str, agent: Agent) -> str:
+async def expand_command(body: str, arguments: str, agent: Agent) -> str:
     """The text filled in, with the output of the commands that it names in place of them, and the files that it names
     after it. Raises UsageError for one that may not be run or read."""
-    text = filled(body.replace(_EDGE, ""), arguments.replace(_EDGE, ""), _EDGE)
+    text = fill_placeholders(body.replace(_EDGE, ""), arguments.replace(_EDGE, ""), _EDGE)
     pieces: list[str] = []
     end = 0
     for match in _SHELL.finditer(text):

@@ -22,7 +22,7 @@ from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.registry import prove_key, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.opening import Choices
+from sagent.repl.opening import SessionChoices
 from sagent.repl.settings_file import store_key
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import table
@@ -269,7 +269,7 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
         return
     if path := opened.agent.log.path:
         settings = replace(settings, session=Path(path), continue_session=False, fork=None)
-    context.reopen(settings, Choices.of(opened), "The session continues.")
+    context.reopen(settings, SessionChoices.of(opened), "The session continues.")
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> bool:

@@ -113,6 +113,6 @@ def _skill_command(skill: Skill) -> Command:
 
 
 async def _send(context: CommandContext, body: str, arguments: str) -> None:
-    from sagent.repl.commands.filling import carried_out
+    from sagent.repl.commands.filling import expand_command
 
-    context.send_filled(await carried_out(body, arguments, context.local))
+    context.send_filled(await expand_command(body, arguments, context.local))

@@ -16,7 +16,7 @@ from sagent.lib.names import quote_path
 from sagent.lib.text import count as counted
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
-from sagent.repl.opening import Choices
+from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
 from sagent.session.folds import title
@@ -70,7 +70,7 @@ async def new(context: CommandContext) -> None:
         opened = context.opened
         log = opened.agent.log
         said += f" To go back: /resume {log.session_id}" if log.path and opened.agent.messages else ""
-        chosen = replace(Choices.of(opened), rules=None, cap=None)  # those were given to the one that is left
+        chosen = replace(SessionChoices.of(opened), rules=None, cap=None)  # those were given to the one that is left
     context.reopen(replace(context.settings, session=None, continue_session=False, fork=None), chosen, said)
 
 

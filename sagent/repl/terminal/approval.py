@@ -11,7 +11,7 @@ from sagent.repl.settings_file import add_rule
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
-    from sagent.repl.opening import Current
+    from sagent.repl.opening import CurrentSession
 
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
@@ -29,7 +29,7 @@ def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[
     return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
 
 
-def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
+def allow_rules(current: "CurrentSession", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
     """Take rules that the person allows; into the settings too, where it is for always. What is to be said of each,
     and whether it went well."""
     policy = current.opened.policy

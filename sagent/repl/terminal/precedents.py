@@ -64,7 +64,7 @@ def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall]
         for one in others
         if any(_names(rule, one, call, directory) for rule in parsed)
     }
-    return list(map(_told, found.values()))
+    return list(map(_describe_call, found.values()))
 
 
 def _logs(agent: "RootAgent") -> "Iterator[LogView]":
@@ -114,7 +114,7 @@ def _parts(call: ToolCall) -> "Sequence[Part]":
     return split(as_str(call.arguments.get("command"))).parts if call.name == "Bash" else ()
 
 
-def _told(call: ToolCall) -> str:
+def _describe_call(call: ToolCall) -> str:
     """A call in a few words: a command by itself, another one with its tool."""
     words = spelled(one_line(main_argument(call.arguments), 60))
     return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()

@@ -79,7 +79,7 @@ def _after(row: Line, letters: int) -> Line:
     return slice_line(row, len(text) - len(text[at:].lstrip()))
 
 
-class Buried:
+class HiddenRows:
     """Drawn rows, as their columns, which were above the edge of a terminal that became lower, and the final rows that
     were written below them. Where the terminal shows them again, the drawn ones go."""
 

@@ -18,7 +18,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
-from sagent.repl.terminal.printed import Buried, Printed, count_letters, folded
+from sagent.repl.terminal.printed import HiddenRows, Printed, count_letters, folded
 from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, is_agreed, line_width, printable, slice_line
 from sagent.repl.view.links import address
 
@@ -177,7 +177,7 @@ class Surface:
         self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen
         self.printed = Printed()  # what is final of it: it was above the screen's edge, or something came below it
         self.ghosts: list[int] = []  # columns of drawn rows that are above the screen's edge
-        self.buried = Buried()  # the same with what was written below them
+        self.buried = HiddenRows()  # the same with what was written below them
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
         self.directory: Callable[[], Path] | None = None  # of relative paths in links

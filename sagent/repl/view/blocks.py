@@ -31,7 +31,7 @@ _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "e
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageBlock:
     """A message of a person, or of `sender`: an agent, a job. `attached` counts what came with it."""
 
     text: str
@@ -71,7 +71,7 @@ class Page:
     lines: tuple[Line, ...]
 
 
-Block: TypeAlias = Said | Piece | Thought | ToolFinished | Advised | Finished | Report | Shell | Page
+Block: TypeAlias = MessageBlock | Piece | Thought | ToolFinished | Advised | Finished | Report | Shell | Page
 """Some events are blocks as they are: a call that was answered, advice, and the end of another agent's turn."""
 
 
@@ -93,7 +93,7 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER
             if message.sender.startswith(SHOWN):
                 blocks.append(shown_file(message.sender))
             elif texts and message.sender != PLAN_MODE:
-                blocks.append(Said(message.content if message.sender else texts[0], message.sender))
+                blocks.append(MessageBlock(message.content if message.sender else texts[0], message.sender))
             continue
         blocks += pieces_of(message.content)
         for call in message.calls:
@@ -112,7 +112,7 @@ def past_summary(text: str) -> str:
 
 def render_block(block: Block, width: int) -> list[Line]:
     match block:
-        case Said():
+        case MessageBlock():
             return _said(block, width)
         case Piece():
             return render_piece(block, width, edge=width + 1)
@@ -172,12 +172,12 @@ def separated(previous: Block | None, block: Block) -> bool:
     if isinstance(previous, Piece) and isinstance(block, Piece):
         return False
     if previous is None:
-        return isinstance(block, Said) and not block.sender
+        return isinstance(block, MessageBlock) and not block.sender
     return not (_is_work(previous) and _is_work(block))
 
 
 def _is_work(block: Block) -> bool:
-    reported = isinstance(block, Said) and bool(block.sender)
+    reported = isinstance(block, MessageBlock) and bool(block.sender)
     return reported or isinstance(block, Thought | ToolFinished | Finished | Report)
 
 
@@ -227,7 +227,7 @@ def _cut(lines: list[Line]) -> list[Line]:
 # Each block
 
 
-def _said(block: Said, width: int) -> list[Line]:
+def _said(block: MessageBlock, width: int) -> list[Line]:
     text = printable(block.text).strip("\n")
     lines = text.split("\n")
     if len(lines) > MAX_SAID_LINES:

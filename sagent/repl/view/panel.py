@@ -74,7 +74,7 @@ Segment: TypeAlias = Callable[[Figures], Line]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class PanelContext:
     """Facts for the panel that no event has: USD by agent where the ledger knows, for a call may be billed after its
     reply; the agents that wait for approval, and those that are `short` of money; the agent that the person reads along
     with; and whether something that is open has `taken` the keys."""
@@ -87,11 +87,11 @@ class Around:
 
 
 def render_panel(
-    view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: Around | None = None
+    view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: PanelContext | None = None
 ) -> list[Line]:
     """Render what is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
     tail, thought = (MAX_TAIL_LINES, MAX_THOUGHT_LINES) if height > 12 else (2, 2)
-    around = around or Around()
+    around = around or PanelContext()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
     running = [call for call in running if child_of(call.agent, call.call) not in view.children]
     running += view.shells
@@ -134,7 +134,7 @@ def _task(task: Task) -> Line:
     return (style, f"{mark} "), (shown, one_line(task.text))
 
 
-def _working(view: View, at: float, width: int, around: Around) -> Line:
+def _working(view: View, at: float, width: int, around: PanelContext) -> Line:
     assert view.since is not None
     if view.waiting:
         doing = "Waiting for the provider"
@@ -190,7 +190,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
 
 
-def _children(view: View, at: float, width: int, around: Around, most: int) -> list[Line]:
+def _children(view: View, at: float, width: int, around: PanelContext, most: int) -> list[Line]:
     """The tree in at most so many lines. Where there is not room for all, those that ask or work come before those that
     have ended, and the rest is counted."""
     children = [
@@ -208,13 +208,13 @@ def _children(view: View, at: float, width: int, around: Around, most: int) -> l
     return [*_columns(rows, width), *([counted] if left > 0 else ())]
 
 
-def _state(child: Child, around: Around) -> str:
+def _state(child: Child, around: PanelContext) -> str:
     if child.path in around.asking:
         return "asks"
     return "waits for money" if child.path in around.short else "working"
 
 
-def _row(child: Child, at: float, around: Around) -> tuple[Line, Sequence[str], str]:
+def _row(child: Child, at: float, around: PanelContext) -> tuple[Line, Sequence[str], str]:
     """Return an agent's name; its state, tokens, USD and clock; and what it does now."""
     indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
     mark, style = _MARKS[child.state]

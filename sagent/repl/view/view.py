@@ -28,10 +28,10 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall, ToolResult
-from sagent.repl.view.blocks import PLAN_MODE, Block, Report, Said, Thought, shown_file
+from sagent.repl.view.blocks import PLAN_MODE, Block, MessageBlock, Report, Thought, shown_file
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.markdown import Flow, feed, finish
-from sagent.transcript.event_json import ran_there
+from sagent.transcript.event_json import provider_tool_lines
 
 ROOT = "root"  # the agent that the person talks to
 SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has a line of its own
@@ -114,7 +114,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             return replace(_awake(view, ROOT), thinking=thought[-MAX_KEPT_CHARS:], thought_since=since), ()
         case ReplyFinished(_, message):
             view, blocks = _end_reply(view, at)
-            return replace(view, said=not message.calls), (*blocks, *map(Report, ran_there(message)))
+            return replace(view, said=not message.calls), (*blocks, *map(Report, provider_tool_lines(message)))
         case Received():
             begins = view.since is None and not event.message.sender  # another's may come when a turn has ended
             since = at if begins else view.since
@@ -175,9 +175,9 @@ def _received(event: Received) -> tuple[Block, ...]:
     if message.sender.startswith(SHOWN):
         return (shown_file(message.sender),)
     if message.sender:  # a head and what it brings
-        return (Said(message.content, message.sender),)
+        return (MessageBlock(message.content, message.sender),)
     texts = [part.text for part in message.parts if isinstance(part, Text)]
-    return (Said(texts[0] if texts else "", "", len(message.parts) - bool(texts)),)
+    return (MessageBlock(texts[0] if texts else "", "", len(message.parts) - bool(texts)),)
 
 
 def _retry(view: View, event: Retrying, at: float) -> Step:

@@ -21,7 +21,7 @@ from sagent.plugins.mesh.remote import Mesh
 from sagent.policy import Ask
 from sagent.testing.server import Call, Turn
 from sagent.tools.ask import Question as Inquiry
-from sagent.tools.plan import Settled
+from sagent.tools.plan import PlanDecision
 from tests.depth import slow
 from tests.plugins.mesh.places import Place, by_results, place
 
@@ -227,9 +227,9 @@ async def test_who_is_not_asked_for_is_not_offered(tmp_path: Path) -> None:
         assert not {"AskUser", "ExitPlan"} & set(offered)
 
 
-@pytest.mark.parametrize("settled", [Settled("edit"), Settled(None, reason="too long"), None])
-async def test_a_plan_is_decided_on_by_who_is_attached(tmp_path: Path, settled: Settled | None) -> None:
-    async def decide(inquiry: Inquiry) -> Settled | None:
+@pytest.mark.parametrize("settled", [PlanDecision("edit"), PlanDecision(None, reason="too long"), None])
+async def test_a_plan_is_decided_on_by_who_is_attached(tmp_path: Path, settled: PlanDecision | None) -> None:
+    async def decide(inquiry: Inquiry) -> PlanDecision | None:
         assert inquiry.plan == "1. Write it."
         return settled
 

@@ -20,7 +20,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.view.calls import render_approval
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
+from sagent.sandbox.probe import Confinement
 from sagent.tool import RunContext, ToolOutput, Workspace
 from tests.tools.conftest import Call, Folder
 from tests.waiting import until
@@ -244,7 +244,7 @@ async def test_in_the_sandbox_it_writes_what_commands_may_and_a_change_of_that_i
 async def test_where_no_program_may_listen_the_call_says_so(
     workspace: Workspace, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     with pytest.raises(ToolError, match="which Landlock does not allow"):
         await call(Notebook(sandbox=sandbox), code="1")

@@ -8,7 +8,7 @@ import pytest
 from sagent.config import load
 from sagent.plugins.setup.doctor import examine
 from sagent.sandbox import probe
-from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.probe import Confinement, keep
 from tests.cli.program import Shell
 from tests.repl.recorded import RecordingContext
 
@@ -84,23 +84,23 @@ def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("means", "state", "says"),
     [
-        (Means("bubblewrap"), "good", "commands run in bubblewrap"),
+        (Confinement("bubblewrap"), "good", "commands run in bubblewrap"),
         (
-            Means("landlock", "bwrap is not installed"),
+            Confinement("landlock", "bwrap is not installed"),
             "poor",
             "commands run in landlock, as bwrap is not installed. Install",
         ),
-        (Means("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
-        (Means("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
+        (Confinement("none", "bwrap is not installed"), "poor", "none: bwrap is not installed. Install bubblewrap"),
+        (Confinement("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
     ],
 )
 async def test_the_doctor_tries_it_anew(
-    means: Means, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    means: Confinement, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_try_all", lambda: means)
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path)}, tmp_path)
     settings.state_dir.mkdir(parents=True)
-    keep(settings.state_dir, Means("seatbelt"))  # what was found once
+    keep(settings.state_dir, Confinement("seatbelt"))  # what was found once
     (finding,) = [each for each in await examine(settings) if each.what == "sandbox"]
     assert finding.state == state
     assert finding.detail.startswith(says)

@@ -8,7 +8,7 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Text
 from sagent.plugins.code.lsp.access import CodeAccess
 from sagent.tool import Answer, RunContext, Tool, ToolOutput
-from sagent.tools.paths import judged
+from sagent.tools.paths import judged_path
 from sagent.tools.wrapped import WrappedTool
 
 _FILES = ("Edit", "Write")
@@ -32,7 +32,7 @@ class CheckedTool(WrappedTool):
         from sagent.plugins.code.lsp.checks import read_text
 
         checks = self._access.checks
-        path = judged(run.workspace.resolve(as_str(arguments.get("file_path"))), run)
+        path = judged_path(run.workspace.resolve(as_str(arguments.get("file_path"))), run)
         if not checks.servers.kinds(path):
             return await self.tool(arguments, run)
         before = await asyncio.to_thread(read_text, path)

@@ -13,7 +13,7 @@ from sagent.plugins.code.lsp.documents import Document
 from sagent.plugins.code.lsp.server import LanguageServer
 from sagent.plugins.code.lsp.servers import Servers, ServerSlot
 from sagent.tool import Workspace
-from sagent.tools.paths import short
+from sagent.tools.paths import short_path
 
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run
 LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended
@@ -75,7 +75,7 @@ class Checks:
                 continue
             text = await asyncio.to_thread(read_text, path)
             errors = [error for document in given if document.text == text for error in _take_news(document)]
-            found.append((short(path, workspace), self._unreported(path, text, errors)))
+            found.append((short_path(path, workspace), self._unreported(path, text, errors)))
         shown = [each for each in found if each[1]]
         more = len(shown) - MAX_REPORTED_FILES
         return report(shown[:MAX_REPORTED_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")

@@ -15,7 +15,7 @@ from sagent.plugins.code.lsp.checks import read_text
 from sagent.plugins.code.lsp.server import LanguageServer, path_of
 from sagent.plugins.code.lsp.text import Lines, apply_edits, read_edits
 from sagent.tool import ToolOutput, Workspace
-from sagent.tools.paths import explained, short
+from sagent.tools.paths import as_tool_errors, short_path
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 from sagent.tools.walk import walk
 
@@ -53,7 +53,7 @@ class RenamePlan:
         """Return a note for the model and the person on files that are not changed."""
         if not self.left:
             return ""
-        names = ", ".join(short(path, workspace) for path in self.left[:_MAX_NAMED_FILES])
+        names = ", ".join(short_path(path, workspace) for path in self.left[:_MAX_NAMED_FILES])
         more = (
             f" and {count(len(self.left) - _MAX_NAMED_FILES, 'more file')}" if len(self.left) > _MAX_NAMED_FILES else ""
         )
@@ -66,7 +66,7 @@ class RenamePlan:
     def make(self, workspace: Workspace) -> ToolOutput:
         """Write the files. Raises ToolError where one has changed since: then nothing is written."""
         for change in self.changes:
-            with explained(change.path):
+            with as_tool_errors(change.path):
                 if read_regular(change.path, most=_MAX_FILE_BYTES) != change.data:
                     raise ToolError(f"{change.path} has changed since the rename was planned. Call it again.")
         done: list[str] = []
@@ -78,7 +78,7 @@ class RenamePlan:
             except OSError as error:
                 written = f" Written before: {', '.join(done)}." if done else ""
                 raise ToolError(f"{change.path}: {error.strerror or error}.{written}") from None
-            done.append(short(change.path, workspace))
+            done.append(short_path(change.path, workspace))
             broken += f" {done[-1]}:{link}" if link else ""
         text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}.{broken}"
         diff = self.diff(workspace)
@@ -139,7 +139,7 @@ def _file_edits(answer: Mapping[str, object]) -> Iterator[tuple[Path, Sequence[o
 
 
 def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
-    with explained(path):
+    with as_tool_errors(path):
         data = read_regular(path, most=_MAX_FILE_BYTES)
         check_writable(path)
     decoded = decode(data)
@@ -155,6 +155,6 @@ def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
 
 
 def _diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
-    name = short(change.path, workspace)
+    name = short_path(change.path, workspace)
     before, after = change.before.split("\n"), change.after.split("\n")
     yield from (f"{line}\n" for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=0, lineterm=""))

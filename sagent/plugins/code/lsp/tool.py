@@ -165,13 +165,13 @@ class Code:
     async def _server(self, path: Path, workspace: Workspace) -> "LanguageServer":
         """The server for a file, which it has been given as it is. Raises ToolError."""
         from sagent.plugins.code.lsp.checks import read_text
-        from sagent.tools.paths import missing
+        from sagent.tools.paths import missing_error
 
         servers = self._all.servers
         if not servers.kinds(path):
             raise ToolError(f"No language server is known for {path.name}. Use Grep and Read.")
         if not path.is_file():
-            raise ToolError(f"{path} is not a file.") if path.exists() else missing(path, workspace)
+            raise ToolError(f"{path} is not a file.") if path.exists() else missing_error(path, workspace)
         text = await asyncio.to_thread(read_text, path)
         if text is None:
             raise ToolError(f"{path} is not text, or is too large for a language server.")

@@ -36,12 +36,12 @@ class MapRequest:
 async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
     """Render all definitions of a file. Raises ToolError if it cannot be read."""
     from sagent.lib.regular import open_regular
-    from sagent.tools.paths import explained
+    from sagent.tools.paths import as_tool_errors
 
     language = language_of(real.name)
     if language is None:
         raise ToolError(f"{name}: there is no grammar for such files. Use Read.")
-    with explained(real), open_regular(real) as file:
+    with as_tool_errors(real), open_regular(real) as file:
         data = file.read(MAX_PARSED_BYTES + 1)
     if len(data) > MAX_PARSED_BYTES:
         raise ToolError(f"{name} has more than {MAX_PARSED_BYTES:,} bytes. Use Grep.")

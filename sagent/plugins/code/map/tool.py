@@ -65,15 +65,15 @@ class RepoMap:
         """The map. Raises ToolError if the path does not exist, and without the extra `code`."""
         from sagent.lib.regular import stat_real
         from sagent.plugins.code.map.render import MapRequest, outline
-        from sagent.tools.paths import explained, judged, prefix, short
+        from sagent.tools.paths import as_tool_errors, judged_path, prefix, short_path
 
         _check_installed()
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        real = judged(path, run)
-        with explained(path, run.workspace):
+        real = judged_path(path, run)
+        with as_tool_errors(path, run.workspace):
             found = stat_real(real)
         if stat.S_ISREG(found.st_mode):
-            return await outline(real, short(path, run.workspace), as_int(arguments.get("tokens")) or MAX_TOKENS)
+            return await outline(real, short_path(path, run.workspace), as_int(arguments.get("tokens")) or MAX_TOKENS)
         focus = [as_str(each) for each in as_array(arguments.get("focus")) if each]
         near = [_below(run.workspace.resolve(each), path, real) or each for each in focus]
         wish = MapRequest(prefix(path, run.workspace), tuple(near), as_int(arguments.get("tokens")) or TOKENS)
@@ -112,11 +112,11 @@ class _Project:
     async def look(cls, tool: str, path: Path, real: Path, run: RunContext) -> "_Project":
         """Find them, as Glob does."""
         from sagent.tools.listing import list_files
-        from sagent.tools.paths import hides
+        from sagent.tools.paths import hidden_filter
         from sagent.tools.search import CUT
 
         listing = await list_files(str(real))
-        is_hidden = hides(tool, path, real, run.workspace)
+        is_hidden = hidden_filter(tool, path, real, run.workspace)
         notes = [CUT] if listing.cut else []
         return await asyncio.to_thread(_sorted, str(real), listing.files, is_hidden, notes)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sagent.plugins.mesh.control import Question
     from sagent.plugins.mesh.remote import RemotePeer
     from sagent.tools.ask import Question as Inquiry
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Lines:
         lines = filter(None, (head, question.what, wants_text(question.wants), question.reason))
         return await self._put("\n".join(lines), "y, or n and why: ", _read_verdict)
 
-    async def answer(self, inquiry: "Inquiry") -> "str | Settled | None":
+    async def answer(self, inquiry: "Inquiry") -> "str | PlanDecision | None":
         """Put what an agent wants to know, and wait for an answer; an empty line leaves it unanswered."""
         if inquiry.plan:
             how = "y to carry it out and approve each change, e to let it edit freely, or n and why: "
@@ -150,19 +150,19 @@ def _read_verdict(line: str) -> str | None:
             raise ValueError(line)
 
 
-def _settle(line: str) -> "Settled | None":
+def _settle(line: str) -> "PlanDecision | None":
     """Parse a line about a plan; an empty one leaves it open."""
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
     word, _, rest = line.partition(" ")
     match word.lower():
         case "":
             return None
         case "y" | "yes":
-            return Settled("ask")
+            return PlanDecision("ask")
         case "e" | "edit":
-            return Settled("edit")
+            return PlanDecision("edit")
         case "n" | "no":
-            return Settled(None, reason=rest.strip())
+            return PlanDecision(None, reason=rest.strip())
         case _:
             raise ValueError(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.plugins.mesh.commands.remote_files import bring_files
-from sagent.repl.opening import Elsewhere, Opened
+from sagent.repl.opening import Opened, RemoteSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -69,7 +69,7 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
                 peer.on_waiting = told
                 texts.begun.set()
 
-            elsewhere = Elsewhere(lambda: agent.where, "the bus", begin, again, texts.read, lambda: policy.modes)
+            elsewhere = RemoteSession(lambda: agent.where, "the bus", begin, again, texts.read, lambda: policy.modes)
             yield Opened(agent, policy, elsewhere=elsewhere)
 
     return opening

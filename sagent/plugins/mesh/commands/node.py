@@ -110,11 +110,11 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
 
 def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
     """Has those who are attached answer; a plan that they accept ends plan mode."""
-    from sagent.tools.plan import Settled
+    from sagent.tools.plan import PlanDecision
 
     async def answered(question: "Question") -> str | None:
         said = await answer(question)
-        if not isinstance(said, Settled):
+        if not isinstance(said, PlanDecision):
             return said
         policy.mode = said.mode or policy.mode
         return said.answer()
