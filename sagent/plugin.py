@@ -42,18 +42,27 @@ comparison have it alike; "asked_again", it may be chosen for prompts that are g
 what an agent may do or is told to be, which a surface that only reads decides itself."""
 
 
+EVERYDAY, SESSIONS = "everyday commands", "commands for sessions"
+SERVERS, MORE = "commands for editors, programs and other people", "more commands"
+"""Headings of commands in help, in their order; those of others follow."""
+
+
 class Command(NamedTuple):
     """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code.
 
     One of `flags`, anywhere in a line that names no command, starts it too: then it is given all words of the line.
-    `elsewhere` are the names that other programs have for it: who writes one is told ours.
+    `elsewhere` are the names that other programs have for it: who writes one is told ours. `group` is its heading in
+    help. One that is `under` another, as `bus` is `under` mesh, is also `sagent mesh bus`, and help lists it there; the
+    other one needs no `run`.
     """
 
     name: str
     help: str
-    run: str
+    run: str = ""
     flags: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    group: str = MORE
+    under: str = ""
 
 
 class Part(NamedTuple):
@@ -161,7 +170,7 @@ class Suite(NamedTuple):
 
 class ExportFormat(NamedTuple):
     """A format of `sagent export` and /export. `write` is "module:function": it is given a
-    `sagent.transcript.formats.Exporting`, and returns its `Exported`. `suffix` is that of its files, where it is
+    `sagent.plugins.exports.exported.Exporting`, and returns its `Exported`. `suffix` is that of its files, where it is
     not the name."""
 
     name: str
@@ -366,6 +375,7 @@ class Setting(NamedTuple):
     `type` is its type in Settings and `given` what a program may give, both as type checkers read them. `adds` joins
     the values of layers. `metavar` is the flag's value in help, "" where it takes none; `each` lets it be repeated, and
     `flag` is its name where that differs. `key` is its place in a file where that is in a table.
+    Help begins with those that are `everyday`.
     The name of one in a table has the table's before it: "advisor_rules.max_usd" is SAGENT_ADVISOR_MAX_USD.
     """
 
@@ -386,6 +396,7 @@ class Setting(NamedTuple):
     uses: tuple[Use, ...] = ()
     swept: bool = True
     key: str = ""
+    everyday: bool = False
 
     @property
     def member(self) -> str:

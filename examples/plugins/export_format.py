@@ -3,10 +3,10 @@
 import json
 
 from sagent.plugin import ExportFormat, Plugin
+from sagent.plugins.exports.exported import Exported, Exporting
 from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import history
 from sagent.session.log import read_log
-from sagent.transcript.formats import Exported, Exporting
 
 
 def write(exporting: Exporting) -> Exported:

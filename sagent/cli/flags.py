@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sagent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from _typeshed import SupportsWrite
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sagent.plugin import Command, Flag, Setting
 
 ELSEWHERE = {
-    "help": "sagent --help",
     "version": "sagent --version",
     "auth": "sagent login",
     "logout": "sagent doctor, which shows where keys come from",
@@ -66,9 +65,10 @@ FLAGS_ELSEWHERE = {
 }
 """The same for flags."""
 
-EPILOG = """commands:
-{commands}
-See `sagent COMMAND --help` for details. To send a prompt that is a command's name: sagent -- models
+EPILOG = """{commands}
+
+{more}See `sagent COMMAND --help` for details.
+To send a prompt that is a command's name: sagent -- models
 
 exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   5 reply cut at its output limit
@@ -240,28 +240,55 @@ def parse_run(plugins: "Installed", argv: "Sequence[str]") -> "dict[str, Any]":
     if not named & {"-h", "--help"} and not any(word[:1] == "-" != word[1:2] and word[2:] for word in argv):
         with suppress(UsageError):
             return vars(run_parser(plugins, named).parse_args(argv))
-    return vars(run_parser(plugins).parse_args(argv))
+    return vars(run_parser(plugins, short=True).parse_args(argv))
 
 
-def run_parser(plugins: "Installed", named: "Container[str] | None" = None) -> Parser:
-    """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace. With `named`, settings are
-    flags only where their names are among these."""
-    from sagent.plugin import Command
-
-    known = plugins.every(Command) if named is None else ()
-    width = max((len(each.name) for each in known), default=0)
-    commands = "\n".join(f"  {each.name:{width}}  {each.help}" for each in known)
+def run_parser(plugins: "Installed", named: "Container[str] | None" = None, *, short: bool = False) -> Parser:
+    """Return the parser of `sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace. With
+    `named`, settings are flags only where their names are among these. A `short` one's help has what is used daily."""
     parser = Parser(
         "",
         usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
         description="A coding agent on any model of any provider. With a prompt, or piped input, it answers and exits.",
-        epilog=EPILOG.format(commands=commands),
+        epilog=EPILOG.format(
+            commands="" if named is not None else "\n".join(_list_commands(plugins, short=short)),
+            more="`sagent help all` shows every flag and command. " if short else "",
+        ),
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
     parser.add_argument("-p", "--print", action="store_true", help="answer and exit (the default with a prompt)")
     _add_all(parser, plugins, _settings(plugins, named))
+    if short:
+        daily = {each.keyword for each in _settings(plugins) if each.everyday} | {"help", "print", "resume", "version"}
+        for action in parser.flags:
+            if action.dest not in daily:
+                action.help = argparse.SUPPRESS
     return parser
+
+
+def _list_commands(plugins: "Installed", *, short: bool) -> "Iterator[str]":
+    """Yield the lines of help about commands, by group. In short help a family of commands is one line."""
+    from sagent.plugin import EVERYDAY, MORE, SERVERS, SESSIONS, Command
+
+    groups: dict[str, list[tuple[str, str]]] = {title: [] for title in (EVERYDAY, SESSIONS, SERVERS, MORE)}
+    for each in plugins.every(Command):
+        of = operations(plugins, each.name)
+        if each.under not in plugins.named(Command):
+            names = f": {', '.join(of)}" if of and short else ""
+            groups.setdefault(each.group, []).append((each.name, each.help + names))
+            groups[each.group] += () if short else ((f"{each.name} {name}", one.help) for name, one in of.items())
+    width = max(len(name) for found in groups.values() for name, _ in found)
+    for title, found in groups.items():
+        if found:
+            yield from (f"\n{title}:", *(f"  {name:{width}}  {text}" for name, text in found))
+
+
+def operations(plugins: "Installed", family: str) -> "dict[str, Command]":
+    """Return the commands that are also operations of this one, by name."""
+    from sagent.plugin import Command
+
+    return {each.name: each for each in plugins.every(Command) if each.under == family}
 
 
 def add_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
@@ -347,10 +374,13 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
 
 
 def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
-    """Add the flag of one of the core's settings to a command that does not take them all."""
+    """Add the flag of one setting to a command that does not take them all. One of a plugin may not be there."""
     from sagent.config.declared import BY_NAME
+    from sagent.plugin import Setting
 
-    add_flag(group, BY_NAME[name], text)
+    others = () if name in BY_NAME else plugins_of(sys.argv[1:]).every(Setting)
+    if found := BY_NAME.get(name) or next((each for each in others if each.name == name), None):
+        add_flag(group, found, text)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:

@@ -88,7 +88,7 @@ def _output_failed(error: OSError) -> int:
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _run_interactive({})  # not even the flags are looked at, nor imported: the prompt is there sooner
-    from sagent.cli.flags import meant_command, parse_run, plugins_of
+    from sagent.cli.flags import meant_command, parse_run, plugins_of, run_parser
     from sagent.plugin import Command
 
     plugins = plugins_of(argv)
@@ -96,6 +96,11 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] not in commands:
         named = [each.name for each in commands.values() if not {*each.flags}.isdisjoint(argv)]
         argv = [*named[:1], *argv]
+    if argv[:1] == ["help"] and (len(argv) == 1 or argv[1] in commands):
+        argv = [*argv[1:], "--help"]
+    if argv == ["help", "all"]:
+        run_parser(plugins).print_help()
+        return 0
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])
@@ -125,7 +130,27 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
     """Run a subcommand; its module is imported by its name, the others cost nothing. Raises as `carry_out`."""
     from sagent.plugin import Command
 
+    if not plugins.named(Command)[name].run:
+        name, words = _operation_of(plugins, name, words)
+        if not name:
+            return 0
     return carry_out(plugins.owner(Command, name), plugins.named(Command)[name].run, f"The command {name}", words)
+
+
+def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> "tuple[str, Sequence[str]]":
+    """Return the command that an operation of a family of commands is, and the words after it; "" where help was asked
+    for, which is written. Raises UsageError where it is none."""
+    from sagent.cli.flags import operations
+
+    known = operations(plugins, family)
+    if words and words[0] in known:
+        return words[0], words[1:]
+    if words and words[0] in ("-h", "--help"):
+        width = max(map(len, known), default=0)
+        rows = "\n".join(f"  {name:{width}}  {each.help}" for name, each in known.items())
+        sys.stdout.write(f"usage: sagent {family} OPERATION ...\n\n{rows}\n")
+        return "", ()
+    raise UsageError(f"`sagent {family}` takes one of {', '.join(known)}. See sagent {family} --help.")
 
 
 def carry_out(owner: str, function: str, what: str, *given: object) -> int:

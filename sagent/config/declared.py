@@ -12,6 +12,7 @@ from sagent.config import values
 from sagent.config.advisors import read_advisors
 from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
+    EVERYDAY,
     Command,
     Part,
     Plugin,
@@ -37,7 +38,7 @@ GROUPS = (MODEL, ADVISOR, LIMITS, WORK, SESSION)
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "model", values.name_of, project="ask", group=MODEL, metavar="M", uses=("remote", "asked_again"),
-        help="provider/model, or a model whose name implies its provider",
+        everyday=True, help="provider/model, or a model whose name implies its provider",
     ),
     Setting(
         "provider", values.name_of, project="ask", group=MODEL, metavar="NAME", uses=("asked_again",),
@@ -45,7 +46,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "base_url", values.url, group=MODEL, metavar="URL", uses=("asked_again",),
-        help="an endpoint that speaks the provider's API",
+        everyday=True, help="an endpoint that speaks the provider's API",
     ),
     Setting(
         "auth", choice("key", "bearer", "credentials"), "key", "Auth", group=MODEL, metavar="HOW",
@@ -57,7 +58,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "fallback", names_of, (), "tuple[str, ...]", _NAMES, "ask", group=MODEL, metavar="M", each=True,
-        uses=("shared",), help="a model to switch to when the one in use is down (repeatable)",
+        uses=("shared",), everyday=True, help="a model to switch to when the one in use is down (repeatable)",
     ),
     Setting(
         "fallback_after", whole(0), None, "int | None", group=MODEL, metavar="N", uses=("shared",),
@@ -65,7 +66,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "effort", values.effort, None, "Effort | None", project="ask", group=MODEL, metavar="E",
-        uses=("remote", "shared", "asked_again"), help="none, minimal, low, medium, high, xhigh or max",
+        uses=("remote", "shared", "asked_again"), everyday=True, help="none, minimal, low, medium, high, xhigh or max",
     ),
     Setting(  # each "name=JSON"
         "options", values.options_of, (), "tuple[str, ...]", "Mapping[str, object] | None", adds=True, group=MODEL,
@@ -82,6 +83,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "advisors", read_advisors, (), '"tuple[Advisor, ...]"', _NAMES, group=ADVISOR, flag="advisor",
         metavar="M", each=True, uses=("asked_again",),
+
+        everyday=True,
         help="[name=]provider/model[,effort=E][,temperature=T][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]: a "
         "model to consult (repeatable); none for no advisor",
     ),
@@ -99,7 +102,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "max_budget_usd", values.usd, None, "Decimal | None", "_Usd | None", "lower", group=LIMITS, metavar="N",
-        uses=("remote", "asked_again"), help="spend at most N USD in this session, at list prices",
+        uses=("remote", "asked_again"), everyday=True, help="spend at most N USD in this session, at list prices",
     ),
     Setting(
         "max_turns", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
@@ -129,23 +132,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("cwd", values.directory, ..., "Path", _PATH, metavar="DIR", scope="place", swept=False, help="work in DIR"),
     Setting(
         "add_dirs", values.directories, (), "tuple[Path, ...]", "_Path | Sequence[_Path] | None", adds=True,
-        flag="add-dir", metavar="DIR", each=True, scope="place", help="another directory to work in (repeatable)",
+        flag="add-dir", metavar="DIR", each=True, scope="place",
+        everyday=True, help="another directory to work in (repeatable)",
     ),
     Setting(  # None is the default set
         "tools", values.tools, None, "tuple[str, ...] | None", _NAMES, metavar="A,B", uses=("shared", "acting"),
-        help="only these tools, groups ({groups}) or Python files with tools, or none",
+        everyday=True, help="only these tools, groups ({groups}) or Python files with tools, or none",
     ),
     Setting(
         "permission_mode", values.mode, "edit", "Mode", project="lower", metavar="MODE",
-        uses=("shared", "asked_again", "acting"), help="plan, ask, edit (default) or full",
+        uses=("shared", "asked_again", "acting"), everyday=True, help="plan, ask, edit (default) or full",
     ),
     Setting(
         "plan", switch, default=False, type="bool", swept=False, uses=("acting",),
-        help="change no files: print a plan, or in the REPL propose one",
+        everyday=True, help="change no files: print a plan, or in the REPL propose one",
     ),
     Setting(
         "sandbox", values.sandbox_mode, "auto", "SandboxMode", project="lower", metavar="MODE", key="sandbox.mode",
-        help="sandbox for commands: auto (default), required or off",
+        everyday=True, help="sandbox for commands: auto (default), required or off",
     ),
     Setting(
         "allow_domains", values.domains, (), "tuple[str, ...]", _NAMES, adds=True, metavar="A,B",
@@ -154,11 +158,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "allow", values.rules, (), "tuple[str, ...]", _NAMES, adds=True, metavar="RULE", each=True,
         key="permissions.allow", uses=("shared", "asked_again", "acting"),
-        help="allow calls: 'Bash(git status:*)' (repeatable)",
+        everyday=True, help="allow calls: 'Bash(git status:*)' (repeatable)",
     ),
     Setting(
         "deny", values.rules, (), "tuple[str, ...]", _NAMES, "yes", adds=True, metavar="RULE", each=True,
-        key="permissions.deny", uses=("shared", "asked_again"), help="deny calls: 'Edit(secrets/**)' (repeatable)",
+        key="permissions.deny", uses=("shared", "asked_again"),
+        everyday=True, help="deny calls: 'Edit(secrets/**)' (repeatable)",
     ),
     Setting(
         "unguarded", switch, default=False, type="bool", swept=False,
@@ -188,7 +193,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("state_dir", values.path_of, ..., "Path", _PATH, scope="place", swept=False),
     Setting(
         "continue_session", switch, default=False, type="bool", group=SESSION, flag="continue", short="-c",
-        scope="session", help="continue the last session of this directory",
+        scope="session", everyday=True, help="continue the last session of this directory",
     ),
     Setting(
         "session", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="PATH", scope="session",
@@ -196,7 +201,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "fork", values.name_of, group=SESSION, metavar="S[@E]", scope="session",
-        help="continue in a copy of session S, up to entry E",
+        everyday=True, help="continue in a copy of session S, up to entry E",
     ),
     Setting(
         "ephemeral", switch, default=False, type="bool", group=SESSION, scope="session",
@@ -204,7 +209,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "output_format", choice("text", "json", "stream-json"), "text", 'Literal["text", "json", "stream-json"]',
-        group=SESSION, metavar="F", scope="surface", help="text (default), json or stream-json",
+        group=SESSION, metavar="F", scope="surface", everyday=True, help="text (default), json or stream-json",
     ),
     Setting(  # that answers are to conform to
         "output_schema", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE",
@@ -259,7 +264,7 @@ _PROVIDERS = (
 CORE = Plugin(
     "sagent",
     commands=tuple(
-        Command(name, text, f"sagent.cli.commands.{member}:run_{member}")
+        Command(name, text, f"sagent.cli.commands.{member}:run_{member}", group=EVERYDAY)
         for name, text in _COMMANDS.items()
         for member in (name.replace("-", "_"),)
     ),

@@ -33,8 +33,36 @@ def test_help_tells_commands_of_plugins(shell: Shell) -> None:
     assert [name for name in names if f"\n  {name} " not in said] == []
 
 
-def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> None:
-    done = shell.run("--help", model="")
+def test_help_has_the_everyday_half_and_groups_of_commands(shell: Shell) -> None:
+    done = shell.run("help", model="")
+    assert done.code == 0
+    assert done.out == shell.run("--help", model="").out
+    assert len(done.out.splitlines()) <= 90
+    words = done.out.split()
+    assert {"--model", "--advisor", "--max-budget-usd", "--continue", "run", "config"} <= {*words}
+    assert "sagent help all" in done.out
+    assert not {"--max-request-tokens", "--append-system", "--transport"} & {*words}
+
+
+def test_help_of_a_command_is_its_own(shell: Shell) -> None:
+    done = shell.run("help", "config", model="")
+    assert (done.code, done.out) == (0, shell.run("config", "--help", model="").out)
+
+
+@pytest.mark.plugin("mesh")
+def test_a_family_of_commands_has_them_as_operations(shell: Shell) -> None:
+    listed = shell.run("mesh", "--help", model="")
+    assert listed.code == 0
+    assert {"bus", "node", "attach"} <= {*listed.out.split()}
+    done = shell.run("mesh", "bus", "--help", model="")
+    assert (done.code, done.out) == (0, shell.run("bus", "--help", model="").out)
+    for words in (("mesh",), ("mesh", "boat")):
+        done = shell.run(*words, model="")
+        assert (done.code, "bus" in done.err) == (2, True)
+
+
+def test_help_all_tells_every_flag_and_every_command(shell: Shell) -> None:
+    done = shell.run("help", "all", model="")
     assert done.code == 0
     flags = (
         "--model --provider --base-url --auth --effort --system --append-system --tools --max-response-tokens "

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from sagent.config.values import texts, url
-from sagent.plugin import Command, Part, Plugin, RefusedError, SecretFolder, Setting, ToolEntry, Variable
+from sagent.plugin import SERVERS, Command, Part, Plugin, RefusedError, SecretFolder, Setting, ToolEntry, Variable
 
 
 def agents_of(value: object, _: object = None) -> tuple[str, ...]:
@@ -48,6 +48,7 @@ plugin = Plugin(
             "a2a",
             "accept tasks from other agents over the A2A protocol: a card, JSON-RPC and REST",
             "sagent.plugins.a2a.command:run_a2a",
+            group=SERVERS,
         ),
     ),
     parts=(Part("sagent.plugins.a2a.part:add", ("a2a",)),),

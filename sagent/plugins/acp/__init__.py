@@ -6,7 +6,7 @@ protocol 1, and `version2` what an update of that is in the next version, a draf
 nothing else knows their words.
 """
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import SERVERS, Command, Plugin
 
 plugin = Plugin(
     "acp",
@@ -17,6 +17,7 @@ plugin = Plugin(
             "run as an agent for an editor: Zed, JetBrains, neovim and others start it",
             "sagent.plugins.acp.command:run_acp",
             ("--acp", "--experimental-acp"),
+            group=SERVERS,
         ),
     ),
     needs=("hosting", "setup"),

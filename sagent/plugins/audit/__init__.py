@@ -1,16 +1,22 @@
 """Sessions that are kept: their list, changes of them offline, the proof that one is as it was written, and repair."""
 
-from sagent.plugin import Command, Extra, Plugin
+from sagent.plugin import SESSIONS, Command, Extra, Plugin
 
 plugin = Plugin(
     "audit",
     "sessions on this machine, the proof that they are as they were written, and their repair",
     commands=(
-        Command("sessions", "list, search, show and change sessions", f"{__name__}.sessions_command:run_sessions"),
+        Command(
+            "sessions",
+            "list, search, show and change sessions",
+            f"{__name__}.sessions_command:run_sessions",
+            group=SESSIONS,
+        ),
         Command(
             "verify",
             "check that a session, or an exported bundle, has not been changed",
             f"{__name__}.command:run_verify",
+            group=SESSIONS,
         ),
     ),
     extras=(

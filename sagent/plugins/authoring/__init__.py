@@ -1,6 +1,6 @@
 """The tools of plugin authors: a list of the plugins there are, one to begin with, a check of one."""
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Plugin
 
 plugin = Plugin(
     "authoring",
@@ -10,6 +10,7 @@ plugin = Plugin(
             "plugin",
             "add, list or remove plugins: skills, agents, commands, hooks and MCP servers",
             f"{__name__}.command:run_plugin",
+            group=EVERYDAY,
         ),
     ),
 )

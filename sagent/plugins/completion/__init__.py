@@ -1,6 +1,6 @@
 """Completion of command lines in shells, and a man page."""
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Plugin
 
 plugin = Plugin(
     "completion",
@@ -10,6 +10,7 @@ plugin = Plugin(
             "completion",
             "print shell completion for bash, zsh or fish, or a man page",
             f"{__name__}.command:run_completion",
+            group=EVERYDAY,
         ),
     ),
 )

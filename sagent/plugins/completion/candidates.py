@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from sagent.cli.flags import Parser, ParserExit, plugins_of, run_parser
+from sagent.cli.flags import Parser, ParserExit, operations, plugins_of, run_parser
 from sagent.config import Settings
 from sagent.errors import SagentError
 from sagent.plugin import Command, Setting, resolve
@@ -37,6 +37,10 @@ def candidates(line: str) -> Candidates:
     if not before and not typed.startswith("-"):
         return _beginning(typed, ((each.name, each.help) for each in plugins.every(Command)), "files")
     parser, rest = run_parser(plugins), before
+    if before and (of := operations(plugins, before[0])):
+        if len(before) == 1:
+            return _beginning(typed, ((each.name, each.help) for each in of.values()), "none")
+        before = before[1:]
     if before and before[0] in plugins.named(Command):
         run = cast("Callable[[Sequence[str]], int]", resolve(plugins.named(Command)[before[0]].run))
         parser, rest = _parser_of(run, before[1:])

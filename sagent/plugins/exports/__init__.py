@@ -2,7 +2,7 @@
 
 from sagent.config.declared import SESSION
 from sagent.config.values import path_of
-from sagent.plugin import Command, ExportFormat, Part, Plugin, Setting, SlashCommand
+from sagent.plugin import SESSIONS, Command, ExportFormat, Part, Plugin, Setting, SlashCommand
 
 _COMMANDS, _FORMATS = f"{__name__}.commands", f"{__name__}.formats"
 TRACE = Setting(
@@ -22,13 +22,25 @@ plugin = Plugin(
             "export",
             "export a session as a bundle, a web page, Markdown, JSON lines or a terminal recording",
             f"{_COMMANDS}.export:run_export",
+            group=SESSIONS,
         ),
-        Command("share", "export sessions as a static folder for any web server", f"{_COMMANDS}.share:run_share"),
-        Command("trace", "show a run turn by turn, from its trace or its session", f"{_COMMANDS}.trace:run_trace"),
+        Command(
+            "share",
+            "export sessions as a static folder for any web server",
+            f"{_COMMANDS}.share:run_share",
+            group=SESSIONS,
+        ),
+        Command(
+            "trace",
+            "show a run turn by turn, from its trace or its session",
+            f"{_COMMANDS}.trace:run_trace",
+            group=SESSIONS,
+        ),
         Command(
             "advice",
             "show what a session's advisors said, what came of it and what it cost",
             f"{_COMMANDS}.advice:run_advice",
+            group=SESSIONS,
         ),
     ),
     parts=(Part(f"{__name__}.trace_part:add", ("trace",)),),

@@ -14,13 +14,13 @@ from sagent.events import Advice, Advised, ToolFinished
 from sagent.lib.json import as_object, json_freeze_object, valid_text
 from sagent.messages import Text, ToolCall, ToolResult
 from sagent.plugins.exports import steps
+from sagent.plugins.exports.exported import Exported, Exporting
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, read_timeline, words_of
 from sagent.repl.view.blocks import Block, MessageBlock, Report, Thought, past_summary, render_block, separated
 from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.theme import rules_of
 from sagent.session.store import named_logs
-from sagent.transcript.formats import Exported, Exporting
 from sagent.transcript.redaction import Redaction
 
 WIDTH, HEIGHT = 100, 30

@@ -13,6 +13,7 @@ from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.plugins.audit.bundle import SESSION, write_bundle
 from sagent.plugins.audit.signature import SIGNATURE
 from sagent.plugins.audit.verify import Proof, verify
+from sagent.plugins.exports.exported import Exported
 from sagent.plugins.exports.markdown import write_markdown
 from sagent.plugins.exports.session_page import VerificationSummary, write_page
 from sagent.plugins.exports.steps import Consulted, Remark
@@ -25,7 +26,6 @@ from sagent.session.names import agent_of
 from sagent.session.place import Place
 from sagent.session.statement import STATEMENT
 from sagent.session.store import named_logs
-from sagent.transcript.formats import Exported
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
 

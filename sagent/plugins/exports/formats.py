@@ -7,7 +7,7 @@ from sagent.lib.raised import reason
 from sagent.lib.text import nearest
 from sagent.plugin import ExportFormat, resolve
 from sagent.plugins.exports.export import export_bundle, export_lines, export_text
-from sagent.transcript.formats import Exported, Exporting
+from sagent.plugins.exports.exported import Exported, Exporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

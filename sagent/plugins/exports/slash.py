@@ -11,11 +11,11 @@ from sagent.errors import UsageError
 from sagent.lib.names import path_of
 from sagent.lib.process import system_path
 from sagent.plugin import ExportFormat
+from sagent.plugins.exports.exported import Exporting
 from sagent.plugins.exports.formats import export_session, find_format
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.links import leading_to_file
-from sagent.transcript.formats import Exporting
 from sagent.transcript.redaction import Redaction
 
 

@@ -1,6 +1,6 @@
 """Settings of other programs as ours, and plugins that are folders."""
 
-from sagent.plugin import Command, Extra, Plugin
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 
 _FOLDERS = "sagent.plugins.imports.folder_command"
 plugin = Plugin(
@@ -11,6 +11,7 @@ plugin = Plugin(
             "import",
             "import settings from Claude Code, codex, opencode, Gemini CLI or VS Code",
             "sagent.plugins.imports.command:run_import",
+            group=EVERYDAY,
         ),
     ),
     extras=(

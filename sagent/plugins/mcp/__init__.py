@@ -3,7 +3,7 @@ Needs sagent[mcp]."""
 
 from typing import TYPE_CHECKING
 
-from sagent.plugin import Command, Part, Plugin, SlashCommand, Table, ToolEntry
+from sagent.plugin import EVERYDAY, Command, Part, Plugin, SlashCommand, Table, ToolEntry
 
 if TYPE_CHECKING:
     from sagent.plugins.mcp.host import Host as Host
@@ -28,6 +28,7 @@ plugin = Plugin(
             "mcp",
             "MCP servers: list, add, remove or test them; serve sagent to other agents",
             "sagent.plugins.mcp.command:run_mcp",
+            group=EVERYDAY,
         ),
     ),
     slash_commands=(SlashCommand("mcp", "sagent.plugins.mcp.slash:show_servers"),),

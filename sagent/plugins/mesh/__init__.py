@@ -10,24 +10,38 @@ plugin = Plugin(
     "mesh",
     "agents on several machines: a bus, nodes that run sessions, messages between agents",
     commands=(
-        Command("node", "run sessions from a bus on this machine", f"{_COMMANDS}.node:run_node"),
+        Command("mesh", "agents on several machines"),
+        Command("node", "run sessions from a bus on this machine", f"{_COMMANDS}.node:run_node", under="mesh"),
         Command(
             "nodes",
             "list or drain the nodes of a bus; set up its users and permissions",
             f"{_COMMANDS}.nodes:run_nodes",
+            under="mesh",
         ),
         Command(
             "attach",
             "follow a session that runs on a bus, write to it and answer its questions",
             f"{_COMMANDS}.attach:run_attach",
+            under="mesh",
         ),
-        Command("bus", "start a bus for agents on several machines, and print its URL", f"{_COMMANDS}.bus:run_bus"),
+        Command(
+            "bus",
+            "start a bus for agents on several machines, and print its URL",
+            f"{_COMMANDS}.bus:run_bus",
+            under="mesh",
+        ),
         Command(
             "agents",
             "list the agents, nodes and sessions on a bus, or watch them come and go",
             f"{_COMMANDS}.agents:run_agents",
+            under="mesh",
         ),
-        Command("send", "send a message to an agent on a bus, and print its answer", f"{_COMMANDS}.send:run_send"),
+        Command(
+            "send",
+            "send a message to an agent on a bus, and print its answer",
+            f"{_COMMANDS}.send:run_send",
+            under="mesh",
+        ),
     ),
     flags=(
         Flag("bus", f"run the session on a node of this bus (or {_BUS})", "URL"),

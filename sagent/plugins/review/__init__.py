@@ -3,7 +3,7 @@
 `forge` calls the APIs of GitHub and GitLab, where `posting` puts the findings as comments.
 """
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Plugin
 
 plugin = Plugin(
     "review",
@@ -13,6 +13,7 @@ plugin = Plugin(
             "review",
             "review a range of commits or the working tree, in CI as comments on a pull request",
             "sagent.plugins.review.command:run_review",
+            group=EVERYDAY,
         ),
     ),
 )

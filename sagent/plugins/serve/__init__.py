@@ -1,6 +1,6 @@
 """Sessions over HTTP and server-sent events, and a page that shows them. Needs sagent[serve]."""
 
-from sagent.plugin import Command, Plugin, SecretFolder, Variable
+from sagent.plugin import SERVERS, Command, Plugin, SecretFolder, Variable
 
 PACKAGES = "starlette uvicorn"
 """Packages of the extra serve."""
@@ -13,6 +13,7 @@ plugin = Plugin(
             "serve sessions over HTTP, for programs and the browser",
             "sagent.plugins.serve.command:run_serve",
             elsewhere=("server", "web"),
+            group=SERVERS,
         ),
     ),
     variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),

@@ -1,6 +1,6 @@
 """The setup of sagent: logins, the models there are, checks of this machine, a report of it, and a demo."""
 
-from sagent.plugin import Check, Command, Plugin, SlashCommand
+from sagent.plugin import EVERYDAY, Check, Command, Plugin, SlashCommand
 
 _CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
 plugin = Plugin(
@@ -12,17 +12,25 @@ plugin = Plugin(
             "login",
             "save a provider's API key, or log in where it has a login of its own; it is tested first",
             "sagent.plugins.setup.login:run_login",
+            group=EVERYDAY,
         ),
-        Command("models", "list known models: window, limits, price", "sagent.plugins.setup.models:run_models"),
+        Command(
+            "models",
+            "list known models: window, limits, price",
+            "sagent.plugins.setup.models:run_models",
+            group=EVERYDAY,
+        ),
         Command(
             "doctor",
             "check keys, providers, programs, the terminal and directories",
             "sagent.plugins.setup.command:run_doctor",
+            group=EVERYDAY,
         ),
         Command(
             "demo",
             "fix a failing test in a small project, by default offline and without a key; --local: a real small model",
             "sagent.plugins.setup.demo:run_demo",
+            group=EVERYDAY,
         ),
     ),
     slash_commands=(SlashCommand("doctor", f"{_SLASH}:doctor"), SlashCommand("bug", f"{_SLASH}:bug")),

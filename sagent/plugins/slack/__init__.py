@@ -1,7 +1,7 @@
 """sagent in a chat: a thread is a session. `surface.ChatSurface` is all that a service has to offer for it; Slack's is
 in `socket_mode`. Needs sagent[slack]."""
 
-from sagent.plugin import Command, Plugin, ToolEntry
+from sagent.plugin import SERVERS, Command, Plugin, ToolEntry
 
 PACKAGES = "slack-sdk aiohttp"
 """Packages of the extra slack."""
@@ -13,6 +13,7 @@ plugin = Plugin(
             "slack",
             "run Slack threads as sessions, with buttons, files and budgets",
             "sagent.plugins.slack.command:run_slack",
+            group=SERVERS,
         ),
     ),
     tools=(ToolEntry("SendFile"),),

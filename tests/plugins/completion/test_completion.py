@@ -33,6 +33,7 @@ def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
     ("typed", "completed"),
     [
         ("mode", "models"),
+        ("mesh at", "attach"),
         ("--perm", "--permission-mode"),
         ("--effort mi", "minimal"),
         ("--effort=mi", "minimal"),

@@ -13,8 +13,8 @@ from sagent.errors import UsageError
 from sagent.lib.text import count
 from sagent.plugin import ExportFormat
 from sagent.plugins.audit.fetched import add_stores, elsewhere, reading
+from sagent.plugins.exports.exported import Exported, Exporting
 from sagent.plugins.exports.formats import export_session
-from sagent.transcript.formats import Exported, Exporting
 from sagent.transcript.redaction import Redaction
 
 

@@ -29,7 +29,7 @@ Every request is rebuilt and compared with the sha256 of the one that was sent. 
 With --model, the session's prompts are given to another model instead, in a new session."""
 EPILOG = """exit codes:
   without --model   0 identical   1 it differs, or does not verify   2 usage
-  with --model      those of a run: sagent --help"""
+  with --model      those of a run: sagent help all"""
 LAST = "- What came after an agent's last request was sent to nobody: no hash of a request vouches for it."
 FORMATS = ("text", "json")
 _HELP = {
