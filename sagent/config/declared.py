@@ -240,11 +240,6 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 _PARTS, _TOOLS, _TOOL_MAKERS = "sagent.app.parts", "sagent.tools", "sagent.app.makers"
 _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
-_COMMANDS = {
-    "run": "run one task without a terminal, with --executor and --advisor",
-    "config": "show every setting and where it comes from",
-}
-
 _SLASH = {
     "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
@@ -263,10 +258,9 @@ _PROVIDERS = (
 
 CORE = Plugin(
     "sagent",
-    commands=tuple(
-        Command(name, text, f"sagent.cli.commands.{member}:run_{member}", group=EVERYDAY)
-        for name, text in _COMMANDS.items()
-        for member in (name.replace("-", "_"),)
+    commands=(
+        Command("run", "run one task without a terminal", "sagent.cli.commands.run:run_run", group=EVERYDAY),
+        Command("config", "show every setting and its origin", "sagent.cli.commands.config:run_config", group=EVERYDAY),
     ),
     parts=(
         Part(f"{_PARTS}.advisors:add", ("advisors", "had advisors")),
