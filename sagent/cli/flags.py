@@ -375,12 +375,11 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
 
 def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
     """Add the flag of one setting to a command that does not take them all. One of a plugin may not be there."""
-    from sagent.config.declared import BY_NAME
     from sagent.plugin import Setting
 
-    others = () if name in BY_NAME else plugins_of(sys.argv[1:]).every(Setting)
-    if found := BY_NAME.get(name) or next((each for each in others if each.name == name), None):
-        add_flag(group, found, text)
+    for setting in plugins_of(sys.argv[1:]).every(Setting):
+        if setting.name == name:
+            add_flag(group, setting, text)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:

@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from io import StringIO
 from itertools import count
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, printable
-
-if TYPE_CHECKING:
-    from sagent.transcript.redaction import Redaction
 
 _NARROW = 60  # columns of a terminal below which tables are set closer
 
@@ -27,14 +24,6 @@ def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None
     else:
         write(out, blocks)
     out.flush()
-
-
-def report_secrets(redaction: "Redaction") -> None:
-    """Say on standard error which kinds were taken out, if any."""
-    if redaction.count:
-        from sagent.cli.render import report
-
-        report(f"secrets taken out, recognized by their form: {redaction.kinds}; read the rest before you share it")
 
 
 def write(out: TextIO, blocks: Iterable[str | Table]) -> None:

@@ -82,9 +82,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_retries", whole(0), 6, "int", project="lower"),
     Setting(
         "advisors", read_advisors, (), '"tuple[Advisor, ...]"', _NAMES, group=ADVISOR, flag="advisor",
-        metavar="M", each=True, uses=("asked_again",),
-
-        everyday=True,
+        metavar="M", each=True, uses=("asked_again",), everyday=True,
         help="[name=]provider/model[,effort=E][,temperature=T][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]: a "
         "model to consult (repeatable); none for no advisor",
     ),

@@ -13,7 +13,7 @@ from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.main import carry_out, check_former
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import report_secrets, write
+from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.config.plugins import named_errors
 from sagent.errors import UsageError
@@ -22,6 +22,7 @@ from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.plugin import resolve
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
+from sagent.plugins.audit.redacted import report_secrets
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glance, glances, prune

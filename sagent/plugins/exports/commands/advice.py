@@ -7,10 +7,11 @@ from pathlib import Path
 from sagent.cli.flags import SESSION, Parser
 from sagent.cli.reported import REPORTED
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import report_secrets, show
+from sagent.cli.tables import show
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
+from sagent.plugins.audit.redacted import report_secrets
 from sagent.plugins.exports.advice import AdvisorRecord, Consultation, Review, last_answer, review
 from sagent.plugins.exports.shown import without_secrets
 from sagent.session.contents import AdviceRated

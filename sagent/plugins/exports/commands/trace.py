@@ -8,10 +8,11 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import report_secrets, write
+from sagent.cli.tables import write
 from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.names import path_of
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
+from sagent.plugins.audit.redacted import report_secrets
 from sagent.plugins.exports.entries import SessionReader
 from sagent.plugins.exports.events import read_events
 from sagent.plugins.exports.report import Report

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe, report
-from sagent.cli.tables import report_secrets, write
+from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.json import json_dump
 from sagent.lib.names import path_of
 from sagent.plugins.audit.fetched import elsewhere, reading
+from sagent.plugins.audit.redacted import report_secrets
 from sagent.plugins.exports.shown import without_secrets
 from sagent.plugins.lab.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
 
