@@ -146,8 +146,7 @@ def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> 
     if words and words[0] in known:
         return words[0], words[1:]
     if words and words[0] in ("-h", "--help"):
-        width = max(map(len, known), default=0)
-        rows = "\n".join(f"  {name:{width}}  {each.help}" for name, each in known.items())
+        rows = "\n".join(f"  {name:15} {each.help}" for name, each in known.items())
         sys.stdout.write(f"usage: sagent {family} OPERATION ...\n\n{rows}\n")
         return "", ()
     raise UsageError(f"`sagent {family}` takes one of {', '.join(known)}. See sagent {family} --help.")
