@@ -170,7 +170,7 @@ class Suite(NamedTuple):
 
 class ExportFormat(NamedTuple):
     """A format of `sagent export` and /export. `write` is "module:function": it is given a
-    `sagent.plugins.exports.exported.Exporting`, and returns its `Exported`. `suffix` is that of its files, where it is
+    `Exporting` of the plugin `exports`, and returns its `Exported`. `suffix` is that of its files, where it is
     not the name."""
 
     name: str
