@@ -53,11 +53,7 @@ class Overrides(TypedDict, total=False):
     as if it was left out. What they mean stands in the command line's documentation."""
 
 '''
-OWNERS = """
-
-OWNERS: Mapping[str, str] = {
-"""
-GUARDS = """}
+GUARDS = """
 
 GUARDS: Mapping[str, str] = {
 """
@@ -137,7 +133,6 @@ def _shown(setting: Setting) -> str:
 
 def source(plugins: Sequence[Plugin]) -> str:
     """Return the module's text."""
-    ours = {key.name: plugin.name for plugin in plugins if plugin != CORE for key in (*plugin.settings, *plugin.tables)}
     members = "".join(f"    {each.name}: {each.type}{_default(each)}\n" for each in SETTINGS)
     given: dict[str, str] = {}
     for each in (setting for plugin in plugins for setting in plugin.settings):
@@ -145,10 +140,9 @@ def source(plugins: Sequence[Plugin]) -> str:
         given[each.keyword] = "_Names | None" if each.keyword == "option" else _given(each)
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
-    owners = "".join(f'    "{name}": "{plugin}",\n' for name, plugin in ours.items())
     tables = [table for plugin in plugins for table in plugin.tables if table.guards]
     guards = "".join(f'    "{table.name}": "{table.folder_file}",\n' for table in tables)
-    return f"{HEAD}{members}{BETWEEN}{keywords}{OWNERS}{owners}{GUARDS}{guards}}}\n"
+    return f"{HEAD}{members}{BETWEEN}{keywords}{GUARDS}{guards}}}\n"
 
 
 def typed(plugins: Sequence[Plugin]) -> str:
@@ -158,7 +152,8 @@ def typed(plugins: Sequence[Plugin]) -> str:
 
 
 def _typed(plugin: Plugin) -> Iterator[str]:
-    """Yield commands, slash commands, operations of the core's commands, flags of runs, tools and groups of tools."""
+    """Yield commands, slash commands, operations of the core's commands, flags of runs, tools, groups of tools and keys
+    of files."""
     yield from (command.name for command in plugin.commands)
     yield from (f"/{command.name}" for command in plugin.slash_commands)
     yield from (extra.to for extra in plugin.extras if extra.help)
@@ -166,6 +161,8 @@ def _typed(plugin: Plugin) -> Iterator[str]:
     yield from (f"--{flag.name}" for flag in plugin.flags if not flag.of)
     for tool in plugin.tools:
         yield from (f"--tools {name.lower()}" for name in (tool.name, *tool.groups))
+    keys = (name for each in plugin.settings for name in (each.name, each.key) if name)
+    yield from (f"[{name}]" for name in (*keys, *(table.name for table in plugin.tables)))
 
 
 def _given(setting: Setting) -> str:

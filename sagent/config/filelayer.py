@@ -7,28 +7,20 @@ from typing import cast
 
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
-from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, SETTINGS, is_stricter
+from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, is_stricter
 from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
-from sagent.config.typed import GUARDS, OWNERS
+from sagent.config.typed import GUARDS
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.raised import reason
 from sagent.plugin import HookEvent, PathBase, RefusedError, Setting, Table, ToolEntry, resolve
 
 _NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not there"
-_GROUPS: Mapping[str, Mapping[str, Setting]] = {
-    **{
-        table: {each.key.partition(".")[2]: each for each in SETTINGS if each.key.startswith(f"{table}.")}
-        for table in dict.fromkeys(each.key.partition(".")[0] for each in SETTINGS if each.key)
-    },
-    "advisor_rules": RULES,
-    "policy": {**RULES, "max_turns": BY_NAME["max_turns"]},
-}
-"""Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
+_RULES = {"advisor_rules": RULES, "policy": {**RULES, "max_turns": BY_NAME["max_turns"]}}
+"""Tables of a file whose members are rules for advisors, by their two names."""
 _NOT_HERE = "search"
 """A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
-_NAMES = (*ALIASES, *_GROUPS)
 _MAX_WANTED_CHARS = 200  # of a value that the person is to trust: it is shown in full
 
 
@@ -37,7 +29,9 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     tables = into.plugins.named(Table)
     for name, path in GUARDS.items():
         if name not in tables and (folder / path).exists():
-            into.lacking.append(f"{folder / path}: {name} cannot be used: {_GONE.format(OWNERS[name])}.")
+            into.lacking.append(
+                f"{folder / path}: {name} cannot be used: {_GONE.format(into.plugins.former_owner(f'[{name}]'))}."
+            )
     for table in tables.values():
         file = read_file(folder / table.folder_file, folder) if table.folder_file else None
         if file is not None:
@@ -248,20 +242,30 @@ class FileLayer:
                 return f"a project's file may only {stricter} {old!s}"
         return None
 
+    @property
+    def _groups(self) -> Mapping[str, Mapping[str, Setting]]:
+        """The tables of a file whose members are settings, and these by their names there."""
+        keys = [(*each.key.split("."), each) for each in self._into.every.values() if each.key]
+        return {table: {name: each for at, name, each in keys if at == table} for table, *_ in keys} | _RULES
+
     def _members(self) -> Iterator[tuple[Line, Setting, object]]:
         """Yield what a file sets, but for its tables: keys, setting, value. Raises ConfigError for no setting."""
+        groups = self._groups
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
                 raise self._file.error((key,), f"{key} belongs in the table [permissions]")
             if key in ALIASES:
                 yield (key,), BY_NAME[ALIASES[key]], value
-            elif key in self._into.every and (key not in _GROUPS or isinstance(value, str)):
+            elif key in self._into.every and (key not in groups or isinstance(value, str)):
                 yield (key,), self._into.every[key], value
-            elif key in _GROUPS:
+            elif key in groups:
                 for name, item in self._file.table((key,), value).items():
-                    if name not in _GROUPS[key]:
-                        raise self._file.unknown((key, name), tuple(_GROUPS[key]))
-                    yield (key, name), _GROUPS[key][name], item
+                    if name in groups[key]:
+                        yield (key, name), groups[key][name], item
+                    elif owner := self._into.plugins.former_owner(f"[{key}.{name}]"):
+                        self._ignore((key, name), f"{key}.{name}", _GONE.format(owner))
+                    else:
+                        raise self._file.unknown((key, name), tuple(groups[key]))
             elif key in (*self._into.plugins.named(Table), _NOT_HERE):
                 continue
             else:
@@ -270,7 +274,7 @@ class FileLayer:
     def _ignore_of_plugin(self, key: str) -> None:
         """Ignore a key that may be of a plugin which is not there. Raises ConfigError for any other."""
         plugins = self._into.plugins
-        if owner := OWNERS.get(key) or plugins.gone(Setting).get(key) or plugins.gone(Table).get(key):
+        if owner := plugins.former_owner(f"[{key}]") or plugins.gone(Setting).get(key) or plugins.gone(Table).get(key):
             self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
         elif key in ("plugin", "plugins", "no_plugins"):
             folder = self._into.config_dir / "plugins"
@@ -279,7 +283,7 @@ class FileLayer:
             why = "no setting has that name, unless it is one of a plugin that is left out"
             self._ignore((key,), key, why, guards=plugins.broken and isinstance(self._file.data[key], Mapping))
         else:
-            raise self._file.unknown((key,), (*self._into.every, *_NAMES, *plugins.named(Table)))
+            raise self._file.unknown((key,), (*self._into.every, *ALIASES, *self._groups, *plugins.named(Table)))
 
     def _expanded(self, keys: Line, value: object) -> object:
         return self._file.expanded(keys, value, self._into.environ)

@@ -141,7 +141,7 @@ class Installed:
 
     def former_owner(self, typed: str) -> str:
         """Return the name of the plugin that is not there and has a command, a slash command ("/export"), an operation
-        of a command ("sessions repair"), a flag ("--bus") or a tool ("--tools code"); "" for what none had."""
+        of a command ("sessions repair"), a flag ("--bus"), a tool ("--tools code") or a key of files ("[mcp]")."""
         import json
 
         ours = json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))  # by scripts/make_settings.py

@@ -168,21 +168,6 @@ class Overrides(TypedDict, total=False):
     no_plugins: bool | None
 
 
-OWNERS: Mapping[str, str] = {
-    "a2a": "a2a",
-    "diagnostics": "code",
-    "language_servers": "code",
-    "editor_link": "editor",
-    "trace": "exports",
-    "hook_hosts": "hooks",
-    "hooks": "hooks",
-    "mcp": "mcp",
-    "memory": "memory",
-    "telemetry": "telemetry",
-    "tool_calls": "textcalls",
-    "web": "web",
-}
-
 GUARDS: Mapping[str, str] = {
     "hooks": "hooks/hooks.json",
 }

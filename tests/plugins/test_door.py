@@ -140,10 +140,15 @@ def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: 
     assert shell.run("config", "--greet", model="").code == 2
 
 
-@pytest.mark.parametrize("how", ["environment", "file"])
+@pytest.mark.parametrize("how", ["environment", "file", "hello.tongue", "logging.tongue"])
 def test_its_setting_is_read_wherever_settings_are(shell: Shell, folder: Path, how: str) -> None:
-    (folder / "hello.py").write_text(HELLO)
-    if how == "file":
+    """In a file it is a key, or one in a table of its own or of the core."""
+    table, _, member = how.partition(".")
+    hello = HELLO.replace('metavar="L")', f'metavar="L", key="{how}")') if member else HELLO
+    (folder / "hello.py").write_text(hello)
+    if member:
+        (folder.parent / "config.toml").write_text(f'[{table}]\n{member} = "French"\n')
+    elif how == "file":
         (folder.parent / "config.toml").write_text('language = "French"\n')
     else:
         shell.environment["SAGENT_LANGUAGE"] = "French"
@@ -309,7 +314,9 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     shell.environment["PYTHONPATH"] = str(copy)
     config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     config.parent.mkdir(parents=True)
-    keys = [f"{setting.name} = true\n" for setting in settings]
+    keys = [f"{setting.name} = true\n" for setting in settings if not setting.key]
+    placed = [setting.key.split(".") for setting in settings if setting.key]
+    keys += [f"[{table}]\n{member} = true\n" for table, member in placed]
     ruled = [tool.name.replace("*", "x") for tool in mine.tools]
     keys.append(f"[permissions]\ndeny = {ruled}\n")
     keys += [f'[providers.{row.name}]\ndefault = "x"\n' for row in mine.providers]
@@ -329,7 +336,7 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
-        assert key.name in done.stderr
+        assert (getattr(key, "key", "") or key.name) in done.stderr
     for row in mine.providers:
         assert f"providers.{row.name} is ignored: it is of the plugin {name}" in done.stderr
     for tool in ruled:
