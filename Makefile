@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+PART   ?= 1/1
 BIN    := $(VENV)/bin
 
 # Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
@@ -29,9 +30,10 @@ demo: $(VENV)/.installed
 demo-mesh: $(VENV)/.developed
 	@$(BIN)/python examples/mesh/failover.py
 
+# A package or plugin alone: make test PART=mesh
 test: $(VENV)/.developed
 	@$(BIN)/python scripts/system_packages.py
-	@$(BIN)/python scripts/suite.py
+	@$(BIN)/python scripts/suite.py $(filter-out 1/1,$(PART))
 
 # Local weights need torch, which not every machine can have: without it these tests are left out, and that is said.
 test-weights: $(VENV)/.developed
@@ -43,7 +45,6 @@ test-all: $(VENV)/.developed
 	@$(BIN)/python scripts/test_all.py
 
 # A part of it, as the second eighth: make attack PART=2/8
-PART ?= 1/1
 attack: $(VENV)/.developed
 	@$(BIN)/python -m tests.attack --part $(PART)
 

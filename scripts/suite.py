@@ -1,4 +1,6 @@
-"""Run tests, side by side, and what failed once more by itself: `suite.py [PYTEST ARGUMENTS]`.
+"""Run tests, side by side, and what failed once more by itself: `suite.py [PART | PYTEST ARGUMENTS]`.
+
+A part is a package or a plugin, as `mesh`: its folder in tests/ or tests/plugins/.
 
 A test that fails only beside others is a fault too, most often a race that a busy machine shows, and is in the output.
 But it does not hold up a change that has nothing to do with it.
@@ -53,12 +55,25 @@ def suite(pytest: tuple[str, ...]) -> int:
     if not any(Path("tests").rglob(f"test_*.{sys.implementation.cache_tag}-pytest-*.pyc")):
         compile_tests()
     # A worker has neighbouring tests, which share servers, and takes those of others when it has no more of its own.
-    code = wait([*pytest, "-n", "auto", "--dist", "worksteal", *sys.argv[1:]])
+    code = wait([*pytest, "-n", "auto", "--dist", "worksteal", *map(locate, sys.argv[1:])])
     if code != FAILED:
         return code
     sys.stdout.write("What failed, once more and one after the other:\n")
     sys.stdout.flush()
     return wait([*pytest, "-v", "--last-failed", "--last-failed-no-failures", "none"])
+
+
+def locate(word: str) -> str:
+    """Return the folder of a part, or an argument of pytest as it is. Exits where a word may be a part and is none."""
+    if not word.isidentifier() or Path(word).exists():
+        return word
+    folders = {
+        path.name: path for path in (*Path("tests").iterdir(), *Path("tests/plugins").iterdir()) if path.is_dir()
+    }
+    if word not in folders:
+        names = ", ".join(sorted(name for name in folders if name.isidentifier()))
+        sys.exit(f"There are no tests of {word!r}: give one of {names}")
+    return str(folders[word])
 
 
 def choose_language() -> None:
