@@ -67,12 +67,10 @@ def locate(word: str) -> str:
     """Return the folder of a part, or an argument of pytest as it is. Exits where a word may be a part and is none."""
     if not word.isidentifier() or Path(word).exists():
         return word
-    folders = {
-        path.name: path for path in (*Path("tests").iterdir(), *Path("tests/plugins").iterdir()) if path.is_dir()
-    }
+    found = (*Path("tests").glob("[a-z]*/"), *Path("tests/plugins").glob("[a-z]*/"))
+    folders = {path.name: path for path in found if path.is_dir()}
     if word not in folders:
-        names = ", ".join(sorted(name for name in folders if name.isidentifier()))
-        sys.exit(f"There are no tests of {word!r}: give one of {names}")
+        sys.exit(f"There are no tests of {word!r}: give one of {', '.join(sorted(folders))}")
     return str(folders[word])
 
 
