@@ -1,6 +1,7 @@
 """Providers by name, and the provider a model's id points to."""
 
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
@@ -216,26 +217,28 @@ def has_key(row: Row) -> bool:
 
 
 async def prove_key(name: str, provider: Provider, rows: Mapping[str, Row] | None = None) -> bool:
-    """Ask a provider for something that its key opens; False where it answers any key. Raises ModelError."""
+    """Ask a provider for something that its keys open, with each alone; False where it may answer any key. Raises
+    ModelError."""
     if not isinstance(provider, Endpoint):
         await provider.models()
         return True
-    endpoint: Endpoint = provider
-    address = endpoint.access.base_url
-    if page := _KEY_PAGES.get(name):
-        await endpoint.fetch(address.rstrip("/") + page)
-        return True
-    await endpoint.models()
-    return not (endpoint.access.key and await _is_public(name, address, rows))
 
+    async def ask(endpoint: Provider) -> None:
+        if isinstance(endpoint, Endpoint) and (page := _KEY_PAGES.get(name)):
+            await endpoint.fetch(endpoint.access.base_url.rstrip("/") + page)
+        else:
+            await endpoint.models()
 
-async def _is_public(name: str, address: str, rows: Mapping[str, Row] | None) -> bool:
-    """Return True if the list of models is given for a wrong key as well."""
-    stranger = provider_named(name, key="sagent-doctor-tries-a-wrong-key", base_url=address or None, rows=rows or {})
+    access, number, of = provider.access, 1, len(provider.access.others) + 1
+    await ask(provider)
     try:
-        await stranger.models()
-    except ModelError:
-        return False
-    finally:
-        await stranger.aclose()
-    return True
+        for number, key in enumerate((*access.others, "sagent-doctor-tries-a-wrong-key"), 2):
+            source = f"{access.variable} (key {number} of {of})"
+            alone = provider_named(name, key=key, base_url=access.base_url or None, rows=rows or {}, source=source)
+            async with aclosing(alone):
+                await ask(alone)
+    except ModelError as error:
+        if number <= of:
+            raise
+        return not access.key or error.kind in ("auth", "permission")
+    return not access.key

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,7 +17,6 @@ from sagent.plugin import Check, Finding, resolve
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.config.settings import CustomProvider
-    from sagent.providers.rows import Row
 
 MAX_ANSWER_SECONDS = 10.0
 
@@ -54,7 +53,7 @@ def check_programs(_: "Settings", __: str) -> Iterator[Finding]:
 
 async def check_providers(settings: "Settings", login: str) -> Sequence[Finding]:
     """Return which providers take their keys, all asked at the same time."""
-    found = await asyncio.gather(*(_test(name, own, login, settings.rows) for name, own in _usable(settings)))
+    found = await asyncio.gather(*(_test(name, own, login, settings) for name, own in _usable(settings)))
     return [*filter(None, found)]
 
 
@@ -63,22 +62,25 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
     from sagent.providers.registry import has_key
     from sagent.providers.rows import built_in
 
-    plugged = {name: row for name, row in settings.rows.items() if row.plugin}
-    for name, row in {**built_in(), **plugged}.items():
+    for name, row in {**built_in(), **settings.rows}.items():
         own = settings.providers.get(name)
         if has_key(row) or (own and own.api_key):
             yield name, own
 
 
-async def _test(name: str, own: "CustomProvider | None", login: str, rows: "Mapping[str, Row]") -> Finding | None:
-    """Ask a provider for its list of models with the key, which costs nothing; None for one without an address."""
+async def _test(name: str, own: "CustomProvider | None", login: str, settings: "Settings") -> Finding | None:
+    """Ask a provider for its list of models with its keys, which costs nothing; None for one without an address."""
+    from sagent.app.models import split_model
     from sagent.errors import ModelError, UsageError
     from sagent.providers.families.endpoint import Endpoint
     from sagent.providers.registry import prove_key, provider_named
 
-    base_url = (own.base_url if own else "") or None
+    rows, key = settings.rows, (own.api_key if own else "") or None
+    chosen, _ = split_model(settings.model or "", settings.provider, rows, settings.base_url or "")
+    base_url = (settings.base_url if chosen == name else "") or (own.base_url if own else "") or None
+    source = f"api_key in [providers.{name}]" if key else ""
     try:
-        provider = provider_named(name, key=(own.api_key if own else "") or None, base_url=base_url, rows=rows)
+        provider = provider_named(name, key=key, base_url=base_url, rows=rows, source=source)
     except UsageError as error:
         return Finding("bad", name, f"{error} ({login} {name})")
     if not isinstance(provider, Endpoint) or not provider.access.base_url:
@@ -93,7 +95,9 @@ async def _test(name: str, own: "CustomProvider | None", login: str, rows: "Mapp
             proved = await prove_key(name, endpoint, rows)
             took = f"{at} answers in {1000 * (time.monotonic() - started):.0f} ms"
             if not proved:
-                return Finding("poor", name, f"{took}; its list of models needs no key, so the key could not be tested")
+                return Finding(
+                    "poor", name, f"{took}; perhaps its list of models needs no key, so the key could not be tested"
+                )
             return Finding("good", name, f"{took}, and takes the key")
     except ModelError as error:
         match error.kind:

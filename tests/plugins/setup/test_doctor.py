@@ -18,14 +18,14 @@ GOOD = "good-key-good-key"
 
 
 @asynccontextmanager
-async def serving(status: Mapping[str, int], asked: list[str]) -> AsyncGenerator[str]:
-    """Serve lists of models; `status` is that of a path's end for any key, or 401 for all but the good one."""
+async def serving(status: Mapping[str, int], asked: list[str], wrong: int = 401) -> AsyncGenerator[str]:
+    """Serve lists of models; `status` is that of a path's end for any key, or `wrong` for all but the good one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         path = head.split(" ", 2)[1].partition("?")[0]
         asked.append(path)
-        code = next((code for end, code in status.items() if path.endswith(end)), 200 if GOOD in head else 401)
+        code = next((code for end, code in status.items() if path.endswith(end)), 200 if GOOD in head else wrong)
         body = LISTED if code == 200 else b'{"error":{"message":"no such %s"}}' % (b"page" if code == 404 else b"key")
         writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\nconnection: close\r\n" % code)
         writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
@@ -76,6 +76,60 @@ async def test_openrouter_is_asked_for_the_key(monkeypatch: pytest.MonkeyPatch, 
         assert (await ask(monkeypatch, tmp_path, "openrouter", url, GOOD)).state == "good"
         assert (await ask(monkeypatch, tmp_path, "openrouter", url, "bad-key-bad-key-bad")).state == "bad"
     assert {path.rpartition("/")[2] for path in asked} == {"key"}
+
+
+@pytest.mark.parametrize("other", [429, 500, 404])
+async def test_a_wrong_key_that_is_not_refused_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: int
+) -> None:
+    """The list may be public, and its server busy when it is asked with another key."""
+    async with serving({}, [], wrong=other) as url:
+        assert (await ask(monkeypatch, tmp_path, "groq", url, GOOD)).state == "poor"
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "google", "groq", "openrouter"])
+@pytest.mark.parametrize("keys", [f"{GOOD},bad-key-bad-key-bad", f"{GOOD},{GOOD}-2,bad-key-bad-key-bad"])
+async def test_each_key_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str, keys: str) -> None:
+    async with serving({}, []) as url:
+        found = await ask(monkeypatch, tmp_path, provider, url, keys)
+        assert found.state == "bad"
+        number = keys.count(",") + 1
+        assert f"(key {number} of {number})" in found.detail
+        with pytest.raises(UsageError, match="The key was not saved"):
+            await try_key(provider, keys, url, {})
+        assert (await ask(monkeypatch, tmp_path, provider, url, f"{GOOD},{GOOD}-2")).state == "good"
+
+
+@pytest.mark.parametrize(("key", "state"), [(GOOD, "good"), ("bad-key-bad-key-bad", "bad")])
+async def test_a_provider_of_ones_own_is_tested(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, state: str
+) -> None:
+    async with serving({}, []) as url:
+        configure(tmp_path, f'[providers.mine]\nbase_url = "{url}"\napi_key = "{key}"\n')
+        settings = load({}, {"HOME": str(tmp_path)}, tmp_path)
+        found = {each.what: each for each in await examine(settings)}
+        assert found["mine"].state == state
+        assert "mine" in found["keys"].detail
+        if state == "bad":
+            assert "api_key in [providers.mine]" in found["mine"].detail
+
+
+async def test_a_key_is_tested_at_the_address_that_it_is_used_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with serving({}, []) as url:
+        await ask(monkeypatch, tmp_path, "groq", "http://127.0.0.1:1", GOOD)
+        configure(tmp_path, f'model = "groq/m"\nbase_url = "{url}"\n')
+        settings = load({}, {"HOME": str(tmp_path)}, tmp_path)
+        (found,) = [each for each in await examine(settings) if each.what == "groq"]
+    assert found.state == "good"
+
+
+def configure(home: Path, text: str) -> None:
+    file = home / ".config/sagent/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    file.chmod(0o600)
 
 
 @pytest.mark.parametrize(("code", "state"), [(404, "poor"), (500, "bad"), (403, "bad")])
