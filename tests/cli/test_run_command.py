@@ -77,7 +77,7 @@ def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:
         "run",
         "trace",
     ]:
-        assert word in shell.run("--help", model="").out
+        assert word in shell.run("help", "all", model="").out
 
 
 def test_a_named_file_says_what_the_persons_would(shell: Shell) -> None:

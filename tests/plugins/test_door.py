@@ -354,7 +354,7 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
         told = subprocess.run([*run, *words], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True)
         assert told.returncode == 2
         assert f"of the plugin {name}, which is not there" in told.stderr
-    run = [*run[:3], "--help"]
+    run = [*run[:3], "help", "all"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
     assert not [each.name for each in mine.commands if f"\n  {each.name} " in shown.stdout]

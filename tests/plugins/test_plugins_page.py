@@ -32,7 +32,7 @@ def test_the_file_adds_what_the_page_says(shell: Shell, hello: Path) -> None:
     server = shell.serve([Turn(text="Bien.")] * 4)
     assert shell.run("greet", "you", model="").out == "Hello you\n"
     assert "greet somebody" in shell.run("--help", model="").out
-    assert "--language" in shell.run("--help", model="").out
+    assert "--language" in shell.run("help", "all", model="").out
     assert "language" in shell.run("config", "show", model="").out
     shell.run("hello")
     shell.run("--language", "French", "hello")

@@ -69,7 +69,7 @@ def attic(shell: Shell, far: Path, tmp_path: Path) -> Path:
 def test_a_flag_of_its_own_has_the_run_carried_out_by_the_plugin(shell: Shell, far: Path) -> None:
     done = shell.run("--far", "north", "--far-off", "--effort", "low", "hello", model="")
     assert (done.code, done.out) == (7, "far [('far', 'north'), ('far_off', True)] [('effort', 'low')] ['hello']\n")
-    shown = shell.run("--help", model="").out
+    shown = shell.run("help", "all", model="").out
     assert "run it far away" in shown
     assert "moat" not in shown
     assert "around the server" in shell.run("serve", "--help", model="").out
