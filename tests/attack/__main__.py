@@ -97,10 +97,8 @@ def without_bubblewrap(base: Path) -> None:
 def listening(base: Path) -> Generator[tuple[int, list[str]]]:
     """A port of TCP and UDP, and what came to it, to sockets in the file system, or to ones with an abstract name."""
     made: list[str] = []
-    port = lasting_port()  # to one that was another's, others may come
-    inet, unix, stream, datagram = socket.AF_INET, socket.AF_UNIX, socket.SOCK_STREAM, socket.SOCK_DGRAM
-    bound = [(inet, stream, ("127.0.0.1", port)), (inet, datagram, ("127.0.0.1", port))]
-    bound += [(unix, stream, f"{base}/{name}") for name in ("agent.sock", "tree/dev.sock")]
+    unix, stream, datagram = socket.AF_UNIX, socket.SOCK_STREAM, socket.SOCK_DGRAM
+    bound = [(unix, stream, f"{base}/{name}") for name in ("agent.sock", "tree/dev.sock")]
     bound += [(unix, datagram, f"{base}/tree/log.sock")]
     if sys.platform == "linux":
         bound += [(unix, stream, f"\0{base.name}"), (unix, datagram, f"\0{base.name}-log")]
@@ -113,14 +111,32 @@ def listening(base: Path) -> Generator[tuple[int, list[str]]]:
                 return
 
     with ExitStack() as stack:
+        servers = [(stack.enter_context(each), each.type) for each in pair_of_ports()]
         for family, kind, address in bound:
             server = stack.enter_context(socket.socket(family, kind))
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind(address)
+            servers.append((server, kind))
+        for server, kind in servers:
             if kind == stream:
                 server.listen()
             threading.Thread(target=attend, args=(server, kind), daemon=True).start()
-        yield port, made
+        yield servers[0][0].getsockname()[1], made
+
+
+def pair_of_ports() -> tuple[socket.socket, socket.socket]:
+    """Bind one port for TCP and UDP that nobody else has: to one that was another's, others may come."""
+    while True:
+        pair = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        address = ("127.0.0.1", lasting_port())
+        try:
+            for server in pair:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                server.bind(address)
+        except OSError:
+            for server in pair:
+                server.close()
+        else:
+            return pair
 
 
 def planted(tree: Path) -> dict[str, bytes]:
