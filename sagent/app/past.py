@@ -82,14 +82,11 @@ def open_log(
 
 def _is_named(settings: Settings, path: Path) -> bool:
     """Return True if the setting names what there is of a session, by its path or its id."""
-    if is_session(path) or is_damaged(path):
-        return True
     try:
-        find(settings.state_dir, path.name if path.parent == settings.cwd else str(path), settings.cwd)
-    except SagentError:
-        return False
-    except OSError:
-        return True
+        if not (is_session(path) or is_damaged(path)):
+            find(settings.state_dir, path.name if path.parent == settings.cwd else str(path), settings.cwd)
+    except (SagentError, OSError) as error:
+        return isinstance(error, OSError)
     return True
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import SessionCorrupt
+from sagent.lib.regular import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,8 @@ class BlobDirectory:
             raise SessionCorrupt(f"not the name of a blob: {sha256[:80]!r}")
         path = self._home() / sha256
         try:
-            data = path.read_bytes()
+            with open_regular(os.path.realpath(path)) as file:
+                data = file.read()
         except FileNotFoundError as error:
             raise SessionCorrupt(f"{path} is missing. Restore it to read its content.") from error
         if hashlib.sha256(data).hexdigest() != sha256:

@@ -1,12 +1,13 @@
 """Directory of sessions: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
+import re
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
+_PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{REPAIRED}.*|signed\.json(\.sig)?(.*\.damaged-.*)?")
 MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
 _BEGUN_SECONDS = 600  # in which a copy surely has its lock
 
@@ -74,10 +76,10 @@ class Session:
     def create_at(cls, path: Path) -> Self:
         """A new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
         path = path.absolute()
-        if path.is_symlink() and not path.exists():
-            raise UsageError(
-                f"{path} is a link to {path.readlink()}, which is not there: a session cannot be kept there"
-            )
+        if link := _dangling_link(path):
+            raise UsageError(f"{link} is a link to {link.readlink()}, which is not there: no session can be kept there")
+        if is_session_id(path.name):
+            raise SessionNotFound(f"no session at {path}; a new one must not be named like the id of an earlier one")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
         make_directory(path)
@@ -168,10 +170,12 @@ def is_damaged(path: Path) -> bool:
     where a session was by its name: a file, or a link to what is gone."""
     if is_session(path):
         return False
+    is_named = is_session_id(path.name)
     if not path.is_dir():
-        return os.path.lexists(path) and is_session_id(path.name)
-    there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir()
-    return there or any(path.glob("blobs/*")) or _has_old_lock(path)
+        return is_named and os.path.lexists(path)
+    there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir() or any(path.glob("blobs/*"))
+    left = is_named and any(_PART.fullmatch(each.name) for each in _entries(path))
+    return there or left or _has_old_lock(path)
 
 
 def _has_old_lock(path: Path) -> bool:
@@ -258,19 +262,14 @@ def has_lost_log(path: Path) -> bool:
 
 def _made_at(path: Path) -> float:
     """Return when a session was made, by its name; infinity if its name does not say."""
-    try:
-        made = datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S")  # noqa: DTZ007 -- below
-    except ValueError:
-        return float("inf")
-    return made.replace(tzinfo=UTC).timestamp()
+    with suppress(ValueError):
+        return datetime.strptime(f"{path.name[:15]}Z", "%Y%m%d-%H%M%S%z").timestamp()
+    return float("inf")
 
 
 def _written_at(path: Path) -> int:
     file = path / "root.jsonl"
-    try:
-        return os.lstat(file).st_mtime_ns
-    except OSError:
-        return path.lstat().st_mtime_ns
+    return (file if os.path.lexists(file) else path).lstat().st_mtime_ns
 
 
 def _what_is_wrong(file: Path) -> str:
@@ -294,12 +293,25 @@ def _note_last(path: Path) -> None:
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
-    """Every session, damaged ones too, or those of a working directory, in no particular order."""
-    homes = state.joinpath("sessions").glob("*/") if cwd is None else (sessions_of(state, cwd),)
-    for home in homes:
-        if home.is_dir():
-            made = (path for path in home.iterdir() if not path.name.startswith("."))
-            yield from (path for path in made if is_session(path) or is_damaged(path))
+    """Every session, damaged ones too, or those of a working directory, in no particular order. Raises OSError."""
+    homes = filter(Path.is_dir, _entries(state / "sessions")) if cwd is None else (sessions_of(state, cwd),)
+    found = chain.from_iterable(map(_entries, homes))
+    return (each for each in found if not each.name.startswith(".") and (is_session(each) or is_damaged(each)))
+
+
+def _entries(directory: Path) -> list[Path]:
+    """Return what is in a directory, nothing where there is none. Raises OSError for what cannot be listed."""
+    try:
+        return [*directory.iterdir()]
+    except FileNotFoundError:
+        if _dangling_link(directory):
+            raise
+    return []
+
+
+def _dangling_link(path: Path) -> Path | None:
+    """Return the link on the way to a path that leads nowhere."""
+    return next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
 
 
 def log_files(session: Path) -> list[Path]:
@@ -414,12 +426,9 @@ def delete(path: Path) -> None:
         path.unlink()
         return
     with closing(_take_lock(path)):
-        for directory in (path / "root", path / "blobs", path / OUTPUTS, *path.glob(f"{REPAIRED}*")):
-            if directory.is_dir() and not directory.is_symlink():
-                shutil.rmtree(directory)
-        for pattern in ("root.jsonl*", "signed.json", "signed.json.sig", "signed.json*.damaged-*"):
-            for file in path.glob(pattern):
-                shutil.rmtree(file) if stat.S_ISDIR(file.lstat().st_mode) else file.unlink()
+        for each in path.iterdir():
+            if _PART.fullmatch(each.name):
+                shutil.rmtree(each) if stat.S_ISDIR(each.lstat().st_mode) else each.unlink()
         path.joinpath("lock").unlink()
     if not any(path.iterdir()):
         path.rmdir()

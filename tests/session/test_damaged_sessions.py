@@ -64,6 +64,23 @@ def empty_all(session: Path) -> None:
     os.utime(session / "root.jsonl", (later, later))
 
 
+def leave(*names: str) -> Callable[[Path], None]:
+    """Leave only some names of what a session may have, none of which is its log."""
+
+    def damage(session: Path) -> None:
+        shutil.rmtree(session)
+        for name in names:
+            (session / name).parent.mkdir(parents=True, exist_ok=True)
+            (session / name).write_text("x")
+
+    return damage
+
+
+def empty_blobs(session: Path) -> None:
+    shutil.rmtree(session)
+    (session / "blobs").mkdir(parents=True)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty log": lambda session: (session / "root.jsonl").write_bytes(b""),
     "nothing but an emptied log": empty_all,
@@ -75,6 +92,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "link to nowhere": in_place_of_log(lambda path: path.symlink_to("gone")),
     "a file in its place": lambda session: (shutil.rmtree(session), session.write_text("x")),
     "a link to nowhere in its place": lambda session: (shutil.rmtree(session), session.symlink_to("gone")),
+    "nothing but outputs": leave("outputs/1"),
+    "nothing but a signature": leave("signed.json", "signed.json.sig"),
+    "nothing but a log that was renamed": leave("root.jsonl.bak"),
+    "nothing but an empty directory of blobs": empty_blobs,
     "cut first line": cut_first_line,
     "changed first line": change_first_line,
     "missing second line": drop_second_line,
@@ -121,6 +142,63 @@ async def test_no_door_begins_anew(damage: Callable[[Path], object], state: Path
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.name != "lock") == [
         path for path in before if path.name != "lock"
     ]
+
+
+def replace(way: Path, make: Callable[[Path], object]) -> None:
+    shutil.rmtree(way)
+    make(way)
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "file": lambda way: way.write_text("x"),
+    "link to nowhere": lambda way: way.symlink_to("gone"),
+    "circle of links": lambda way: way.symlink_to(way.name),
+}
+
+
+@pytest.mark.parametrize("above", [1, 2, 3])
+@pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
+async def test_no_door_begins_anew_where_no_session_can_be_reached(
+    make: Callable[[Path], object], above: int, state: Path, tmp_path: Path
+) -> None:
+    session = session_of(state, tmp_path)
+    replace(session.parents[above - 1], make)
+    with pytest.raises(SagentError):
+        Agent(ScriptedModel("hi"), session=session)
+    named = [{"session": str(session)}, {"session": session.name}, {"fork": session.name}]
+    for flags in ({"continue_session": True}, *named):
+        environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
+        settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, tmp_path)
+        with pytest.raises(SagentError, match=r"cannot be opened|which is not there|no session "):
+            async with open_agent(settings, lambda _: None):
+                pass
+
+
+def test_id_of_no_session_begins_none(tmp_path: Path) -> None:
+    with pytest.raises(SessionNotFound):
+        Session.create_at(tmp_path / "20260101-101010-abcdef")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("above", [0, 1, 2])
+@pytest.mark.needs("not-root")
+def test_what_may_not_be_read_is_not_begun_anew(above: int, state: Path, tmp_path: Path) -> None:
+    session = session_of(state, tmp_path)
+    closed = [session, *session.parents][above]
+    closed.chmod(0)
+    try:
+        for flags in ({"continue_session": True}, {"session": session.name}, {"session": str(session)}):
+            environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
+            settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, tmp_path)
+
+            async def go() -> None:
+                async with open_agent(settings, lambda _: None):  # noqa: B023 -- run at once
+                    pass
+
+            with pytest.raises(UsageError, match="Permission denied"):
+                asyncio.run(go())
+    finally:
+        closed.chmod(0o700)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
@@ -254,3 +332,15 @@ async def test_torn_end_of_a_log_is_said_by_agents_and_forks(state: Path, tmp_pa
     for each in (path, copied):
         said, _ = await resumed(each)
         assert [text for text in said if "6 incomplete bytes were removed" in text]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, WAYS["circle of links"]])
+async def test_a_blob_that_is_no_file_is_not_waited_for(make: Callable[[Path], object], tmp_path: Path) -> None:
+    with Session.create_at(tmp_path / "s") as session:
+        blob = session.log().blobs.put(b"x" * 100)
+        assert session.log().blobs.get(blob.name) == b"x" * 100
+        blob.unlink()
+        make(blob)
+        async with asyncio.timeout(20):
+            with pytest.raises((OSError, SessionCorrupt)):
+                await asyncio.to_thread(session.log().blobs.get, blob.name)
