@@ -18,7 +18,7 @@ from sagent.lib.text import why_unread
 ValueKind: TypeAlias = Literal["text", "flag", "number"]
 MAX_ENTRIES = 256  # of a folder that are looked at
 _MAX_NAMED = 3  # files that one notice names
-_TEXTS = ("", ".txt", ".text", ".markdown", ".mdx", ".mdc", ".md", ".yaml", ".yml", ".toml", ".json")
+_TEXTS = ("", ".txt", ".text", ".markdown", ".mdown", ".rst", ".mdx", ".mdc", ".md", ".yaml", ".yml", ".toml", ".json")
 """What people's definitions end in; other files may lie beside them."""
 _ABOUT = frozenset(
     ("license", "compatibility", "metadata", "version", "author", "authors", "tags", "color", "homepage", "category")
@@ -88,7 +88,7 @@ class DefinitionReader:
                 folders.append(entry)
             elif entry.suffix == ".md":
                 yield entry
-            elif entry.suffix.lower() in _TEXTS:
+            elif entry.suffix.lower().strip() in _TEXTS:
                 self.leave_out(entry, f"its name must end in .md, as in {entry.stem or 'NAME'}.md")
         for below in folders:
             if depth > 1:

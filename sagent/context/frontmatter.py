@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+_BEGUN = re.compile(r"(?:[ \t]*(?:<!--.*-->)?\n)*[ \t]*[-–—+]{3,}[ \t]*\n\w[\w-]*\s*[:=]")
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?$")
 
 
@@ -30,21 +31,20 @@ class Document(NamedTuple):
 
 def read_document(text: str) -> Document:
     """A text's head and body; all of it is body where there is no head, or the head has no end."""
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    if lines[0].strip() != "---":
-        return Document({}, "\n".join(lines))
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
-    if end is None:
-        fault = "its head has no end, a line of ---" if len(lines) > 1 and _KEY.match(lines[1]) else ""
-        return Document({}, "\n".join(lines), fault)
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    lines = text.split("\n")
+    ends = [number for number, line in enumerate(lines) if line.strip() == "---"]
+    if len(ends) < 2 or ends[0]:
+        return Document({}, text, "its head is not between two lines of ---, from line 1" if _BEGUN.match(text) else "")
     found: dict[str, str] = {}
     faults: list[str] = []
     folded: set[str] = set()
     key = fold = ""
-    for number, line in enumerate(lines[1:end], 2):
+    for number, line in enumerate(lines[1 : ends[1]], 2):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if (line[:1].isspace() or line.startswith("- ")) and key:
+        is_key = line.startswith("\t") and not fold and _KEY.match(line.strip())
+        if (line[:1].isspace() or line.startswith("- ")) and key and not is_key:
             item = line.strip()
             if item.startswith("- "):
                 found[key] = f"{found[key]}\n{_plain(item[2:])}".strip()
@@ -58,15 +58,15 @@ def read_document(text: str) -> Document:
             found[key] = "" if fold else _plain(value)
             folded |= {key} if fold else set()
         else:
-            faults.append(f"line {number} is ignored, {line.strip()!r:.60}: it is not `key: value`")
+            faults.append(f"line {number} is ignored, {line.rstrip()!r:.60}: it is not `key: value`")
     for key, value in (
         (key, found[key]) for key in found if key not in folded
     ):  # a text in quotes that goes on over several lines
         if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
             found[key] = _plain(value)
-        elif value.startswith('"'):
+        elif value.startswith(('"', "'")):
             faults.append(f"the quotes of {key} are not closed")
-    return Document(found, "\n".join(lines[end + 1 :]), "; ".join(faults[:3]))
+    return Document(found, "\n".join(lines[ends[1] + 1 :]), "; ".join(faults[:3]))
 
 
 def _plain(value: str) -> str:
@@ -74,4 +74,4 @@ def _plain(value: str) -> str:
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1].replace("''", "'") if value[0] == "'" else value[1:-1].replace('\\"', '"')
-    return re.split(r"\s#", value, maxsplit=1)[0].strip()
+    return re.sub(r"\A(?:~|null)\Z", "", re.split(r"\s#", value, maxsplit=1)[0].strip())

@@ -51,6 +51,12 @@ def put(folder: Path, kind: str, name: str, data: bytes) -> Path:
         (b"---\nname: x\ndescription:a\n---\nText", "line 3 is ignored, 'description:a'"),
         (b"---\nname: x\ndescription: a\nname: y\n---\nText", "line 4 gives name again"),
         (b'---\nname: x\ndescription: "a\n---\nText', "the quotes of description are not closed"),
+        (b"---\nname: x\ndescription: 'a\n---\nText", "the quotes of description are not closed"),
+        (b"---\nname: x\n\tdescription: a\n---\nText", r"line 3 is ignored, '\tdescription: a'"),
+        (b"<!-- note -->\n---\nname: x\ndescription: a\n---\nText", "its head is not between two lines of ---"),
+        (b"+++\nname = 'x'\ndescription = 'a'\n+++\nText", "its head is not between two lines of ---"),
+        (b"-----\nname: x\ndescription: a\n-----\nText", "its head is not between two lines of ---"),
+        (b"---\nname: x\ndescription: a\n...\nText", "its head is not between two lines of ---"),
     ],
 )
 def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path) -> None:
@@ -190,6 +196,32 @@ def test_instructions_that_do_not_count_are_named(tmp_path: Path) -> None:
     assert gather(tmp_path, tmp_path / "none").notices == ()
     (tmp_path / "AGENTS.md").write_text("\n")
     assert f"{tmp_path}/AGENTS.md is empty." in gather(tmp_path, tmp_path / "none").notices
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
+@pytest.mark.parametrize(("old", "new"), [(b"\n", b"\r"), (b"\n", b"\r\n"), (b"---\nname", b"\n\n---\nname"),
+                                          (b"name", b"\ttags:\n\t- a\nname")])  # fmt: skip
+def test_other_ends_of_lines_and_empty_lines_first_are_understood(
+    kind: str, old: bytes, new: bytes, tmp_path: Path
+) -> None:
+    data = HEAD.format("good").encode().replace(old, new.replace(b"\ttags", b"tags"))
+    put(tmp_path / ".sagent" / kind, kind, "good", data)
+    assert said(kind, tmp_path) == []
+
+
+@pytest.mark.parametrize("nothing", [b"null", b"~", b"", b"~  # none"])
+def test_description_that_is_nothing_is_none(nothing: bytes, tmp_path: Path) -> None:
+    for kind in ("skills", "agents"):
+        put(tmp_path / ".sagent" / kind, kind, "empty", b"---\nname: x\ndescription: %s\n---\nText" % nothing)
+        (notice,) = said(kind, tmp_path)
+        assert "is left out" in notice
+
+
+@pytest.mark.parametrize("name", ["x.mdown", "x.rst", "x.md "])
+def test_text_with_another_ending_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / ".sagent/agents").mkdir(parents=True)
+    (tmp_path / ".sagent/agents" / name).write_text(HEAD.format("x"))
+    assert [text for text in said("agents", tmp_path) if "its name must end in .md, as in x.md" in text]
 
 
 def test_text_in_quotes_over_lines_is_one() -> None:
