@@ -43,7 +43,7 @@ def read_document(text: str) -> Document:
     for number, line in enumerate(lines[1 : ends[1]], 2):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        is_key = line.startswith("\t") and not fold and _KEY.match(line.strip())
+        is_key = line.startswith("\t") and key not in folded and _KEY.match(line.strip())
         if (line[:1].isspace() or line.startswith("- ")) and key and not is_key:
             item = line.strip()
             if item.startswith("- "):
@@ -59,9 +59,8 @@ def read_document(text: str) -> Document:
             folded |= {key} if fold else set()
         else:
             faults.append(f"line {number} is ignored, {line.rstrip()!r:.60}: it is not `key: value`")
-    for key, value in (
-        (key, found[key]) for key in found if key not in folded
-    ):  # a text in quotes that goes on over several lines
+    for key in [each for each in found if each not in folded]:  # a text in quotes may go on over several lines
+        value = found[key]
         if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
             found[key] = _plain(value)
         elif value.startswith(('"', "'")):

@@ -39,6 +39,7 @@ _NAMED = (
     rb"(?![ \t\r]*(?:(?:true|false|yes|no|on|off|[01])[ \t\r]*)?(?:[#;\n]|\Z))"
 )
 _SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
+_WORK_TREE = rb'(?m)^[ \t]+worktree = (?:"(?=[^\n]*"$)|(?![^\n]*[#;]))((?:[^"\\\n\0]|\\["\\])+)"?\n'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
 MAX_NAMES = 5  # of settings that are told
 MAX_GIT_DIRECTORIES = 2_000  # of one repository that are looked at
@@ -290,7 +291,7 @@ def shared_directory(root: Path) -> Path | None:
         back = path_in(_read(Path(own, "gitdir")) or b"")
         answers = own.rpartition("/")[0] == f"{shared}/worktrees" and _leads(own, back) == f"{real}/.git"
     else:
-        line = _work_tree(_read(Path(own, "config")) or b"")
+        line = next(filter(None, (_work_tree(_read(file) or b"") for file in _configurations(Path(real)))), None)
         answers = line is not None and _leads(own, line[1]) == real
     return Path(shared) if answers and is_git_directory(shared) else None
 
@@ -318,8 +319,8 @@ def without_work_tree(config: str) -> bytes | None:
 def _work_tree(config: bytes) -> tuple[bytes, str] | None:
     """Return the line by which a configuration that git has written names a work tree, and that place."""
     section = re.search(rb"(?m)^\[core\]\n((?:[ \t]+[^\n]*\n)*)", config)
-    line = re.search(rb"(?m)^[ \t]+worktree = ([^\\\"#;\n\0]+)\n", section[1]) if section else None
-    return (line[0], os.fsdecode(line[1]).strip()) if line else None
+    line = re.search(_WORK_TREE, section[1]) if section else None
+    return (line[0], os.fsdecode(re.sub(rb"\\(.)", rb"\1", line[1])).strip()) if line else None
 
 
 def _configurations(directory: Path) -> Iterator[Path]:

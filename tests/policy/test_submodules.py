@@ -23,6 +23,9 @@ GIT = {
 SET_UP = """
 for n in deep lib; do git init -q $n; git -C $n commit -q --allow-empty -m one; done
 (cd lib; git submodule --quiet add ../deep deep; git commit -qm deep)
+git init -q named; (cd named; for n in 'a#b;c' 'a"b' 'd e'; do git submodule --quiet add ../deep "$n"; done)
+git init -q apart; cd apart; git submodule --quiet add ../deep sub; cd sub; git config extensions.worktreeConfig true
+git config --worktree core.worktree ../../../sub; git config --unset core.worktree; cd ../..
 git init -q main; cd main
 git submodule --quiet add ../lib sub; git submodule --quiet add ../lib group/sub
 git submodule --quiet update --init --recursive; git commit -qm sub
@@ -68,7 +71,8 @@ async def confined(monkeypatch: pytest.MonkeyPatch, means: str, line: str, cwd: 
     ("opened", "inside"),
     [
         ("main", "sub/deep"), ("main", "group/sub"), ("linked", "sub/deep"), ("main/sub", "."), ("main/sub/deep", "."),
-        ("subtree", "."), ("baretree", "."),
+        ("subtree", "."), ("baretree", "."), ("named/a#b;c", "."), ('named/a"b', "."), ("named/d e", "."),
+        ("apart/sub", "."),
     ],
 )  # fmt: skip
 async def test_commit(place: Path, monkeypatch: pytest.MonkeyPatch, means: str, opened: str, inside: str) -> None:
