@@ -208,6 +208,8 @@ async def closing(items: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIt
     """Close a model's stream at the end of the block: one that is left half read would go on until it is collected."""
     try:
         yield items
+    except SystemExit as error:  # of a provider that others wrote: it would end the program without a word
+        raise RuntimeError(repr(error)).with_traceback(error.__traceback__) from error
     finally:
         if (close := cast("Callable[[], Awaitable[None]] | None", getattr(items, "aclose", None))) is not None:
             await close()

@@ -230,7 +230,8 @@ def _tool_of_class(given: type) -> Tool:
     try:
         made = given()
     except Exception as error:
-        raise UsageError(f"{given.__name__} is a class: give an instance, {given.__name__}(...)") from error
+        name, why = given.__name__, f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name} is a class: give an instance, {name}(...), for {name}() raised {why}") from error
     return _tool_of(made)
 
 

@@ -124,23 +124,24 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
             continue
         guards = moment == "around" or any(table.guards for owner, table in plugins.owned(Table) if owner == plugin)
         apart = partial(_apart, builder, plugin, guards=guards)
-        before, added = builder.contents(), False
+        before = builder.contents()
         with apart():
-            await cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))(builder)
-            known = {id(tool) for tool in before["tools"]}
             try:
-                builder.tools = [each if id(each) in known else tools_of([each])[0] for each in builder.tools]
-            except UsageError as error:
-                raise TypeError(str(error)) from error
-            added = True
-        if added:
+                await cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))(builder)
+                builder.check()
+                known = {id(tool) for tool in before["tools"]}
+                try:
+                    builder.tools = [each if id(each) in known else tools_of([each])[0] for each in builder.tools]
+                except UsageError as error:
+                    raise TypeError(str(error)) from error
+            except BaseException:
+                for name, value in before.items():
+                    setattr(builder, name, value)
+                raise
             new = len(before["sections"])
             builder.sections[new:] = [partial(_section, apart, each) for each in builder.sections[new:]]
             new = len(before["started"])
             builder.started[new:] = [partial(_call, apart, each) for each in builder.started[new:]]
-        else:
-            for name, value in before.items():
-                setattr(builder, name, value)
 
 
 @contextmanager

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
 """Gives tools with something put around them."""
+_PROMISED = (
+    *((name, "__call__") for name in ("ask", "listener", "adapters", "layers", "sections", "started")),
+    *(("judge", "before_tool"), ("resources", "admit"), ("surface", "brought"), ("sources", "adds")),
+)
+"""Members of a builder that parts may change, and one that the value of each, or each in its list, has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +114,8 @@ class AgentBuilder:
                 return any(source.adds for source in self.sources)
             case "an editor brings servers":
                 return bool(self.surface.brought)
-            case "in a terminal":
-                return self.surface.where == "terminal"
-            case "in an editor":
-                return self.surface.where == "editor"
+            case "in a terminal" | "in an editor":
+                return fact.rpartition(" ")[2] == self.surface.where
             case "somebody answers":
                 return self.answer is not None
             case _ if fact.startswith("tool "):
@@ -142,8 +145,16 @@ class AgentBuilder:
 
     def contents(self) -> Mapping[str, Any]:
         """Return what parts have added so far."""
-        names = ("tools", "sources", "adapters", "layers", "sections", "started", "judge", "ask", "resources")
-        return {name: copy(getattr(self, name)) if name in names[:6] else getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in ("tools", *dict(_PROMISED))}
+        return {name: copy(value) if hasattr(value, "append") else value for name, value in found.items()}
+
+    def check(self) -> None:
+        """Raise TypeError for what is not of the kind that its place takes."""
+        for name, member in _PROMISED:
+            value = getattr(self, name)
+            for each in value if hasattr(value, "append") else (value,):
+                if not hasattr(each, member) and not (name == "ask" and each is None):
+                    raise TypeError(f"it put {type(each).__name__} into builder.{name}, which has no {member}")
 
     def wrap(self, layer: Layer) -> None:
         """Put something around the tools, those that come later too."""

@@ -74,12 +74,13 @@ def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[To
 
 
 def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
-    """Return the tool of a plugin, or those of a file. Raises UsageError for a file without one."""
+    """Return the tool of a plugin, or of its function, or those of a file. Raises UsageError for a file without one."""
     if not entry.tool:
         return _of_file(entry.name)
     plugin = builder.settings.plugins.owner(ToolEntry, entry.name)
     try:
-        (tool,) = tools_of([_called(resolve(entry.tool), builder)])
+        found = resolve(entry.tool)
+        (tool,) = tools_of([found(builder) if isinstance(found, FunctionType) else found])
         if tool.name != entry.name:
             raise UsageError(f"it is called {tool.name}")
     except (Exception, SystemExit) as error:  # what others wrote may do anything
@@ -89,11 +90,6 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
         builder.warn(f"The tool {entry.name} of the plugin {plugin} is left out: {why}. {advice(plugin)}")
         return ()
     return (tool,)
-
-
-def _called(found: object, builder: "AgentBuilder") -> object:
-    """Return what a function makes for the agent; a class, or a tool, is given as it is."""
-    return found(builder) if isinstance(found, FunctionType) else found
 
 
 def _of_file(path: str) -> "Sequence[Tool]":

@@ -154,17 +154,11 @@ def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> 
 
 def carry_out(owner: str, function: str, what: str, *given: object) -> int:
     """Call a plugin's function that returns an exit code. Raises UsageError where it fails and is not the core's."""
-    from sagent.config.declared import CORE
     from sagent.config.plugins import named_errors
     from sagent.plugin import resolve
 
-    try:
+    with named_errors(what, owner, SystemExit):
         run = cast("Callable[..., object]", resolve(function))
-    except (Exception, SystemExit) as error:
-        if owner == CORE.name:
-            raise
-        why = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{what} of the plugin {owner} cannot be loaded: {why}.") from error
     with named_errors(what, owner):
         if not isinstance(code := run(*given), int):
             raise TypeError(f"it returned {type(code).__name__} where an exit code is needed")
@@ -198,10 +192,8 @@ def _runner_of_environment(plugins: "Installed") -> "Run | None":
     """Return the first that a variable asks for."""
     from sagent.plugin import Runner
 
-    for owner, runner in plugins.owned(Runner):
-        if any(map(os.environ.get, runner.variables)):
-            return _run_of(owner, runner, {})
-    return None
+    asked = ((owner, each) for owner, each in plugins.owned(Runner) if any(map(os.environ.get, each.variables)))
+    return next((_run_of(owner, runner, {}) for owner, runner in asked), None)
 
 
 def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":

@@ -171,20 +171,20 @@ class Installed:
 
 
 @contextmanager
-def named_errors(what: str, plugin: str) -> Generator[None]:
-    """Raise UsageError with the plugin's name for whatever its code raises in the block. SagentErrors say themselves
-    what happened, as do errors about a file that one of ours was given, and errors of standard output are nobody's.
-    The core's go on as they are. Python's development mode shows the traceback."""
+def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generator[None]:
+    """Raise UsageError with the plugin's name for whatever its code raises in the block, these `also`. SagentErrors say
+    what happened, as do errors about a file that one of ours was given; errors of standard output are nobody's, and
+    the core's go on as they are. Python's development mode shows the traceback."""
     try:
         yield
-    except Exception as error:
+    except (Exception, *also) as error:
         lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
-        told = isinstance(error, OSError) and error.filename is not None and (OURS / plugin).is_dir()
+        ours = (OURS / plugin).is_dir()  # then another one's code may have raised it, as a provider's
+        told = isinstance(error, OSError) and error.filename is not None and ours
         if isinstance(error, SagentError) or plugin == CORE.name or lost or told or sys.flags.dev_mode:
             raise
-        raise UsageError(
-            f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
-        ) from error
+        said = f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
+        raise UsageError((ours and blame(error)) or said) from error
 
 
 def blame(error: BaseException) -> str:

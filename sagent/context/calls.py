@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from sagent.errors import ToolError
+from sagent.errors import ModelError, ToolError
 from sagent.lib.image import image_type
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_text, whole_text
 from sagent.lib.raised import reason
@@ -226,6 +226,10 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
                 if said[kind].repeats(text):
                     yield _cut(model, said, charges)
                     return
+            elif not hasattr(item, "charges"):
+                raise ModelError(
+                    "protocol", f"its stream gave {type(item).__name__}", provider=model.provider, final=True
+                )
             else:
                 charges = item.charges
                 for kind in halves if isinstance(item, Reply) else ():

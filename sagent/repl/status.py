@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from sagent.config.declared import CORE
 from sagent.config.plugins import Installed
 from sagent.lib.process import run
 from sagent.plugin import StatusPart, resolve
@@ -36,27 +38,34 @@ if TYPE_CHECKING:
 
 HINT_SECONDS = 2.0
 COMMAND_TIMEOUT_SECONDS = 5.0
+MAX_PART_SECONDS = 1.0  # that a plugin's part may take to be drawn
 MAX_BYTES = 4_000
 _SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sandboxed", "branch", "changed")
 
 
 def find_segments(plugins: Installed) -> Mapping[str, Segment]:
     """Return the parts of the status line by name, those of the core first. Their modules are imported."""
-    return {part.name: _segment(part) for part in plugins.every(StatusPart)}
+    return {part.name: _segment(plugin, part) for plugin, part in plugins.owned(StatusPart)}
 
 
-def _segment(part: StatusPart) -> Segment:
-    """Return what shows a part. Of a part that cannot be shown the reason is shown instead, and the rest stays."""
-    show: Callable[[Figures], object] | None = None
+def _segment(plugin: str, part: StatusPart) -> Segment:
+    """Return what shows a part. Of one that fails, or has keys wait, the reason is shown instead; the rest stays."""
+    show, slow = cast("Callable[[Figures], object] | None", None), ""
 
     def segment(figures: Figures) -> Line:
-        nonlocal show
+        nonlocal show, slow
         try:
             show = show or cast("Callable[[Figures], object]", resolve(part.show))
-            said = show(figures)
-        except Exception as error:
-            said = f"({part.name}: {type(error).__name__}: {error})"
-        return cast("Line", said) if isinstance(said, tuple) else (("class:status", one_line(printable(str(said)))),)
+            started = time.monotonic()
+            said = slow or show(figures)
+            if time.monotonic() - started > MAX_PART_SECONDS:
+                slow = f"({part.name} of {plugin} is drawn no more: it was slow)"
+            if plugin == CORE.name:
+                return cast("Line", said)
+            said = "" + cast("str", said)  # raises for what is no text
+        except BaseException as error:  # what others wrote may do anything
+            said = f"({part.name} of {plugin}: {type(error).__name__}: {error})"
+        return (("class:status", one_line(printable(said))),)
 
     return segment
 
@@ -74,13 +83,9 @@ class StatusCommand:
 
     def update(self, figures: Figures) -> None:
         """Have it run, where the figures are others than it knows: once at a time."""
-        spent = figures.cost
-        known = {
-            **{name: getattr(figures, name) for name in _SHOWN},
-            "usd": None if spent is None else float(spent.total),
-            "cwd": str(self._cwd),
-        }
-        figures_sent = json.dumps(known).encode()
+        known = {name: getattr(figures, name) for name in _SHOWN}
+        usd = None if figures.cost is None else float(figures.cost.total)
+        figures_sent = json.dumps({**known, "usd": usd, "cwd": str(self._cwd)}).encode()
         if figures_sent != self._known:
             self._known = figures_sent
             if not self._running:

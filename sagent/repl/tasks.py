@@ -33,7 +33,7 @@ class Tasks:
     def report(self, error: BaseException) -> None:
         """Show an error; the session goes on."""
         text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
-        self._show(Report(text, "error"))
+        self._show(Report(text if isinstance(error, SagentError) else blame(error) or text, "error"))
 
     def on_defect(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         """Show, once, a failure that nothing waits for: in a key's handler or in drawing. The session goes on."""

@@ -14,6 +14,7 @@ from sagent.errors import UsageError
 from sagent.lib.text import nearest, one_line
 from sagent.plugin import (
     KINDS,
+    Extra,
     Finding,
     Part,
     PathBase,
@@ -88,6 +89,8 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
             yield Finding("bad", label, f"{target} is no coroutine function: write async def")
         elif isinstance(row, ToolEntry) and (wrong := _wrong_tool(found, row.name)):
             yield Finding("bad", label, f"{target}: {wrong}")
+        elif isinstance(row, Extra) and row.help and not row.to.startswith("sessions "):
+            yield Finding("bad", label, 'only `sagent sessions` takes operations: name it "sessions NAME"')
         else:
             yield Finding("good", label, target)
 

@@ -31,6 +31,12 @@ FAILING = {
     "a section that raises": ("builder.sections.append(lambda: 1 / 0)", "division by zero", True),
     "a section that is no text": ("builder.sections.append(lambda: 7)", "int as a section", True),
     "a follower that raises": ("builder.started.append(lambda agent: 1 / 0)", "division by zero", True),
+    "a policy that is none": ("builder.judge = None", "NoneType into builder.judge", False),
+    "a listener that is none": ("builder.listener = 7", "int into builder.listener", False),
+    "a source that is none": ("builder.sources = [7]", "int into builder.sources", False),
+    "a layer that is none": ("builder.layers.append(7)", "int into builder.layers", False),
+    "an adapter that is none": ("builder.adapters.append(7)", "int into builder.adapters", False),
+    "resources that are none": ("builder.resources = 7", "int into builder.resources", False),
     "a tool that is none": ("builder.tools.append(7)", "int is not a tool", False),
     "a layer that raises": ("builder.wrap(lambda tools: 1 / 0)", "division by zero", False),
 }
@@ -44,6 +50,29 @@ class Odd:
 plugin = Plugin(
     "odd", settings=(Setting("depth", whole, 10, "int"),), tools=(ToolEntry("Odd", ":Odd", ("default",)),)
 )
+"""
+PROVIDER = """
+from sagent.model import ModelLimits
+from sagent.plugin import Plugin, ProviderRow
+class Large:
+    provider, id, limits = "acme", "acme-large", ModelLimits()
+    def max_input_tokens(self, request):
+        return 10
+    async def stream(self, request):
+        {line}
+        yield
+class Acme:
+    name = "acme"
+    @classmethod
+    def from_env(cls):
+        return cls()
+    def model(self, model_id):
+        return Large()
+    async def models(self):
+        {line}
+    async def aclose(self):
+        pass
+plugin = Plugin("acme", providers=(ProviderRow("acme", "models = ['acme-']", ":Acme"),))
 """
 GUARD = """
 from sagent.plugin import Part, Plugin, Setting, Table
@@ -188,6 +217,52 @@ def test_runs_with_files_and_without_plugins_leave_the_index_of_others_alone(she
     assert {file.name: file.stat().st_ino for file in state.glob("plugins*.json")} == written
     (folder.parent / "config.toml").write_text('reviewer = "m"\n')
     assert "the plugin given, which is not there" in shell.run("config", "show", model="").err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1 / 0", "The plugin acme failed: ZeroDivisionError"),
+        ("raise SystemExit(3)", "The plugin acme failed: RuntimeError: SystemExit(3)"),
+        ("yield 7", "acme: its stream gave int"),
+    ],
+)
+def test_a_stream_of_a_provider_that_fails_is_named(shell: Shell, folder: Path, line: str, said: str) -> None:
+    (folder / "acme.py").write_text(PROVIDER.format(line=line))
+    done = shell.run("--model", "acme/acme-large", "hello", model="")
+    assert done.code in (1, 2)
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert "trying again" not in done.err
+
+
+@pytest.mark.plugin("setup")
+def test_a_list_of_models_that_fails_names_the_plugin_of_its_provider(shell: Shell, folder: Path) -> None:
+    (folder / "acme.py").write_text(PROVIDER.format(line="1 / 0"))
+    done = shell.run("models", "acme", "--check", model="")
+    assert done.code == 2
+    assert "The plugin acme failed: ZeroDivisionError" in done.err
+    assert "setup" not in done.err
+
+
+def test_a_class_of_a_tool_that_cannot_be_made_says_why(shell: Shell, folder: Path) -> None:
+    made = "    def __init__(self):\n        raise LookupError('no sea here')\n    async def __call__"
+    (folder / "odd.py").write_text(ODD.format(schema="{}").replace("    async def __call__", made))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "The tool Odd of the plugin odd is left out" in done.err
+    assert "LookupError: no sea here" in done.err
+
+
+@pytest.mark.plugin("authoring")
+def test_a_test_finds_an_operation_that_no_command_takes(shell: Shell) -> None:
+    head = "from sagent.plugin import Extra, Plugin\ndef count(words):\n    return 0\n"
+    extras = "(Extra('config count', ':count', 'h'), Extra('sessions count', ':count', 'h'))"
+    (shell.cwd / "counting.py").write_text(f"{head}plugin = Plugin('counting', extras={extras})\n")
+    done = shell.run("plugin", "test", "counting.py", model="")
+    assert done.code == 1
+    assert [line.split()[2:4] for line in done.out.splitlines() if line.startswith("bad")] == [["config", "count"]]
 
 
 @pytest.mark.plugin("authoring")

@@ -14,6 +14,58 @@ plugin = Plugin("wrong", status_parts=(StatusPart("odd", "", ":none"), StatusPar
 def zero(figures):
     return 1 / 0
 """
+PARTS = """
+import asyncio, sys, time
+from sagent.plugin import Plugin, StatusPart
+drawn = []
+def seven(figures):
+    return (7,)
+def ends(figures):
+    sys.exit(3)
+def stops(figures):
+    raise asyncio.CancelledError
+def slow(figures):
+    drawn.append("x")
+    time.sleep(1.5)
+    return f"drawn {len(drawn)}"
+names = ("seven", "ends", "stops", "slow")
+plugin = Plugin("wrong", status_parts=tuple(StatusPart(name, "", f":{name}") for name in names))
+"""
+COMMANDS = """
+import sys
+from sagent.plugin import Plugin, SlashCommand
+from sagent.repl.commands.command import CommandContext, command
+@command()
+async def ends(context: CommandContext) -> None:
+    "End."
+    sys.exit(3)
+@command()
+async def picks(context: CommandContext) -> None:
+    "Pick."
+    await context.pick("Which?", [7])
+plugin = Plugin("wrong", slash_commands=(SlashCommand("ends", ":ends"), SlashCommand("picks", ":picks")))
+"""
+PROVIDER = """
+from sagent.model import ModelLimits
+from sagent.plugin import Plugin, ProviderRow
+class Large:
+    provider, id, limits = "acme", "acme-large", ModelLimits()
+    def max_input_tokens(self, request):
+        return 10
+    async def stream(self, request):
+        raise SystemExit(3)
+        yield
+class Acme:
+    name = "acme"
+    @classmethod
+    def from_env(cls):
+        return cls()
+    def model(self, model_id):
+        return Large()
+    async def aclose(self):
+        pass
+plugin = Plugin("acme", providers=(ProviderRow("acme", "models = ['acme-']", ":Acme"),))
+"""
 
 
 def test_a_plugins_command_has_a_picker_and_its_part_of_the_status_line_is_shown(console: Console) -> None:
@@ -46,6 +98,46 @@ def test_a_part_that_cannot_be_shown_says_why_and_the_others_stay(console: Conso
     (folder.parent / "config.toml").write_text('status_line = "mode cost zero odd"\n')
     console.serve([Turn(text="Fine.")])
     console.start("--sandbox", "off", width=160)
-    console.until("edit · no sandbox │ $0 │ (zero: ZeroDivisionError: division by zero) │ (odd: AttributeError")
+    console.until("edit · no sandbox │ $0 │ (zero of wrong: ZeroDivisionError: division by zero)")
+    console.type("hello")
+    console.until("Fine.")
+
+
+def test_parts_that_end_the_program_or_have_keys_wait_are_left_out(console: Console) -> None:
+    folder = console.cwd.parent / "home/.config/sagent/plugins"
+    folder.mkdir(parents=True)
+    (folder / "wrong.py").write_text(PARTS)
+    (folder.parent / "config.toml").write_text('status_line = "mode slow seven ends stops"\n')
+    console.serve([Turn(text="Fine.")])
+    console.start("--sandbox", "off", width=240, ready="(ends of wrong: SystemExit: 3)")
+    console.until("(slow of wrong", "(seven of wrong: TypeError", "(stops of wrong: CancelledError")
+    console.type("hello")
+    assert "drawn 2" not in console.until("Fine.")
+
+
+def test_commands_that_end_the_program_or_list_no_options_are_named(console: Console) -> None:
+    folder = console.cwd.parent / "home/.config/sagent/plugins"
+    folder.mkdir(parents=True)
+    (folder / "wrong.py").write_text(COMMANDS)
+    console.serve([Turn(text="Fine.")])
+    console.start("--sandbox", "off", width=160)
+    console.type("/ends")
+    console.until("/ends of the plugin wrong failed: SystemExit: 3")
+    console.type("/picks")
+    console.until("/picks of the plugin wrong failed: TypeError", "no Option")
+    console.type("hello")
+    console.until("Fine.")
+
+
+def test_a_provider_that_ends_the_program_is_named_and_another_model_goes_on(console: Console) -> None:
+    folder = console.cwd.parent / "home/.config/sagent/plugins"
+    folder.mkdir(parents=True)
+    (folder / "acme.py").write_text(PROVIDER)
+    console.serve([Turn(text="Fine.")])
+    console.start("--sandbox", "off", "--model", "acme/acme-large", width=160, ready="acme-large │")
+    console.type("hello")
+    console.until("The plugin acme failed: RuntimeError: SystemExit(3)")
+    console.type("/model anthropic/claude-sonnet-4-6")
+    console.until("· model anthropic/claude-sonnet-4-6")
     console.type("hello")
     console.until("Fine.")

@@ -5,9 +5,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from inspect import iscoroutinefunction
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from sagent.config.settings import CustomProvider
 
 MAX_ANSWER_SECONDS = 10.0
+MAX_CHECK_SECONDS = 30.0
+STATES = ("good", "poor", "bad")
 
 
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
@@ -29,13 +33,36 @@ async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
 
 async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> Sequence[Finding]:
     """Make a check; one that fails is a finding too."""
+    limit = asyncio.timeout(MAX_CHECK_SECONDS)
     try:
         run = cast("Callable[[Settings, str], object]", resolve(check.run))
-        if iscoroutinefunction(run):
-            return list(cast("Iterable[Finding]", await run(settings, login)))
-        return await asyncio.to_thread(lambda: list(cast("Iterable[Finding]", run(settings, login))))
-    except (Exception, SystemExit) as error:  # what others wrote may do anything
-        return [Finding("bad", check.name, f"the check of {plugin} failed: {reason(error)}")]
+        async with limit:
+            made = run(settings, login) if iscoroutinefunction(run) else _in_thread(lambda: run(settings, login))
+            found = list(cast("Iterable[object]", await cast("Awaitable[object]", made)))
+        for each in found:
+            if not isinstance(each, Finding) or each.state not in STATES or {type(part) for part in each} != {str}:
+                raise TypeError(f"it gave {each!r:.100}, which is no Finding")
+        return cast("Sequence[Finding]", found)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # what others wrote may do anything
+        if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
+            raise
+        why = f"did not end within {MAX_CHECK_SECONDS:.0f} s" if limit.expired() else f"failed: {reason(error)}"
+        return [Finding("bad", check.name, f"the check of {plugin} {why}")]
+
+
+async def _in_thread(run: Callable[[], object]) -> Sequence[object]:
+    """Return what a function yields, called in a daemon thread: the program does not wait for one that hangs."""
+    returned = Future[Sequence[object]]()
+
+    def work() -> None:
+        try:
+            returned.set_result(list(cast("Iterable[object]", run())))
+        except BaseException as error:  # raised where it is waited for
+            returned.set_exception(error)
+
+    returned.set_running_or_notify_cancel()
+    Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(returned)
 
 
 def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:

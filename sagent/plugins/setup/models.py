@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
 _PAID = ("input", "output")
+MAX_LIST_SECONDS = 60.0
 _MANY = 40  # models of a provider, of which more are shown only where it is named
 
 
@@ -268,13 +269,16 @@ def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
 
 async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) -> int:
     """1 when a figure differs or a listing could not be had."""
+    import asyncio
+
     code = 0
     try:
         for name in names:
             try:
-                listed = await choice.provider(name).models()
-            except ModelError as error:
-                report(str(error))
+                async with asyncio.timeout(MAX_LIST_SECONDS):
+                    listed = await choice.provider(name).models()
+            except (ModelError, TimeoutError) as error:
+                report(str(error) or f"{name} did not answer within {MAX_LIST_SECONDS:.0f} s")
                 code = 1
                 continue
             choice.keep(name, listed)

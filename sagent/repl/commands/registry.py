@@ -11,8 +11,7 @@ from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
-from sagent.lib.raised import advice
-from sagent.lib.text import one_line
+from sagent.lib.raised import advice, reason
 from sagent.plugin import SlashCommand, resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
@@ -69,10 +68,7 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
         except (Exception, SystemExit) as error:
             if plugin == CORE.name:
                 raise
-            said = one_line(str(error), 300)
-            notices.append(
-                f"/{row.name} of the plugin {plugin} is left out: {type(error).__name__}: {said}. {advice(plugin)}"
-            )
+            notices.append(f"/{row.name} of the plugin {plugin} is left out: {reason(error)}. {advice(plugin)}")
     return found
 
 
@@ -80,7 +76,7 @@ def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, 
     """Return what runs a plugin's command, and names the plugin where it fails."""
 
     async def run(context: CommandContext, given: Mapping[str, str]) -> None:
-        with named_errors(f"/{one.name}", plugin):
+        with named_errors(f"/{one.name}", plugin, SystemExit):
             await one.run(context, given)
 
     return run

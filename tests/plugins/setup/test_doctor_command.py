@@ -1,11 +1,13 @@
 """`sagent doctor` and `/doctor`: what they look at, also where settings are wrong, and what is said of the sandbox."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sagent.config import load
+from sagent.config.plugins import find_plugins
 from sagent.plugins.setup.doctor import examine
 from sagent.sandbox import probe
 from sagent.sandbox.probe import Confinement, keep
@@ -40,6 +42,29 @@ def test_a_check_of_a_plugin_is_made_and_one_that_fails_is_a_finding(shell: Shel
     assert "the check of harbour failed: NameError" in done.out
     assert f"{file}:" in done.out, "where it was raised"
     assert "terminal" in done.out and "Traceback" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("return [7]", "no Finding"),
+        ("return [Finding('odd', 'a', 'b')]", "no Finding"),
+        ("import asyncio; raise asyncio.CancelledError", "CancelledError"),
+        ("import time; time.sleep(1000)", "did not end"),
+    ],
+)
+async def test_a_check_that_hangs_or_gives_no_findings_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, why: str
+) -> None:
+    monkeypatch.setattr("sagent.plugins.setup.doctor.MAX_CHECK_SECONDS", 0.5)
+    head = "from sagent.plugin import Check, Finding, Plugin\n"
+    end = "plugin = Plugin('harbour', checks=(Check('pier', ':check'),))\n"
+    (tmp_path / "harbour.py").write_text(f"{head}{end}def check(settings, login):\n    {body}\n")
+    found = find_plugins(tmp_path / "none", tmp_path, (tmp_path / "harbour.py",))
+    settings = replace(load(environ={}, cwd=tmp_path), plugins=found)
+    (pier,) = (each for each in await examine(settings) if each.what == "pier")
+    assert pier.state == "bad"
+    assert "the check of harbour" in pier.detail and why in pier.detail
 
 
 def test_a_home_where_nobody_may_look_is_a_finding(shell: Shell) -> None:
