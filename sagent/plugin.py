@@ -547,12 +547,14 @@ def entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         return
     from importlib.metadata import distributions
 
-    # of two copies of a distribution the first counts
-    found = {each.name: each for each in reversed([*distributions(path=[*folders])])}
-    points = [(point, dist) for dist in found.values() for point in dist.entry_points if point.group == GROUP]
-    for point, dist in sorted(points, key=lambda each: each[0].name):
-        target = point.value if ":" in point.value else f"{point.value}:plugin"
-        yield point.name, f"{dist.name} {dist.version}", target
+    found = {each.name: each for each in reversed([*distributions(path=[*folders])])}  # of two copies the first counts
+    points: list[tuple[str, str, str]] = []
+    for dist in found.values():
+        with suppress(Exception):  # what is written there is no list of entry points, or in no encoding
+            own = dist.entry_points.select(group=GROUP)
+            points += [(each.name, f"{dist.name} {dist.version}", each.value) for each in own]
+    for name, origin, target in sorted(points):
+        yield name, origin, target if ":" in target else f"{target}:plugin"
 
 
 def _has_points(folder: str) -> bool:

@@ -287,11 +287,8 @@ def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[s
     ledger.restore(past.charges)
     for model in choice.fallbacks():
         if ledger.cap is not None and ledger.prices.ceiling(model.provider, model.id) is None:
-            name = full_name(model)
-            notices.append(
-                f"{name} has no known price, so it cannot be a fallback while there is a budget. Set its "
-                "price, or leave out one of them."
-            )
+            why = "has no known price, so it cannot be a fallback while there is a budget"
+            notices.append(f"{full_name(model)} {why}. Set its price, or leave out one of them.")
     return ledger
 
 

@@ -66,10 +66,8 @@ def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[To
         extra, command = cast("Callable[[], tuple[str, str]]", getattr(tool, "lacking", lambda: ("", "")))()
         if extra:
             del made[tool.name]
-            builder.notices.append(
-                f"{tool.name} ({origin}) is left out: it needs the extra {extra}, which is not installed. "
-                f"To install it: {command}"
-            )
+            lacks = f"it needs the extra {extra}, which is not installed. To install it: {command}"
+            builder.notices.append(f"{tool.name} ({origin}) is left out: {lacks}")
     return [*made.values()]
 
 

@@ -309,9 +309,8 @@ def _advice(source: Source) -> str:
         return "Install sagent anew."
     if os.path.isabs(source.origin) or source.origin.endswith(".py"):  # noqa: PTH117 -- a text
         return f"Mend it or take it away; `sagent plugin test {source.origin}` says what it lacks."
-    return (
-        f"Update or uninstall {source.origin.partition(' ')[0]}; `sagent plugin test {source.name}` says what it lacks."
-    )
+    package = source.origin.partition(" ")[0]
+    return f"Update or uninstall {package}; `sagent plugin test {source.name}` says what it lacks."
 
 
 def _there(found: Sequence[Known]) -> Collection[str]:

@@ -172,9 +172,8 @@ class Installed:
 
 @contextmanager
 def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generator[None]:
-    """Raise UsageError with the plugin's name for whatever its code raises in the block, these `also`. SagentErrors say
-    what happened, as do errors about a file that one of ours was given; errors of standard output are nobody's, and
-    the core's go on as they are. Python's development mode shows the traceback."""
+    """Raise UsageError with the plugin's name for whatever its code raises in the block, these `also`. SagentErrors,
+    errors about a file that one of ours was given or of standard output, and the core's go on, in dev mode all."""
     try:
         yield
     except (Exception, *also) as error:

@@ -197,13 +197,8 @@ class StatusDisplay:
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
             picker = self._questions.picker
-            around = PanelContext(
-                (self.figures.cost or Cost()).by_agent,
-                self._questions.asking,
-                self._short,
-                self._painter.near,
-                bool(self._leaving()),
-            )
+            spent, taken = (self.figures.cost or Cost()).by_agent, bool(self._leaving())
+            around = PanelContext(spent, self._questions.asking, self._short, self._painter.near, taken)
             now = asyncio.get_running_loop().time()
             most = max(height * 3 // 4, 4) if picker is None else height // 3
             panel = render_panel(self._painter.view, self._queued(), now, width, most, around)

@@ -236,6 +236,23 @@ def test_a_stream_of_a_provider_that_fails_is_named(shell: Shell, folder: Path, 
     assert "trying again" not in done.err
 
 
+@pytest.mark.parametrize("points", [b"this is : junk [", b"\xff\xfe = x"], ids=["no list", "no text"])
+def test_a_distribution_with_broken_entry_points_takes_nothing_else_with_it(
+    shell: Shell, tmp_path: Path, points: bytes
+) -> None:
+    place = tmp_path / "site-packages"
+    for name, written in (("broken", points), ("whole", b"whole = whole_module")):
+        (place / f"{name}-1.0.dist-info").mkdir(parents=True)
+        (place / f"{name}-1.0.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (place / f"{name}-1.0.dist-info/entry_points.txt").write_bytes(b"[sagent.plugins]\n" + written + b"\n")
+    (place / "whole_module.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('whole', 'is whole')\n")
+    shell.environment["PYTHONPATH"] = str(place)
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert "whole 1.0" in shell.run("plugin", "list", model="").out
+
+
 @pytest.mark.plugin("setup")
 def test_a_list_of_models_that_fails_names_the_plugin_of_its_provider(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(PROVIDER.format(line="1 / 0"))
