@@ -373,20 +373,20 @@ async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Pro
         return
     from sagent.lib.input import lines_of
 
-    number = 0
+    number, first = 0, b""
     async for line in lines_of(sys.stdin.fileno()):
         number += 1
         if line is None:
             raise UsageError(f"line {number} of the input is too long")
-        if line.strip():
-            yield Prompt(message_text(line, number))
+        first = first or line[:1]  # by which UTF-16 and UTF-32 have the NULs of a line's end before it or behind it
+        whole = line.rstrip(b"\0") if first in (b"\0", b"\xfe") else line.lstrip(b"\0")
+        if whole.strip(b"\0\r\t "):
+            yield Prompt(message_text(whole, number))
 
 
 def message_text(line: bytes, number: int) -> str:
-    """The text of one input line: a string, {"prompt": ...}, {"content": ...} or {"message": {"content": ...}}.
-
-    Content is a string or a list of {"type": "text", "text": ...}. Raises UsageError naming the line.
-    """
+    """Return the text of an input line: a string, {"prompt": ...}, {"content": ...} or {"message": {"content": ...}}.
+    Content is a string or a list of {"type": "text", "text": ...}. Raises UsageError naming the line."""
     try:
         value: object = json.loads(line)
     except ValueError as error:

@@ -119,10 +119,10 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
     `cut` the data may be cut within a character at both ends."""
     head = data[:_MAX_LOOKED_AT]
     if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
-        decoded = decode(data if len(data) < _MAX_LOOKED_AT else data[: len(data) // 4 * 4])
-        if isinstance(decoded, Text):
-            said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
-            return Output(valid_text(decoded.text), said)
+        for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
+            if isinstance(decoded := decode(data[: len(data) - part]), Text):
+                said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
+                return Output(valid_text(decoded.text) + "�" * bool(part), said)
     try:
         return Output(data.decode())
     except UnicodeDecodeError:

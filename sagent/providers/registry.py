@@ -217,8 +217,7 @@ def has_key(row: Row) -> bool:
 
 
 async def prove_key(name: str, provider: Provider, rows: Mapping[str, Row] | None = None) -> bool:
-    """Ask a provider for something that its keys open, with each alone; False where it may answer any key. Raises
-    ModelError."""
+    """Ask a provider for what each of its keys opens; False where it may answer any key. Raises ModelError."""
     if not isinstance(provider, Endpoint):
         await provider.models()
         return True

@@ -336,6 +336,17 @@ def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
     assert (shell.cwd / "made").exists()
 
 
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_messages_on_stdin_may_be_in_another_encoding(shell: Shell, codec: str, end: str) -> None:
+    server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
+    lines = ['{"prompt": "größe"}', "", '"日a本"', '{"content": "Ä"}', ""]
+    done = shell.run("--input-format", "stream-json", stdin=end.join(lines).encode(codec))
+    assert done.code == 0
+    sent = str(server.requests[-1].json["messages"])
+    assert [text for text in ("größe", "日a本", "Ä") if f"'{text}'" in sent] == ["größe", "日a本", "Ä"]
+
+
 def test_messages_on_stdin_are_answered_one_by_one(shell: Shell) -> None:
     server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
     lines = [

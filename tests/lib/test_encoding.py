@@ -214,3 +214,24 @@ def test_text_with_shifts_is_read_and_written_back(codec: str, text: str) -> Non
     )
     assert decode_output(data).text == text
     assert decode_output(b"\x1b[31mred\x1b[0m \x1b$ no shift\n").text == "\x1b[31mred\x1b[0m \x1b$ no shift\n"
+
+
+WIDE = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", *WIDE])
+@pytest.mark.parametrize("size", [1_023, 2_046, 2_047, 2_048, 2_049, 5_001])
+def test_no_letter_of_a_long_output_is_lost(codec: str, size: int) -> None:
+    text = f"größe {'x' * size} END"
+    assert decode_output(text.encode(codec)).text == text
+
+
+@pytest.mark.parametrize("codec", WIDE)
+@pytest.mark.parametrize("size", [20, 5_000])
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_output_that_ends_within_a_letter_is_read(codec: str, size: int, cut: int) -> None:
+    text = f"größe {'x' * size} END"
+    data = text.encode(codec)[:-cut]
+    lost = -(-cut // (4 if "32" in codec else 2))
+    part = cut % (4 if "32" in codec else 2) != 0
+    assert decode_output(data).text == text[:-lost] + "\ufffd" * part
