@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sagent.plugin import Command, Flag, Setting
 
 ELSEWHERE = {
+    "help": "sagent --help",
     "version": "sagent --version",
     "auth": "sagent login",
     "logout": "sagent doctor, which shows where keys come from",

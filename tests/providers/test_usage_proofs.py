@@ -311,9 +311,9 @@ def test_written_tokens_are_found_where_only_their_lives_are_told(short: int, ho
         for read_usage in (chat, responses):
             assert read_usage({**counts, **place}) == Usage(9, 0, short, hour, output=1)
     details = [{"ttl": "5m", "inputTokens": short}, {"ttl": "1h", "inputTokens": hour}]
-    assert converse({"inputTokens": 9, "outputTokens": 1, "cacheDetails": details}) == Usage(
-        9, 0, short, hour, output=1
-    )
+    total = 10 + short + hour  # proves that the nine are beside what was written
+    told = converse({"inputTokens": 9, "outputTokens": 1, "totalTokens": total, "cacheDetails": details})
+    assert told == Usage(9, 0, short, hour, output=1)
 
 
 def test_responses_in_the_names_of_chat() -> None:

@@ -320,7 +320,7 @@ def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: p
         opened = Boxes(scratch).open(())
     finally:
         scratch.remove()
-    assert opened == "the sandbox could not be prepared: [Errno 24] Too many open files"
+    assert str(opened).startswith("the sandbox could not be prepared: Too many open files")
 
 
 def _hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

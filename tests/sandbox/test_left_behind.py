@@ -93,7 +93,7 @@ import asyncio, os, signal, subprocess
 from pathlib import Path
 from sagent.sandbox import Sandbox, probe
 from sagent.sandbox.profile import Profile
-probe.probe = lambda cache: probe.Means("landlock")
+probe.probe = lambda cache: probe.Confinement("landlock")
 {more}
 async def main():
     line = ["sh", "-c", {daemon(place / "told")!r}]
