@@ -30,8 +30,7 @@ ELSEWHERE = {
     "session": "sagent sessions",
     "man": "sagent completion man",
     "init": "/init in a session",
-    "update": "the program that installed sagent",
-    "upgrade": "the program that installed sagent",
+    **dict.fromkeys(("update", "upgrade"), "the program that installed sagent"),
 }
 """What other programs have as commands, and what does it here."""
 
