@@ -112,7 +112,8 @@ def test_changes_belong_to_the_turn_after_them() -> None:
     script.add("forked", {"left": "x"}).message(user("b")).request(role="compactor").spent("compactor")
     script.add("compacted", {"reason": "full", "stubs": []})
     _, second = script.request().message(assistant("b")).read().turns
-    assert [type(step).__name__ for step in second.before] == ["SwitchedEntry", "Forked", "IncomingMessage", "Compacted"]
+    names = [type(step).__name__ for step in second.before]
+    assert names == ["SwitchedEntry", "Forked", "IncomingMessage", "Compacted"]
     assert isinstance(second.before[0], SwitchedEntry) and second.before[0].effort == "high"
     assert isinstance(second.before[1], Forked)
     assert isinstance(second.before[3], Compacted) and second.before[3].reason == "full"
