@@ -374,12 +374,10 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
 
 
 def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
-    """Add the flag of one setting to a command that does not take them all. One of a plugin may not be there."""
-    from sagent.plugin import Setting
+    """Add the flag of one of the core's settings to a command that does not take them all."""
+    from sagent.config.declared import BY_NAME
 
-    for setting in plugins_of(sys.argv[1:]).every(Setting):
-        if setting.name == name:
-            add_flag(group, setting, text)
+    add_flag(group, BY_NAME[name], text)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:

@@ -77,11 +77,11 @@ def _output_failed(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 128 + signal.SIGPIPE
-    where = error.filename or "the output could not be written"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        where = error.filename or "a file could not be opened"
-        error.strerror = f"{error.strerror}. Raise the limit of open files, as with ulimit -n 1024"
-    sys.stderr.write(f"sagent: {where}: {error.strerror or error}\n")
+    from sagent.lib.text import system_reason
+
+    limited = error.errno in (errno.EMFILE, errno.ENFILE)
+    where = error.filename or ("a file could not be opened" if limited else "the output could not be written")
+    sys.stderr.write(f"sagent: {where}: {system_reason(error)}\n")
     return 1 if error.filename is None else 2
 
 
@@ -104,9 +104,7 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] in commands:
         _neutralize()
         return run_command(plugins, argv[0], argv[1:])
-    if (
-        argv and argv[0].islower() and " " not in argv[0]
-    ):  # a command of a plugin that is not there would be sent as a prompt
+    if argv and argv[0].islower() and " " not in argv[0]:  # else it would be sent as a prompt
         check_former(plugins, argv[0])
     flags = parse_run(plugins, argv)
     words: list[str] = flags.pop("prompt", [])

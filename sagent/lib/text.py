@@ -128,15 +128,20 @@ def failure(error: BaseException) -> str:
     from sagent.lib.names import quote_path
 
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    said = ": ".join((*map(quote_path, names), f"{error.strerror}."))
+    return ": ".join((*map(quote_path, names), f"{system_reason(error)}."))
+
+
+def system_reason(error: OSError) -> str:
+    """Return why the system refused something, and what to do where that is a limit; without a full stop."""
+    said = error.strerror or str(error)
     limited = error.errno in (errno.EMFILE, errno.ENFILE)
-    return f"{said} Raise the limit of open files, as with ulimit -n 1024." if limited else said
+    return f"{said}. Raise the limit of open files, as with ulimit -n 1024" if limited else said
 
 
 def why_unread(error: Exception) -> str:
     """Why a file could not be read, for a person."""
     if isinstance(error, OSError):
-        return error.strerror or str(error)
+        return system_reason(error)
     return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent, TreeAgent
     from sagent.tools.ask import Answerer
 
-UNHURRIED_SECONDS = 0.3  # before work that nobody waits for
+IDLE_DELAY_SECONDS = 0.3  # before work that nobody waits for
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
     ("/login", "enter an API key: it is tested, then saved"),
@@ -295,7 +295,7 @@ class SessionLoop(CurrentSession):
 
     async def _try_sandbox(self, opened: "Opened") -> None:
         """Find out what holds commands, when whoever types has had the first keys."""
-        await asyncio.sleep(UNHURRIED_SECONDS)
+        await asyncio.sleep(IDLE_DELAY_SECONDS)
         if (sandbox := opened.sandbox) is not None and self._opened is opened:
             await asyncio.to_thread(lambda: sandbox.means)
             self._status.update(opened)

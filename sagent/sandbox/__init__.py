@@ -32,7 +32,7 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
 _REGISTER = "before"  # a directory of the cache
-_LOOK_INTERVAL_SECONDS = 1.0  # between two looks at what is protected, while something runs inside
+_CHECK_INTERVAL_SECONDS = 1.0  # between two looks at what is protected, while something runs inside
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
 _MAX_TOLD = 20  # paths in one sentence
 _BREATH_SECONDS = 0.05  # between two looks at further directories
@@ -365,7 +365,7 @@ class Sandbox:
                 if planted := plants.go_on(self._kept):
                     self.warn(self._disarmed(planted))
                 continue
-            await asyncio.sleep(_LOOK_INTERVAL_SECONDS)
+            await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             lives = runs or self._lives()
             with contextlib.suppress(OSError):
                 if changed := guard.put_back():

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sagent.errors import ToolError
 from sagent.lib.names import quote_path
-from sagent.lib.text import failure
+from sagent.lib.text import system_reason
 from sagent.tool import Effect, RunContext, Workspace
 
 _MAX_NAMED = 400  # characters of a path
@@ -91,8 +91,7 @@ def as_tool_errors(path: Path, workspace: Workspace | None = None) -> Generator[
     except OSError as error:
         if workspace is not None and isinstance(error, FileNotFoundError):
             raise missing_error(path, workspace) from None
-        why = failure(OSError(error.errno, error.strerror)) if error.strerror else f"{error}."
-        raise ToolError(f"{quoted_name(path)}: {why}") from None
+        raise ToolError(f"{quoted_name(path)}: {system_reason(error)}.") from None
     except ValueError as error:  # a name that no system takes
         raise ToolError(f"{quoted_name(path)}: {error}.") from None
 

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import NamedTuple
 from unicodedata import normalize
 
+from sagent.lib.encoding import SHIFT
 from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical, escape
 from sagent.lib.names import quote_path
@@ -345,7 +346,7 @@ class _Finder:
         with open_regular(self._query.root if self._query.single else f"{self._query.root}/{path}") as file:
             data = file.read(_BLOCK_BYTES)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
-            if codec == "utf-8" and (b"\0" in data[:65_536] or b"\x1b$" in data[:65_536]):
+            if codec == "utf-8" and (b"\0" in data[:65_536] or SHIFT in data[:65_536]):
                 codec = self._detect(data[:65_536])
             if codec == "":
                 if self._query.single:

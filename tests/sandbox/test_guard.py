@@ -405,7 +405,7 @@ async def session(
     means = Confinement(request.param)
     if means.name == "bubblewrap" and Sandbox().means.name != "bubblewrap":
         pytest.skip("no bubblewrap here")
-    monkeypatch.setattr("sagent.sandbox._LOOK_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr("sagent.sandbox._CHECK_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: means)
     work = tmp_path.resolve() / "work"
     work.mkdir()
@@ -485,7 +485,7 @@ async def test_a_program_of_the_persons_is_looked_at_while_it_answers_and_keeps_
 async def test_what_was_planted_when_the_session_ended_is_undone(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.sandbox._LOOK_INTERVAL_SECONDS", 60)
+    monkeypatch.setattr("sagent.sandbox._CHECK_INTERVAL_SECONDS", 60)
     try:
         await session.run("(mkfifo go; . ./go; mkdir .vscode; touch gone; until [ -e end ]; do sleep 0.02; done) &")
         await until((session.work / "go").exists)

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags, add_setting
+from sagent.cli.flags import Parser, add_agent_flags, add_flag, add_setting, plugins_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
 from sagent.lib.signals import on_first_signal
-from sagent.plugin import Table
+from sagent.plugin import Setting, Table
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -37,7 +37,8 @@ def run_acp(argv: Sequence[str]) -> int:
     group = parser.add_argument_group("session")
     group.add_argument("--login", action="store_true", help="enter a provider's key on this terminal, then exit")
     add_setting(group, "ephemeral", "do not save sessions to disk")
-    add_setting(group, "trace")
+    if trace := plugins_of(argv).named(Setting).get("trace"):  # of the plugin exports
+        add_flag(group, trace)
     add_setting(group, "add_dirs", "another directory for every session (repeatable)")
     add_setting(group, "log_level")
     draft = "also speak version 2 of the protocol, which is a draft"

@@ -1,7 +1,17 @@
-"""Report of the secrets that were taken out of what is shown."""
+"""Lines and tables without secrets, and the report of what was taken out."""
+
+from dataclasses import replace
 
 from sagent.cli.render import report
+from sagent.lib.text import Table
 from sagent.transcript.redaction import Redaction
+
+
+def without_secrets(block: str | Table, redaction: Redaction) -> str | Table:
+    """Return a line, or a table, without what looks like a secret."""
+    if isinstance(block, str):
+        return redaction.text(block)
+    return replace(block, rows=tuple(tuple(map(redaction.text, row)) for row in block.rows))
 
 
 def report_secrets(redaction: Redaction) -> None:

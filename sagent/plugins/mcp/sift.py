@@ -30,14 +30,34 @@ async def filtered_streams(
     """The streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the reason."""
     async with transport as (incoming, outgoing):
         calls = set[object]()
-        yield _FilteredStream(incoming, unread, calls), _Noted(outgoing, calls)
+        yield _FilteredStream(incoming, unread, calls), _NotedStream(outgoing, calls)
 
 
-class _Noted:
+class _Wrapped:
+    """A stream around one of the SDK's, which is closed with it."""
+
+    def __init__(self, inner: "ReadStream[SessionMessage | Exception] | WriteStream[SessionMessage]") -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+
+class _NotedStream(_Wrapped):
     """A stream of messages, as the SDK writes it. The ids of calls of tools are noted: answers do not say of what they
     are."""
 
     def __init__(self, outgoing: "WriteStream[SessionMessage]", calls: MutableSet[object]) -> None:
+        super().__init__(outgoing)
         self._outgoing, self._calls = outgoing, calls
 
     async def send(self, item: "SessionMessage", /) -> None:
@@ -47,20 +67,8 @@ class _Noted:
             self._calls.add(item.message.id)
         await self._outgoing.send(item)
 
-    async def aclose(self) -> None:
-        await self._outgoing.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self._outgoing.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> bool | None:
-        return await self._outgoing.__aexit__(exc_type, exc_val, exc_tb)
-
-
-class _FilteredStream:
+class _FilteredStream(_Wrapped):
     """A stream of messages, as the SDK reads it."""
 
     def __init__(
@@ -69,29 +77,18 @@ class _FilteredStream:
         unread: MutableMapping[str, str],
         calls: MutableSet[object],
     ) -> None:
+        super().__init__(incoming)
         self._incoming, self._unread, self._calls = incoming, unread, calls
         self._version = _NEWEST
 
     async def receive(self) -> "SessionMessage | Exception":
         return self._sift(await self._incoming.receive())
 
-    async def aclose(self) -> None:
-        await self._incoming.aclose()
-
     def __aiter__(self) -> "_FilteredStream":
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
         return self._sift(await self._incoming.__anext__())
-
-    async def __aenter__(self) -> Self:
-        await self._incoming.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> bool | None:
-        return await self._incoming.__aexit__(exc_type, exc_val, exc_tb)
 
     def _sift(self, item: "SessionMessage | Exception") -> "SessionMessage | Exception":
         from mcp.types import JSONRPCResponse

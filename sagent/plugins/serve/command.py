@@ -90,6 +90,7 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 @asynccontextmanager
 async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
     """The routes that plugins add, each given the flags for this command, and what tells users apart."""
+    from sagent.lib.raised import advice, reason
     from sagent.plugin import resolve
     from sagent.plugins.hosting.door import USER
 
@@ -104,8 +105,7 @@ async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "Asyn
             except (Exception, SystemExit) as error:
                 if plugin == CORE.name:
                     raise
-                why = f"{type(error).__name__}: {error}"
-                report(f"routes of the plugin {plugin} are left out: {why}; see sagent plugin test {plugin}")
+                report(f"routes of the plugin {plugin} are left out: {reason(error)}. {advice(plugin)}")
             else:
                 routes += more
         yield routes

@@ -138,7 +138,7 @@ class ShowingPolicy(Policy):
                 others = (action for action in actions if not _is_unproven(action))
                 actions = [*others, Inject(user(told, sender="sagent"), "next")]
             self._called = turn.results is not None or told != ""
-            self._urged = self._called and (self._urged or told.startswith(UNMENDED[:16]))
+            self._urged = self._called and self._urged
             waits = turn.results is not None and all(call.id in self._delayed for call in turn.reply.calls)
             self._waiting = "\n".join(self._delayed.values()) if waits else ""
             self._delayed.clear()
@@ -158,8 +158,10 @@ class ShowingPolicy(Policy):
         if not self._called:
             path = left_unwritten(history, senders)
             return PATHLESS.format(path=path) if path else ""
-        path = "" if self._urged else left_failing(history, senders)
-        return UNMENDED.format(path=path) if path else ""
+        if self._urged or not (path := left_failing(history, senders)):
+            return ""
+        self._urged = True
+        return UNMENDED.format(path=path)
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return what is said of a write that would take definitions away which the request does not ask to take away;

@@ -20,10 +20,10 @@ from sagent.sandbox.signs import HOW_TO_ASK
 OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
-"""The last words after results, and after files that were written: measured, see docs/eval.md."""
+"""Last words after results, and after files that were written: measured, see docs/eval.md."""
 CHECK = "Check it: run {check} in a ```bash block."
-LOOK = "Run {check} in a ```bash block to see what is wrong."
-"""The last words after files that were written, and after those that were written as they are, where the request names
+CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
+"""Last words after files that were written, and after those that were written as they are, where the request names
 a command or a test."""
 ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of its sender where it comes unasked
 ENDLESS = (
@@ -313,7 +313,7 @@ class WrittenConversation:
         as_it_is = all(result.is_error for _, result in results)
         if not self._check:
             return NEXT if as_it_is else DONE
-        return (LOOK if as_it_is else CHECK).format(check=self._check)
+        return (CHECK_UNCHANGED if as_it_is else CHECK).format(check=self._check)
 
     def _is_task(self, message: Message) -> bool:
         """Return True for the message with which another agent began this conversation."""

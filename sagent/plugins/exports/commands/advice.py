@@ -11,9 +11,8 @@ from sagent.cli.tables import show
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.money import number
 from sagent.lib.text import Table, count, one_line
-from sagent.plugins.audit.redacted import report_secrets
+from sagent.plugins.audit.redacted import report_secrets, without_secrets
 from sagent.plugins.exports.advice import AdvisorRecord, Consultation, Review, last_answer, review
-from sagent.plugins.exports.shown import without_secrets
 from sagent.session.contents import AdviceRated
 from sagent.session.entries import Entry
 from sagent.session.log import read_log

@@ -19,8 +19,7 @@ from sagent.lib.atomic import put
 from sagent.lib.json import json_dump
 from sagent.lib.names import path_of
 from sagent.plugins.audit.fetched import elsewhere, reading
-from sagent.plugins.audit.redacted import report_secrets
-from sagent.plugins.exports.shown import without_secrets
+from sagent.plugins.audit.redacted import report_secrets, without_secrets
 from sagent.plugins.lab.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
 
 if TYPE_CHECKING:
