@@ -279,9 +279,8 @@ def _list_commands(plugins: "Installed", *, short: bool) -> "Iterator[str]":
             groups.setdefault(each.group, []).append((each.name, each.help + names))
             groups[each.group] += () if short else ((f"{each.name} {name}", one.help) for name, one in of.items())
     width = max(len(name) for found in groups.values() for name, _ in found)
-    for title, found in groups.items():
-        if found:
-            yield from (f"\n{title}:", *(f"  {name:{width}}  {text}" for name, text in found))
+    for title in filter(groups.get, groups):
+        yield from (f"\n{title}:", *(f"  {name:{width}}  {text}" for name, text in groups[title]))
 
 
 def operations(plugins: "Installed", family: str) -> "dict[str, Command]":
