@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
@@ -120,13 +121,12 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
     head = data[:_MAX_LOOKED_AT]
     if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
         for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
-            if isinstance(decoded := decode(data[: len(data) - part]), Text):
+            decoded = decode(data[: len(data) - part])
+            if isinstance(decoded, Text) and (decoded.encoding.codec != "utf-8" or not part):
                 said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
                 return Output(valid_text(decoded.text) + "�" * bool(part), said)
-    try:
+    with suppress(UnicodeDecodeError):
         return Output(data.decode())
-    except UnicodeDecodeError:
-        pass
     lines = (_trim(data) if cut else data).split(b"\n")
     places = [place for place, line in enumerate(lines) if not line.isascii() and _is_broken(line)]
     codecs = _codecs_of(lines, places)

@@ -30,6 +30,7 @@ from sagent.repl.commands.command import Command
 _NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w*")
 """A function by its module, or by a file."""
 
+_FAMILIES = ("plugin", "sessions")  # commands that plugins may add operations to
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
@@ -89,8 +90,8 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
             yield Finding("bad", label, f"{target} is no coroutine function: write async def")
         elif isinstance(row, ToolEntry) and (wrong := _wrong_tool(found, row.name)):
             yield Finding("bad", label, f"{target}: {wrong}")
-        elif isinstance(row, Extra) and row.help and not row.to.startswith("sessions "):
-            yield Finding("bad", label, 'only `sagent sessions` takes operations: name it "sessions NAME"')
+        elif isinstance(row, Extra) and row.help and row.to.partition(" ")[0] not in _FAMILIES:
+            yield Finding("bad", label, f'operations belong to {" or ".join(_FAMILIES)}: name it "sessions NAME"')
         else:
             yield Finding("good", label, target)
 

@@ -186,6 +186,13 @@ def test_output_that_ends_with_a_letter_keeps_it(text: str) -> None:
     assert output.guesses
 
 
+@given(st.text(st.sampled_from("ab./ \n\x1b\u00e9\u4e2d"), min_size=16), st.integers(1, 3))
+def test_output_keeps_zero_bytes_at_its_end(text: str, zeros: int) -> None:
+    """As `find -print0` writes them: no character was cut there."""
+    data = (text + "\0" * zeros).encode()
+    assert decode_output(data).text == data.decode()
+
+
 def test_one_strange_byte_in_ascii_is_kept() -> None:
     data = b"x = 1\ny = '\x81'\n"
     decoded = decode(data)

@@ -45,8 +45,8 @@ def run_plugin(argv: Sequence[str]) -> int:
         parser.add_argument("--name", metavar="NAME", default="", help="the name to install it under")
         parser.add_argument("--yes", action="store_true", help="add it without asking")
     given = parser.parse_args(argv)
-    if _SOURCES[given.operation] and not given.source:
-        raise UsageError(f"sagent plugin {given.operation} needs a {_SOURCES[given.operation]}.")
+    if (needed := _SOURCES.get(given.operation)) and not given.source:
+        raise UsageError(f"sagent plugin {given.operation} needs a {needed}.")
     match given.operation:
         case "new":
             return _begin(given.source, plugins.names)
