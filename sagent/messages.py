@@ -128,7 +128,9 @@ class Message:
 
     def __post_init__(self) -> None:
         """Mark the calls that its stop reason casts doubt on as not whole."""
-        doubted = self.parts if self.stop in WITHDRAWN else self.parts[-1:] if self.stop in CUT else ()
+        shown = (at for at, part in enumerate(self.parts) if not isinstance(part, Opaque) or part.text)
+        last = max(shown, default=0) if self.stop in CUT else len(self.parts)  # a signature may stand after it
+        doubted = self.parts if self.stop in WITHDRAWN else self.parts[last:]
         if any(isinstance(part, ToolCall) and part.whole for part in doubted):
             marked = (replace(part, whole=False) if isinstance(part, ToolCall) else part for part in doubted)
             object.__setattr__(self, "parts", (*self.parts[: -len(doubted)], *marked))

@@ -117,7 +117,8 @@ class DefinitionReader:
             why = "it is a link that leads nowhere" if is_dangling else why_unread(error)
             self._notices.append(f"{file} could not be read: {why}.")
             return None
-        text = _text(_whole_lines(data) if len(data) == form.much else data)
+        whole = _whole_lines(data) if len(data) == form.much else data
+        text = text_in(whole) if b"\0" in whole else readable(whole)
         if text is None or not text.strip():
             self.leave_out(file, "it is not text" if text is None else "it is empty")
             return None
@@ -213,7 +214,3 @@ def first_names(what: str, names: Collection[str], limit: int, notices: list[str
 def _whole_lines(data: bytes) -> bytes:
     """Return cut data without the part of a character at its end."""
     return data[: len(data) // 4 * 4] if b"\0" in data else data[: data.rfind(b"\n") + 1] or data
-
-
-def _text(data: bytes) -> str | None:
-    return text_in(data) if b"\0" in data else readable(data)

@@ -158,7 +158,8 @@ def find_refused(
     found = _too_many(words, media, request.tools) or _placed(words, body, media, tools)
     found = found or _named(words, tools)
     if pixels := [int(number) for number in _PIXELS.findall(words)]:
-        found = [part for part in media if isinstance(part, Image) and _side(part) > min(pixels)] or found
+        sides = ((part, measure_image(part.data, part.media_type)) for part in media if isinstance(part, Image))
+        found = [part for part, size in sides if max(size or (0,)) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
     said = " ".join(words.split())[:_MAX_SAID].rstrip(".")
     refused = {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
@@ -205,7 +206,7 @@ def _placed(
             found.append(tools[name])
             continue
         held = {*_data(element)}
-        found += [part for part in media if held and _encoded(part) in held]
+        found += [part for part in media if held and b2a_base64(part.data, newline=False).decode() in held]
     return found
 
 
@@ -240,10 +241,6 @@ def _data(value: object) -> Iterator[str]:
         yield value.partition(",")[2] if value.startswith("data:") else value
     for inner in (*as_array(value), *as_object(value).values()):
         yield from _data(inner)
-
-
-def _encoded(part: Image | Document) -> str:
-    return b2a_base64(part.data, newline=False).decode()
 
 
 def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
@@ -284,10 +281,6 @@ def _media(messages: Iterable[Message]) -> Iterator[Image | Document]:
         for shown in part.content if isinstance(part, ToolResult) else (part,):
             if isinstance(shown, Image | Document) and shown.data and not shown.media_type.startswith("text/"):
                 yield shown
-
-
-def _side(image: Image) -> int:
-    return max(measure_image(image.data, image.media_type) or (0,))
 
 
 def _key(part: ToolSpec | Text | Image | Document) -> str:

@@ -92,10 +92,6 @@ def _listing(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_MAX_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
-def _is_done(plants: "Plants | None") -> bool:
-    return plants is None or plants.is_done
-
-
 def _reached(profile: "Profile") -> tuple[str, ...]:
     """By what commands share a box: in one they see each other's passes to hosts, and could use them."""
     return tuple(sorted(profile.domains))
@@ -359,7 +355,7 @@ class Sandbox:
         """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in
         between would run."""
         plants = self._plants
-        while (runs := any(watch.paths for watch in self._running)) or self._outlived or not _is_done(plants):
+        while (runs := any(each.paths for each in self._running)) or self._outlived or (plants and not plants.is_done):
             if plants is not None and not plants.is_done and not runs and not self._outlived:
                 await asyncio.sleep(_BREATH_SECONDS)
                 if planted := plants.go_on(self._kept):

@@ -129,14 +129,11 @@ def _around(hidden: Tree, directory: str) -> Generator[tuple[int, str], None, bo
     listable = True
     for name, below in hidden.items():
         path = f"{directory.rstrip('/')}/{name}"
-        listable &= (yield from _around(below, path)) if below is not None else not _is_directory(path)
+        leaf = not os.path.isdir(path) or os.path.islink(path)  # noqa: PTH112, PTH114
+        listable &= (yield from _around(below, path)) if below is not None else leaf
     if listable:
         yield READ_DIR, directory
     return listable
-
-
-def _is_directory(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114
 
 
 def tree(paths: Iterable[str]) -> Tree:

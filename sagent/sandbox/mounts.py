@@ -47,7 +47,8 @@ class Mounts:
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._seen: set[str] = set()  # of the host's temporary files
-        self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
+        plain = (place for place in TEMPORARY if Path(place).is_dir() and not Path(place).is_symlink())
+        self.private = {place: scratch / place.strip("/").replace("/", "-") for place in plain}
         for directory in self.private.values():
             directory.mkdir(mode=0o700, exist_ok=True)
         self._proxy = scratch / "proxy"
@@ -98,7 +99,8 @@ class Mounts:
             others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*/")))
         real = _really(filter(_exists, profile.hidden), profile.writable)
         profile = replace(profile, hidden=(*profile.hidden, *real, *others))
-        held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
+        kept = filter(_exists, profile.protected)
+        held = [os.path.realpath(place) for place in kept if not Path(place).is_symlink()]
         # else one is renamed, mounts and all, and made anew
         parents = filter(profile.can_write, {str(parent) for place in held for parent in Path(place).parents})
         there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
@@ -232,14 +234,6 @@ def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:
     for path in sockets:
         if is_below(path, [place]):
             yield f"{place}/{path.removeprefix(f'{place}/').partition('/')[0]}"
-
-
-def _can_be_held(place: str) -> bool:
-    return _exists(place) and not Path(place).is_symlink()
-
-
-def _is_plain(place: str) -> bool:
-    return Path(place).is_dir() and not Path(place).is_symlink()
 
 
 def _exists(place: str) -> bool:

@@ -7,6 +7,7 @@ that the edit leaves alone stay as the file has them.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
+from operator import methodcaller
 
 from sagent.lib.lookalike import Place, find_canonical
 from sagent.lib.text import same_ends
@@ -45,7 +46,7 @@ def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: 
         return [found] if found else []
     if old.endswith("\n") != new.endswith("\n") and new:
         return []
-    for view, rewrite in ((str.rstrip, _plain), (_unquoted, _requoted), (_bare, _reindented)):
+    for view, rewrite in ((str.rstrip, _plain), (_unquoted, _requoted), (methodcaller("strip", " \t"), _reindented)):
         if found := _read(lines, old, new, view, rewrite):
             return [found]
     return []
@@ -173,10 +174,6 @@ def _before(pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the prefix that makes every second text the first one; None where that differs."""
     found = {whole.removesuffix(part) if whole.endswith(part) else None for whole, part in pairs}
     return found.pop() if len(found) == 1 else None
-
-
-def _bare(line: str) -> str:
-    return line.strip(" \t")
 
 
 def _indent(line: str) -> str:

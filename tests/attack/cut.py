@@ -167,6 +167,7 @@ def _part(part: str, finish: str = "") -> str:
     return f'{{"candidates": [{{"content": {{"role": "model", "parts": [{part}]}}, "index": 0{ended}}}]}}'
 
 
+_WORST = ("length", "content_filter", "refusal", "model_length", "MAX_TOKENS")
 _RAW = (
     ("chat", (_asked('""'), "[DONE]")),
     ("chat", (_asked('""'), _end("null"), "[DONE]")),
@@ -195,6 +196,15 @@ _RAW = (
         ),
     ),
     ("google", (_part('{"functionCall": {"name": "wipe"}}', "SPII"),)),
+    # Ends that are followed by better ones, or by an error, and words of gateways.
+    *(("chat", (_asked('"{}"'), _end(f'"{first}"'), _end('"stop"'), "[DONE]")) for first in _WORST),
+    ("chat", (_asked('"{}"'), _end('"tool_calls"'), '{"error": {"message": "guardrail", "code": "400"}}', "[DONE]")),
+    *(("chat", (_asked('"{}"'), _end(f'"{word}"'), "[DONE]")) for word in ("cancelled", "timeout", "preempted")),
+    *(
+        ("google", (_part('{"functionCall": {"name": "wipe", "args": {}}}'), _part("", first), _part("", "STOP")))
+        for first in ("MAX_TOKENS", "SAFETY")
+    ),
+    ("google", (_part('{"functionCall": {"name": "wipe"}}, {"text": "", "thoughtSignature": "eA=="}', "MAX_TOKENS"),)),
 )
 
 ATTEMPTS = (

@@ -211,7 +211,8 @@ class WireModel(ABC, Generic[E_co]):
 
     def _searching(self, request: Request) -> Request:
         """The request as it is where the provider finds deferred tools by itself: with its own search for them."""
-        search = next((tool for tool in as_array(request.options.get("tools")) if _is_search(tool)), None)
+        asked = as_array(request.options.get("tools"))
+        search = next((each for each in asked if as_str(as_object(each).get("type")).startswith("tool_search")), None)
         if search is None and not (self._able.tool_search and self._provider.searches and self.search):
             return request
         if not any(tool.deferred for tool in request.tools):
@@ -400,10 +401,6 @@ def _to_hear(request: Request) -> str:
             heard = (part for part in message.parts if isinstance(part, Document) and part.media_type in AUDIO)
             return next((part.name or "the recording" for part in heard), "")
     return ""
-
-
-def _is_search(tool: object) -> bool:
-    return as_str(as_object(tool).get("type")).startswith("tool_search")
 
 
 def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:

@@ -324,7 +324,8 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
         if call.reader.complete:
-            return  # of whatever came after the reply, which is paid for
+            call.reader.failed_late(text)
+            return
         call.reader.failed(fields, out)
         raise from_event(call.origin, fields or {"error": text})
     call.reader.feed(fields, out)

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from sagent.lib.json import (
     whole_text,
 )
 from sagent.lib.schema import mend_arguments
-from sagent.messages import Message, Part, Private, StopReason, ToolCall
+from sagent.messages import WITHDRAWN, Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
@@ -37,8 +37,10 @@ _SAYING: Mapping[StopReason, str] = {
     "refusal": "refus|declin",
     "context_overflow": "context|window",
     "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
-    "error": "error|malformed|fail|invalid",
+    "error": "error|malformed|fail|invalid|abort|cancel|interrupt|preempt|disconnect|timeout|timed.out|repetit",
 }
+_WORSE: tuple[StopReason, ...] = ("max_tokens", "context_overflow", *WITHDRAWN)
+_TAKES_BACK = re.compile(r"content.?(filter|policy)|guardrail|moderat|safety", re.IGNORECASE)
 _MAX_WORDS_PER_TOKEN, _FREE_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
 
@@ -97,6 +99,11 @@ class ReplyReader(ABC):
     def _untold(self, usage: Mapping[str, object]) -> Mapping[str, object]:
         """Return the counts of a report that no earlier one had."""
         return {name: value for name, value in usage.items() if not self._usage.get(name)}
+
+    def failed_late(self, said: str) -> None:
+        """Take an error that came after the end of the reply, which is paid for. A filter's withdraws what was said."""
+        if _TAKES_BACK.search(said):
+            self._stop = "content_filter"
 
     def finish(self, out: list[Delta]) -> None:
         """Show what was held back, when nothing more will come."""
@@ -241,6 +248,12 @@ def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
             if re.search(words, reason, re.IGNORECASE):
                 return stop
     return known.get(reason, "end")
+
+
+def lasting(before: str, reason: str, stop: Callable[[str], StopReason]) -> str:
+    """Return the reason that holds of two. Gateways end with one of their own: that a reply was cut or withdrawn
+    outlasts it."""
+    return max(reason, before, key=lambda each: _WORSE.index(stop(each)) if stop(each) in _WORSE else -1)
 
 
 def count_of(value: object) -> int:

@@ -61,12 +61,10 @@ async def expand_command(body: str, arguments: str, agent: Agent) -> str:
         pieces += [text[end : match.start()].replace(_EDGE, ""), await _output(command, agent)]
         end = match.end()
     pieces.append(text[end:].replace(_EDGE, ""))
-    files = [await _file(name, agent) for name in dict.fromkeys(map(_named, _FILE.finditer(text.replace(_EDGE, ""))))]
+    found = _FILE.finditer(text.replace(_EDGE, ""))
+    names = dict.fromkeys(match[1] or match[2] or match[3].rstrip(".,;:!?)") for match in found)
+    files = [await _file(name, agent) for name in names]
     return "".join(pieces) + "".join(files)
-
-
-def _named(match: re.Match[str]) -> str:
-    return match[1] or match[2] or match[3].rstrip(".,;:!?)")
 
 
 async def _output(command: str, agent: Agent) -> str:

@@ -13,7 +13,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import first_count, lived, own_price, tier_named
 from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
 from sagent.usage import Charge, Usage
 
 CONTAINER = "container"
@@ -135,7 +135,7 @@ class MessagesReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
-        stop = stop_of(self._stop, _STOPS)
+        stop = _stop(self._stop)
         if self._container and stop in ("tool_use", "pause"):  # it may wait there, and the next request must say where
             parts.insert(0, Opaque("", self._private({"type": CONTAINER, "id": self._container})))
         return self._assembled(parts, stop)
@@ -212,6 +212,9 @@ class MessagesReplyReader(ReplyReader):
         return (": ".join(("the provider refused to continue", *filter(None, said))),)
 
     def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
+        known = self._by_index.get(index)
+        if known is not None and start.get("id") and known.start.get("id") == start["id"]:
+            return known  # it is open, and announced again
         block = _Block(as_str(start.get("type")), start)
         self._blocks.append(block)
         self._bound(self._blocks)
@@ -246,7 +249,7 @@ class MessagesReplyReader(ReplyReader):
             block.absorb(delta)
 
     def _ended(self, delta: Mapping[str, object]) -> None:
-        self._stop = as_str(delta.get("stop_reason")) or self._stop
+        self._stop = lasting(self._stop, as_str(delta.get("stop_reason")) or self._stop, _stop)
         self.complete = bool(self._stop)  # gateways have been seen that never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
         self._container = as_str(as_object(delta.get("container")).get("id")) or self._container
@@ -281,6 +284,10 @@ class MessagesReplyReader(ReplyReader):
         call_id = as_str(block.start.get("id"))
         whole = block.whole and (self._stop in _STOPS or bool(raw.strip()))  # a text shows its end, an object does not
         return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
+
+
+def _stop(reason: str) -> StopReason:
+    return stop_of(reason, _STOPS)
 
 
 def _is_own(entry: Mapping[str, object]) -> bool:

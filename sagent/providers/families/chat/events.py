@@ -15,7 +15,7 @@ from sagent.providers.families.billing import own_price, tier_named, tokens_of
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
 from sagent.usage import Charge
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
@@ -161,7 +161,7 @@ class ChatReplyReader(ReplyReader):
             parts.append(spoken(b"".join(self._sound)))
         parts += self._images
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
-        stop = stop_of(self._stop.lower(), _STOPS)
+        stop = _stop(self._stop)
         if stop == ("stop_sequence" if calls else "tool_use"):
             stop = "end"
         if self._refused and stop == "end" and not calls:
@@ -408,11 +408,11 @@ class ChatReplyReader(ReplyReader):
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
             raise from_event(self._origin, {"error": choice.get("error") or "the provider ended the reply early"})
         native = as_str(choice.get("native_finish_reason"))  # OpenRouter's: of a reply that was cut as well
-        if native and stop_of(reason.lower(), _STOPS) in _SOUND and stop_of(native.lower(), _STOPS) not in _SOUND:
+        if native and _stop(reason) in _SOUND and _stop(native) not in _SOUND:
             reason = native
         if kind := _BROKEN.get(reason):
             raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply ended early: {reason}"}})
-        self._stop = reason
+        self._stop = lasting(self._stop, reason, _stop)
         self.complete = True
 
     def _price(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -425,6 +425,10 @@ class ChatReplyReader(ReplyReader):
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))
+
+
+def _stop(reason: str) -> StopReason:
+    return stop_of(reason.lower(), _STOPS)
 
 
 def _usage_of(event: Mapping[str, object]) -> Mapping[str, object]:

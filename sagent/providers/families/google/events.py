@@ -21,7 +21,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import cache_outside
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -144,7 +144,7 @@ class GenerateReplyReader(ReplyReader):
         why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
             raise self._origin.error("protocol", f"the model's reply ended early: {why}")
-        self._stop, self.complete = reason, True
+        self._stop, self.complete = lasting(self._stop, reason, lambda each: _STOPS.get(each, "end")), True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
             self._why = f"the provider stopped the answer: {why}"
 

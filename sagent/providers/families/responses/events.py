@@ -41,6 +41,7 @@ _FEES = {
     "image_generation_call": "image_generation",
 }
 _UNFINISHED = ("queued", "in_progress")
+_BROKEN_OFF = ("incomplete", "failed", "cancelled")
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
 
@@ -111,7 +112,7 @@ class ResponsesReplyReader(ReplyReader):
                 cited.append(event.get("annotation"))
                 self._bound(cited)
             case "completed" | "incomplete" | "failed" | "cancelled" | "done":  # the last from gateways
-                self._end({"status": kind.removeprefix("response."), **as_object(event.get("response"))}, out)
+                self._end({"status": "completed", **as_object(event.get("response"))}, kind.partition(".")[2], out)
             case "created" | "in_progress":
                 self.response_id = as_str(as_object(event.get("response")).get("id"))
             case _:
@@ -119,7 +120,7 @@ class ResponsesReplyReader(ReplyReader):
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
-            self._end(body, out)
+            self._end(body, "", out)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         response = as_object(event.get("response")) or event
@@ -169,9 +170,9 @@ class ResponsesReplyReader(ReplyReader):
     def _open(self, event: Mapping[str, object]) -> None:
         start, index = as_object(event.get("item")), self._index(event)
         known = self._items.get(index)
-        if known is not None and known.whole.get("id") not in (None, start.get("id")):  # gateways number all of them 0
-            index = self._moved[as_int(event.get("output_index"))] = max(self._items) + 1
-        self._items[index] = _Item(start)
+        if known is not None and (known.said or known.whole.get("id") not in (None, start.get("id"))):
+            index = self._moved[as_int(event.get("output_index"))] = max(self._items) + 1  # all have the number 0
+        self._items.setdefault(index, _Item(start)).whole = start
         self._bound(self._items)
         self.reasoning = start.get("type") not in ("message", "function_call", "custom_tool_call")
 
@@ -223,6 +224,8 @@ class ResponsesReplyReader(ReplyReader):
 
     def _close(self, item: _Item, final: Mapping[str, object], out: list[Delta]) -> None:
         """An item in its last form; what of it was not streamed comes now."""
+        if final.get("status") == "incomplete":
+            item.whole = {**item.whole, "status": "incomplete"}
         if item.said or not final:
             return
         item.whole, item.said = final, True
@@ -231,10 +234,11 @@ class ResponsesReplyReader(ReplyReader):
                 self._say(item, part, text, out)
         self.reasoning = True  # until the next item says otherwise
 
-    def _end(self, response: Mapping[str, object], out: list[Delta]) -> None:
+    def _end(self, response: Mapping[str, object], ended: str, out: list[Delta]) -> None:
         self.response_id = as_str(response.get("id")) or self.response_id
-        self._status = as_str(response.get("status"), "completed")
         self._reason = as_str(as_object(response.get("incomplete_details")).get("reason"))
+        said = (ended, as_str(response.get("status")), "incomplete" if self._reason else "")
+        self._status = next((each for each in said if each in _BROKEN_OFF), "completed")  # whoever of them says so
         self._settle([as_object(final) for final in as_array(response.get("output"))], out)
         self._tier = as_str(response.get("service_tier"))
         self._tool_usage = as_object(response.get("tool_usage"))
