@@ -280,7 +280,8 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
         "Failed": "\n".join(errors[-_MAX_LINES:]),
     }
     text = "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
-    summaries = (message.content.partition("\n\n")[2] for message in history if _is_summary(message))
+    own = (message.content for message in history if message.sender == "sagent")
+    summaries = (text.partition("\n\n")[2] for text in own if text.startswith(_HEAD))
     if earlier := "\n\n".join(summaries).strip():
         earlier = head_and_tail(earlier, int(most * _BEFORE), where)
         text = f"{earlier}\n\nWhat came after that:\n{text}"
@@ -295,11 +296,6 @@ def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
         return "done"
     ended = _ENDED.search(news.get(job[1], ""))
     return f"goes on as {job[1]}" if ended is None else "done" if ended[1] == "ended" else ended[1] or ended[2]
-
-
-def _is_summary(message: Message) -> bool:
-    """Return True if a message is a summary, or says that the conversation was cut."""
-    return message.sender == "sagent" and message.content.startswith(_HEAD)
 
 
 def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:

@@ -246,7 +246,9 @@ def _decode_older(data: bytes) -> Text | Binary:
     """Decode what is not UTF-8: mostly that with a few broken bytes, or an older encoding, or no text at all."""
     escaped = data.decode("utf-8", "surrogateescape")
     broken, whole = _count(data, escaped)
-    if _is_noise(escaped[:_MAX_LOOKED_AT]) or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
+    seen = escaped[:_MAX_LOOKED_AT]
+    is_noise = len(_CONTROLS.findall(seen)) > len(seen) * _MAX_CONTROLS
+    if is_noise or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
         return Binary(_kind(data))
     if whole > broken:
         return Text(escaped, Encoding("utf-8", mixed=True))
@@ -290,10 +292,6 @@ def _line_exactly(line: bytes, codec: str) -> str:
             pieces.append(piece if same else line[start:end].decode("ascii", "surrogateescape"))
             start = end
     return "".join(pieces)
-
-
-def _is_noise(text: str) -> bool:
-    return len(_CONTROLS.findall(text)) > len(text) * _MAX_CONTROLS
 
 
 def _kind(data: bytes) -> str:

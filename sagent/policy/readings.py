@@ -11,12 +11,14 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
 
+from sagent.lib.gaps import CLASS
 from sagent.lib.names import unquote_path
 
 MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
 _MAX_GROUPS = 4  # brackets that are each read in two ways, where there are few readings
-_POSIX = re.compile(r"\[[!^]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]\(([^()]+)\)")  # also bash's `@(a|b)`
+_DOUBTFUL = re.compile(r"\[[!^]?(?:\\.|\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
+_BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]?\(([^()]+)\)")  # also bash's `@(a|b)`
+_LISTED = re.compile(r"(?:\{[^{}]*\}|\([^()]*\)|[^,;|\n])+")
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
 
 
@@ -31,7 +33,7 @@ def unescape(pattern: str) -> str | None:
     for at, piece in enumerate(split_classes(pattern)):
         if at % 2 == 0 and re.search(r"[*?]", piece):
             return None
-        if at % 2 and not is_letters(piece):
+        if at % 2:
             if len(piece) != 3:
                 return None
             piece = piece[1]  # noqa: PLW2901 -- the letter of `[x]`
@@ -41,12 +43,18 @@ def unescape(pattern: str) -> str | None:
 
 def split_classes(pattern: str) -> list[str]:
     """Split a pattern so that each second piece is a class of letters in brackets."""
-    return re.split(r"(\[!?\]?[^\]]*\])", pattern, flags=re.DOTALL)
+    return re.split(f"({CLASS})", pattern, flags=re.DOTALL)
 
 
-def is_letters(piece: str) -> bool:
-    """Return whether brackets are no class: `[]`, `[!]`, `[^]`."""
-    return piece in ("[]", "[!]", "[^]")
+def doubtful(pattern: str) -> str:
+    """Return a pattern with `?` for each class that programs read differently: with a backslash, a class of POSIX in
+    it, or a range that runs backwards."""
+    return _DOUBTFUL.sub(lambda found: "?" if _is_doubtful(found[0]) else found[0], pattern)
+
+
+def _is_doubtful(piece: str) -> bool:
+    ranges: list[tuple[str, str]] = re.findall("(.)-(.)", piece[1:-1], re.DOTALL)
+    return re.search(r"\\|.\[[:.=]", piece, re.DOTALL) is not None or any(last < first for first, last in ranges)
 
 
 _WINDOWS = re.compile(r"\\[\w.*]")
@@ -66,7 +74,7 @@ def readings(pattern: str) -> tuple[str, ...]:
     found |= dict.fromkeys(form.replace("\\", "/") for form in tuple(found) if _WINDOWS.search(form))
     found |= dict.fromkeys(way for form in tuple(found) for way in _without_braces(form))
     found = dict.fromkeys(way for form in found for way in (_closed(form), _without_backslashes(form)))
-    found |= dict.fromkeys(_POSIX.sub("?", form) for form in tuple(found) if "[:" in form)
+    found |= dict.fromkeys(map(doubtful, tuple(found)))
     groups = max(0, min(_MAX_GROUPS, (MAX_WAYS // len(found)).bit_length() - 1))
     found = dict.fromkeys(way for form in tuple(found) for way in _without_classes(form, groups))
     found |= dict.fromkeys(form.rstrip("/") for form in tuple(found) if form.rstrip("/"))  # at any depth
@@ -77,9 +85,7 @@ def readings(pattern: str) -> tuple[str, ...]:
 def _closed(text: str) -> str:
     """Write brackets that are no class so that they stay letters, whatever is put behind them."""
     pieces = split_classes(text)
-    return "".join(
-        piece if at % 2 and not is_letters(piece) else piece.replace("[", "[[]") for at, piece in enumerate(pieces)
-    )
+    return "".join(piece if at % 2 else piece.replace("[", "[[]") for at, piece in enumerate(pieces))
 
 
 def _without_backslashes(text: str) -> str:
@@ -94,14 +100,23 @@ def _spellings(pattern: str) -> Iterator[str]:
     address, with the `:*` of commands."""
     bare = pattern.strip()
     yield from (bare, pattern, unquote_path(bare))
-    if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"`":
+    if not bare.isascii():
+        from sagent.lib.lookalike import is_unseen
+
+        yield "".join(letter for letter in bare if not is_unseen(letter))
+    if "%" in bare:
+        from urllib.parse import unquote
+
+        yield unquote(bare, errors="surrogateescape")
+    if len(bare) > 1 and bare[0] + bare[-1] in ("''", '""', "``", "\u2018\u2019", "\u201c\u201d"):
         yield bare[1:-1]
     if bare.endswith(":*"):
         yield from (bare[:-2], f"{bare[:-2]}*")
     if bare in (".", ".."):
         yield f"{bare}/."
-    if "," in bare and "{" not in bare:
-        yield from map(str.strip, bare.split(","))
+    yield from map(str.strip, _LISTED.findall(bare))
+    if all(re.search(r"\*|\.\w+$", each) for each in bare.split()):
+        yield from bare.split()
 
 
 def _homes(text: str) -> Iterator[str]:
@@ -122,7 +137,7 @@ def _without_braces(text: str) -> Iterator[str]:
         found = next(((each, ways) for each in _BRACES.finditer(form) if (ways := _alternatives(each))), None)
         if found is None:
             count += 1
-            yield form
+            yield form.replace("\1", "{").replace("\2", "(")
             continue
         (start, end), ways = found[0].span(), found[1]
         waiting += [
@@ -131,15 +146,17 @@ def _without_braces(text: str) -> Iterator[str]:
 
 
 def _alternatives(group: re.Match[str]) -> list[str]:
-    """Return what a group may stand for; nothing where it is no group."""
+    """Return what a group may stand for; nothing where it is no group. Control characters are brackets that stay."""
+    if group[2] is not None and group[0][0] == "(":
+        return [*_listed(group[2], "|"), f"\2{group[2]})"] if "|" in group[2] else []
     if group[2] is not None:
         around = (group.string[: group.start()].rpartition("/")[2], group.string[group.end() :].partition("/")[0])
         none = [""] if group[0][0] == "?" and any(around) else []
         return [*group[2].split("|"), *none] if group[0][0] in "@?" else ["*"]
-    if "," in group[1]:
-        return group[1].split(",")
+    if several := _listed(group[1], ",") or _listed(group[1], ";|") or _listed(group[1], r"\s"):
+        return several if "," in group[1] else [*several, f"\1{group[1]}}}"]
     if (ends := _RANGE.fullmatch(group[1])) is None:
-        return []
+        return [group[1], f"\1{group[1]}}}"] if group[1] else []
     first, last = ends[1], ends[2]
     if first.isalpha() and last.isalpha():
         return [chr(code) for code in range(min(ord(first), ord(last)), max(ord(first), ord(last)) + 1)]
@@ -150,6 +167,12 @@ def _alternatives(group: re.Match[str]) -> list[str]:
         return ["*"]
     width = max(len(first), len(last)) if any(re.match("-?0.", end) for end in (first, last)) else 0
     return [f"{number:0{width}d}" for number in range(least, most + 1)]
+
+
+def _listed(text: str, marks: str) -> list[str]:
+    """Return the parts between marks, each also without spaces around it; nothing where there is none."""
+    parts = re.split(f"[{marks}]", text)
+    return list(dict.fromkeys((*parts, *map(str.strip, parts)))) if parts[1:] else []
 
 
 def _without_classes(text: str, most: int) -> Iterator[str]:
@@ -165,7 +188,7 @@ def by_letter(pattern: str) -> Iterator[str]:
     """Yield a pattern up to each name that has a class of letters, with that taken as it is written."""
     parts = pattern.split("/")
     for at, part in enumerate(parts):
-        if any(not is_letters(piece) and not _is_escape(piece) for piece in split_classes(part)[1::2]):
+        if any(not _is_escape(piece) for piece in split_classes(part)[1::2]):
             yield "/".join((*parts[:at], part.replace("[", "[[]")))
 
 

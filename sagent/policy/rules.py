@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import unlike
-from sagent.policy.readings import by_letter, escape, is_letters, names_tool, readings, split_classes, unescape
+from sagent.policy.readings import by_letter, doubtful, escape, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -194,7 +194,9 @@ class Rule:
                 yield place
 
     def _is_unsure(self, roots: Sequence[str], home: str) -> bool:
-        """Return whether there is a file or directory that is called like the pattern's class of letters."""
+        """Return whether a class of letters is read in several ways, or there is a file or directory called like it."""
+        if doubtful(self.pattern) != self.pattern:
+            return True
         found = (_cut_literal(way) for pattern in _absolute(self.pattern, roots, home) for way in by_letter(pattern))
         return any(os.path.lexists(literal) for literal, _ in found)
 
@@ -326,27 +328,17 @@ def _real_regex(pattern: str) -> str:
 
 
 def _tokens(pattern: str) -> Sequence[str]:
-    from sagent.lib.gaps import ANY, DIRECTORIES, STAR
+    from sagent.lib.gaps import ANY, CLASS, DIRECTORIES, STAR, class_regex
 
     pattern = pattern.rstrip("/").removesuffix("/**") or "/**"
     known = {"**": (ANY,), "*": (STAR,), "?": ("[^/]",)}
     out: list[str] = []
-    for piece in re.findall(r"\*\*/|\*\*|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL):
+    for piece in re.findall(rf"\*\*/|\*\*|{CLASS}|.", pattern, re.DOTALL):
         if piece == "**/":
             is_name = not out or out[-1] in ("/", DIRECTORIES)
             out += (DIRECTORIES,) if is_name else () if out[-1] == ANY else (ANY, "/")
-        elif len(piece) > 1 and piece[0] == "[" and not is_letters(piece):
-            out.append(_class(piece))
+        elif len(piece) > 1 and piece[0] == "[":
+            out.append(class_regex(piece))
         else:
             out += known.get(piece) or map(re.escape, piece)
     return out
-
-
-def _class(piece: str) -> str:
-    inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
-    regex = f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]"
-    try:
-        re.compile(regex)
-    except re.error:  # a range that runs backwards matches nothing
-        return "(?!)"
-    return regex

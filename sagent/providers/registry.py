@@ -191,15 +191,11 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
         (len(start), name)
         for start, name in (*(each for each in model_beginnings() if each[1] not in own), *theirs)
         if wanted.startswith(start.lower()) and ("/" in start or "/" not in wanted)
-        if _is_chosen(name, own) or not ((":" in wanted and ":" not in start) or _is_strange(name, own, wanted, at))
+        if (name in own and not own[name].plugin)  # one that the person has described
+        or not ((":" in wanted and ":" not in start) or _is_strange(name, own, wanted, at))
     )
     best = max(fitting, default=None)
     return best[1] if best else None
-
-
-def _is_chosen(name: str, rows: Mapping[str, Row]) -> bool:
-    """Return True for a provider that the person has described."""
-    return name in rows and not rows[name].plugin
 
 
 def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> bool:

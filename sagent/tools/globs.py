@@ -2,38 +2,39 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from itertools import accumulate, islice, product
 
 from sagent.errors import ToolError
-from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
+from sagent.lib.gaps import ANY, CLASS, DIRECTORIES, STAR, class_regex, join_tokens
 
 _MAX_GLOBS, _MAX_DEPTH, _MAX_CLASSES = 1_000, 50, 4
 _MAX_CHARACTERS = 10_000
-_RANGES = re.compile(r"(.)-(.)|.", re.DOTALL)
-_PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
+_PIECE = re.compile(rf"\*{{2,}}/|\*+|{CLASS}|\\.|.", re.DOTALL)
 
 
 def glob_regex(glob: str) -> str:
     """Return a regular expression for the whole path: `*` and `?` stay within a name, `**` spans any number of
     directories.
 
-    `[a-z]` and `[!a-z]` stand for one character, `{a,b}` for either; a backslash takes the next character as it is. As
-    a file may be called like that, these are also taken by the letter. Raises ToolError for braces that stand for too
-    many globs, and for a glob that no path is as long as.
+    `[a-z]` and `[!a-z]` stand for one character, `{a, b}` for either; a backslash takes the next character as it is.
+    As a file may be called like that, these are also taken by the letter. Raises ToolError for braces that stand for
+    too many globs, and for a glob that no path is as long as.
     """
     if len(glob) > _MAX_CHARACTERS:
         raise ToolError(f"The glob has {len(glob):,} characters, more than {_MAX_CHARACTERS:,}: use a shorter one.")
-    pieces: list[str] = _PIECE.findall(glob)
-    ways = _ways(iter(pieces), 0) if _balanced(pieces) else []
+    trimmed = re.sub(r"(?<=[{,])\s+|\s+(?=[,}])", "", glob)  # `{a, b}`
+    pieces, *more = (_PIECE.findall(form) for form in dict.fromkeys((glob, trimmed)))
+    ways = [way for form in (pieces, *more) if _balanced(form) for way in _ways(iter(form), 0)]
     lettered = ["\\\\" if piece == "\\" else piece for piece in re.findall(r"\*{2,}/|\*+|.", glob, re.DOTALL)]
-    every = [form for way in ways for form in _choices(way, _MAX_GLOBS // len(ways))]
+    every = [form for way in ways for form in _choices(way, max(1, _MAX_GLOBS // len(ways)))]
     return "|".join(dict.fromkeys(join_tokens(_tokens(way)) for way in (*every, pieces, lettered)))
 
 
 def ignore_regex(glob: str) -> str:
     """Return a regular expression for a line of an ignore file, which git takes as a glob without braces, and no other
-    way."""
-    return join_tokens(_tokens(_PIECE.findall(glob)))
+    way. A bracket that is not closed and a backslash at the end fit nothing."""
+    pieces: list[str] = _PIECE.findall(glob)
+    return "(?!)" if "[" in pieces or "\\" in pieces else join_tokens(_tokens(pieces))
 
 
 def _choices(way: list[str], most: int) -> Iterator[list[str]]:
@@ -75,35 +76,12 @@ def _tokens(pieces: Sequence[str]) -> Sequence[str]:
             else:
                 out += ["[^/]", ANY] if is_name and len(piece) > 1 and place == len(pieces) - 1 else [STAR]
         elif len(piece) > 1:
-            out.append(re.escape(piece[1]) if piece.startswith("\\") else _choice(piece))
+            out.append(re.escape(piece[1]) if piece.startswith("\\") else class_regex(piece))
         else:
             out.append("[^/]" if piece == "?" else re.escape(piece))
     return out
 
 
-def _choice(piece: str) -> str:
-    """`[...]`."""
-    negated = piece[1] in "!^"
-    inside = _RANGES.sub(_escaped, piece[1 + negated : -1])
-    choice = f"(?!/)[{'^' if negated else ''}{inside}]"
-    try:
-        re.compile(choice)
-    except re.error:  # a range that runs backwards matches nothing
-        return "(?!)"
-    return choice
-
-
-def _escaped(found: re.Match[str]) -> str:
-    """Return a character or a range within `[...]`; the signs that may come to mean sets of characters mean
-    themselves."""
-    first, last = found.groups()
-    return re.escape(found[0]) if last is None else f"{re.escape(first)}-{re.escape(last)}"
-
-
 def _balanced(pieces: Sequence[str]) -> bool:
-    depth = 0
-    for piece in pieces:
-        depth += (piece == "{") - (piece == "}")
-        if depth < 0:
-            return False
-    return depth == 0
+    depths = [0, *accumulate((piece == "{") - (piece == "}") for piece in pieces)]
+    return min(depths) == depths[-1] == 0

@@ -91,7 +91,7 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     glob = canonical(glob)
     negated = glob.startswith("!")
     given = glob = glob[negated:].removeprefix("./")
-    several = glob.replace(",", " ").split()
+    several = [one.removeprefix("!" * negated) for one in glob.replace(",", " ").split()]
     if "{" not in glob and ("," in glob or (several[1:] and all("*" in one for one in several))):
         glob = "{" + ",".join(several) + "}"
     by_path = "/" in glob

@@ -133,6 +133,30 @@ def test_escaped_path_is_allowed_alone(path: str) -> None:
         ("Edit(src/a, src/b)", "src/b"),
         ("Edit(src/:*)", "src/a"),
         ("Edit(src/a:*)", "src/abc"),
+        *((r"Edit(src/[a\-c])", f"src/{each}") for each in ("a", "-", "c", "[a-c]", r"[a\-c]")),
+        *((r"Edit(src/[a\]b]x)", f"src/{each}x") for each in ("a", "]", "b", "[a]b]")),
+        *(("Edit(src/[^]a])", f"src/{each}") for each in ("b", "[^]a]")),
+        *(("Edit(src/[[:digit:][.hyphen.][=a=]])", f"src/{each}") for each in ("1", "-", "\u00e1")),
+        ("Edit(src/[[:digit:]a-c])", "src/b"),
+        ("Edit(src/[z-a])", "src/m"),
+        ("Edit(%5Badmin%5D/**)", "[admin]/f"),
+        ("Edit(%5Badmin%5D/**)", "%5Badmin%5D/f"),
+        ("Edit(src%2Fa%20b)", "src/a b"),
+        ("Edit(src/{a, b}/**)", "src/b/f"),
+        ("Edit(src/{ a , b }/**)", "src/ b /f"),
+        ("Edit({src/a, src/[bc]})", "src/c"),
+        ("Edit(src/{a;b|c})", "src/c"),
+        ("Edit(src/{a|b})", "src/b"),
+        ("Edit(src/{a b}/{c,d})", "src/{a b}/d"),
+        ("Edit(src/{a b}/{c,d})", "src/b/d"),
+        ("Edit(src/{a})", "src/a"),
+        ("Edit(src/(a|b))", "src/b"),
+        ("Edit(src/(a|b)/{c,d})", "src/(a|b)/d"),
+        ("Edit(src/a.py src/b.py)", "src/b.py"),
+        ("Edit(src/{a,b}/**; src/c|src/d)", "src/c"),
+        ("Edit(src/a\nsrc/b)", "src/b"),
+        ("Edit(\u201csrc/a\u201d)", "src/a"),
+        ("Edit(\ufeffsrc/\u200ba)", "src/a"),
     ],
 )
 async def test_other_meanings_of_a_pattern_are_denied_too(tree: Workspace, rule: str, path: str) -> None:
@@ -174,6 +198,8 @@ async def test_allow_covers_only_the_documented_reading(tree: Workspace) -> None
     for rule, path in (("Edit(/o/[ab]/**)", "/o/[ab]/f"), ("Edit(/o/{a,b}/**)", "/o/a/f"), ("Edit(/o/\\x)", "/o/x")):
         assert isinstance(await judge(tree, path, allow=(rule,)), Ask)
     assert isinstance(await judge(tree, "/o/a/f", allow=("Edit(/o/[ab]/**)",)), Allow)
+    for pattern in (r"[a\-c]", "{a, b}", "[[:alpha:]]", "[[=a=]]", "[z-a]", "%61", "(a|b)", "{a}"):
+        assert isinstance(await judge(tree, "/o/a/f", allow=(f"Edit(/o/{pattern}/**)",)), Ask)
 
 
 async def test_what_is_offered_for_a_name_allows_it(tree: Workspace) -> None:

@@ -105,8 +105,25 @@ def test_sets_of_characters_are_not_meant_by_any_class(glob: str) -> None:
     assert found(glob_regex(glob), glob)
 
 
+@pytest.mark.parametrize("glob", ["{a, b}.py", "{ a ,b }.py", "{a.py, [b].py}", "{b.{py, c}, a.{ py}}"])
+def test_braces_with_spaces_stand_for_each_text(glob: str) -> None:
+    assert found(glob_regex(glob), "a.py") and found(glob_regex(glob), "b.py")
+    assert not found(glob_regex(glob), "c.py")
+
+
 @pytest.mark.parametrize(
-    ("glob", "ok", "no"), [("[--0]", "./0", ",1"), ("[a-c&&]", "ab&", "d-"), ("[!a-c-]", "d", "-a")]
+    ("glob", "ok", "no"),
+    [
+        ("[--0]", "./0", ",1"),
+        ("[a-c&&]", "ab&", "d-"),
+        ("[!a-c-]", "d", "-a"),
+        (r"[a\-c]", "a-c", "b_\\"),
+        (r"[\]\!]", "]!", "\\"),
+        ("[[:digit:]x-z]", "05y", ":ad"),
+        ("[^[:alpha:]_]", "1-", "aZ_"),
+        ("[]-a]", "]^a", "b"),
+        ("[z-ab]", "b", "mz"),
+    ],
 )
 def test_ranges_of_classes(glob: str, ok: str, no: str) -> None:
     assert all(found(glob_regex(glob), each) for each in ok if each != "/")

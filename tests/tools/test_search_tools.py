@@ -443,6 +443,44 @@ async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, li
     assert sorted(git.stdout.split("\n")[:-1]) == ([] if found.startswith("No files") else found.split("\n"))
 
 
+@pytest.mark.needs("git")
+def test_classes_of_ignore_files_are_as_in_git(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    subprocess.run(["git", "init", "-q", root], check=True)
+    names = [
+        "a",
+        "b",
+        "c",
+        "-",
+        "]",
+        "[",
+        "\\",
+        "^",
+        "!",
+        "1",
+        "_",
+        "A",
+        "[a]",
+        "{a,b}",
+        "d]",
+        "a]b",
+        "x[",
+        ":",
+        "&",
+        "~",
+    ]
+    make(root, dict.fromkeys(names, "x"))
+    lines = r"""[a\-c] [a\]b] [\]a] [\!a] [!\]] [^\^a] [[:digit:]] [[:alpha:]_] [![:digit:]] [^[:alpha:]] [[:DIGIT:]]
+        [[:x:]] [[=a=]] [[.a.]] []a] [!]a] [^]a] [z-a] [z-ab] [a-] [-a] [a a] [] [!] x[ []-a] [a-c-e] [\\] [\] \ \\
+        [a&&b] [a~~b] {a,b} [[] [[a] [a[] [[:digit:] [[:] [:alpha:] [[:alpha:][:digit:]] [\w] [a-\d] [\a-\c] [!^] [^!]
+        [*] [?] a[/]b"""
+    for line in lines.split():
+        make(root, {".gitignore": f".gitignore\n{line}\n"})
+        git = ["git", "-C", root, "ls-files", "--others", "--exclude-standard", "-z"]
+        shown = subprocess.run(git, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+        assert sorted(walk_module.walk(str(root), lambda: False)) == sorted(shown), line
+
+
 ATOMS = r"""a b . \w \d \s \S \b [ab] [^a] [[:alpha:]_-] é \. { } (a|b) (?:a) ^ $ \x61 a{2} \" \< []a] [a&&b] \p{Lu}"""
 REPEATS = st.sampled_from(["", "", "*", "+", "?", "{1,2}", "+?"])
 PATTERN = st.lists(st.tuples(st.sampled_from(ATOMS.split()), REPEATS).map("".join), min_size=1, max_size=4)

@@ -17,6 +17,9 @@ DEFAULT_SECONDS, MAX_SECONDS = 60.0, 600.0
 _ALIASES: Mapping[str, tuple[str, ...]] = {"AgentSpawn": ("Task", "Agent"), "List": ("LS",)}
 """What tools are called in matchers that were written for other programs."""
 
+_ARGUMENTS = re.compile(r"\b([A-Z][A-Za-z]*)\([^()]*[^()\w|][^()]*\)")  # `Bash(rm:*)`
+_LIST = re.compile(r"[\w|,; \n\t(){}'\"`\u201c\u201d@/-]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Hook:
@@ -60,6 +63,9 @@ class Hook:
             return True
         names, plain = tuple(names), re.fullmatch(r"[\w|, -]+", self.matcher)
         wanted = [each for part in re.split(r"[|,]", self.matcher) if (each := part.strip())]
+        bare = _ARGUMENTS.sub(r"\1", self.matcher)
+        if _LIST.fullmatch(bare):  # as of another program's rules: what it was to guard stays guarded
+            wanted += re.findall(r"[\w-]+", bare)
         if any(names_tool(each, name) for each in wanted if plain or "*" not in each for name in names):
             return True
         return not plain and any(re.search(self.matcher, name) for name in names)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
+from warnings import catch_warnings, simplefilter
 
 from sagent.config import Settings
 from sagent.config.files import File, GivenTable, Line, expand
@@ -100,8 +101,10 @@ def _group(
     if not isinstance(matcher, str):
         raise file.error((*keys, "matcher"), "matcher: give a tool's name, or a pattern of names")
     try:
-        re.compile(matcher if matcher != "*" else "")
-    except re.error as error:
+        with catch_warnings():  # of `[[:alpha:]]`, which is no class here
+            simplefilter("error")
+            re.compile(matcher if matcher != "*" else "")
+    except (re.error, FutureWarning) as error:
         raise file.error((*keys, "matcher"), f"matcher {matcher!r} is not a valid pattern: {error}") from None
     if "hooks" in group:
         if strangers := [name for name in group if name not in ("matcher", "hooks")]:

@@ -128,6 +128,15 @@ def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, er
         ("mcp__files__read[1]", "mcp__files__read_1_", True),
         ("mcp__s__a.b|Write", "mcp__s__a_b_2", True),
         ("mcp__file", "mcp__files__read", False),
+        *(
+            (each, "Bash", True)
+            for each in ("Bash;Edit", "Edit Bash", "{Edit, Bash}", "@(Edit|Bash)", "'Bash'", "/Bash/")
+        ),
+        *(
+            (each, "Bash", True)
+            for each in ("Bash(rm:*)", "Edit, Bash(git push *)", "Bash(*.sh)|Edit", "\u201cBash\u201d")
+        ),
+        *((each, "Bash", False) for each in ("BashOutput(x *)", "{Edit, Write}", "(?!Bash)Edit", "Web(Fetch)")),
     ],
 )
 def test_matchers(matcher: str, tool: str, is_about: bool) -> None:
