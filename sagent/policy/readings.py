@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
 
-from sagent.lib.gaps import CLASS
+from sagent.lib.gaps import CLASS, class_regex
 from sagent.lib.names import unquote_path
 
 MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
@@ -53,8 +53,7 @@ def doubtful(pattern: str) -> str:
 
 
 def _is_doubtful(piece: str) -> bool:
-    ranges: list[tuple[str, str]] = re.findall("(.)-(.)", piece[1:-1], re.DOTALL)
-    return re.search(r"\\|.\[[:.=]", piece, re.DOTALL) is not None or any(last < first for first, last in ranges)
+    return re.search(r"\\|.\[[:.=]", piece, re.DOTALL) is not None or class_regex(piece) == "(?!)"
 
 
 _WINDOWS = re.compile(r"\\[\w.*]")

@@ -20,7 +20,9 @@ def searches(words: tuple[Word, ...]) -> bool:
     if name == "git":  # of two places outside a repository it compares all below them
         plain = [word.text for word in words[1:] if not word.text.startswith("-")]
         return plain[:1] == ["diff"] and len(plain) == 3
-    return name in ("rg", "diff") or (name in _GREPS and any(map(_may_recurse, words[1:])))
+    options = words[1:] if name in _GREPS else ()  # what a wildcard stands for may be named like one
+    globs = any(word.kind == "glob" and word.text[0] in "-*?[" for word in options)
+    return name in ("rg", "diff") or globs or any(_RECURSES.match(word.text) for word in options)
 
 
 def starts_here(words: tuple[Word, ...]) -> bool:
@@ -33,11 +35,6 @@ def starts_here(words: tuple[Word, ...]) -> bool:
     if name == "git":
         return not only_looks(words) and next((w.text for w in words[1:] if not w.text.startswith("-")), "") not in _GIT
     return name in ("ag", "ack", "rgrep", "xargs", "parallel", "fd", "fdfind")
-
-
-def _may_recurse(word: Word) -> bool:
-    """Return True if a word is an option to go into directories; what a wildcard stands for may be named like one."""
-    return bool(_RECURSES.match(word.text)) or (word.kind == "glob" and word.text[0] in "-*?[")
 
 
 def _names_places(words: tuple[Word, ...], valued: str) -> bool:

@@ -249,7 +249,8 @@ class AnthropicModel(WireModel["Anthropic"]):
     }
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
-        super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
+        plain = model_id[max(0, model_id.find("claude")) :].replace("@", "-")  # without what clouds put around it
+        super().__init__(provider, model_id, listed_as="anthropic", known_as=plain)
 
     def _prepare(self, request: Request) -> Outgoing:
         provider = self._provider
@@ -354,11 +355,6 @@ class Anthropic(Endpoint):
 
     def headers(self) -> dict[str, str]:
         return {"anthropic-version": VERSION, **super().headers()}
-
-
-def _plain_id(model_id: str) -> str:
-    """A model's id without what clouds put around it: "us.anthropic.claude-opus-4-6-v1:0"."""
-    return model_id[max(0, model_id.find("claude")) :].replace("@", "-")
 
 
 def messages_url(base_url: str) -> str:
