@@ -6,7 +6,7 @@ from sagent.agent.tree import Node
 from sagent.errors import SessionNotFound, UsageError
 from sagent.session.folds import history, last_model
 from sagent.session.log import read_contents
-from sagent.session.names import agent_of
+from sagent.session.names import agent_of, is_session_id
 from sagent.session.store import Session, check_log, check_version, is_damaged, is_session, log_files
 
 
@@ -32,7 +32,8 @@ class SavedSession:
 
     def _open(self) -> None:
         path, cwd = self._path, self._cwd
-        self._session = Session.open(path) if is_session(path) or is_damaged(path) else Session.create_at(path)
+        known = is_session(path) or is_damaged(path) or is_session_id(path.name)
+        self._session = Session.open(path) if known else Session.create_at(path)
         self._first = ""  # entry of one that was begun here
         try:
             self.log = self._session.log()
@@ -54,10 +55,9 @@ class SavedSession:
     def restore(self, agent: Node) -> None:
         """Restore an agent's conversation, its ledger's charges, and the names of its tree's agents. Raises
         SessionCorrupt."""
-        path = self._session.path
         try:
-            for file in log_files(path):
-                agent.tree.register(agent_of(path, file))
+            for file in log_files(self._session.path):
+                agent.tree.register(agent_of(self._session.path, file))
             agent.ledger.restore(self._session.charges())
             agent.restore(history(self.log.contents(), self.log.blobs.get))
         except BaseException:

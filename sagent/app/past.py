@@ -15,7 +15,7 @@ from sagent.session.contents import Content, Environment, PromptEntry, SwitchedE
 from sagent.session.entries import kind_of
 from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
-from sagent.session.names import agent_of
+from sagent.session.names import agent_of, is_session_id
 from sagent.session.store import Session, copy, find, is_damaged, is_session, latest, log_files
 from sagent.session.view import LogView
 from sagent.tool import Tool
@@ -93,7 +93,7 @@ def _is_named(settings: Settings, path: Path) -> bool:
 def _open_file_log(
     settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: SessionMirror | None
 ) -> tuple[Log, Past]:
-    session, resumed = _open_session(settings)
+    session, resumed = _open_session(settings, mirrored=keeper is not None)
     if keeper is not None:
         keeper.follow(session)
     log = session.log()
@@ -114,8 +114,8 @@ def _close(session: Session, copied: str, kind: type[BaseException] | None, *_: 
         session.close()
 
 
-def _open_session(settings: Settings) -> tuple[Session, bool]:
-    """The session to write to, and whether it is an earlier one."""
+def _open_session(settings: Settings, *, mirrored: bool) -> tuple[Session, bool]:
+    """Return the session to write to, and whether it is an earlier one. A mirrored one may begin with a given id."""
     if settings.fork is not None:
         name, _, entry = settings.fork.partition("@")
         source = find(settings.state_dir, name, settings.cwd)
@@ -127,6 +127,8 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
         try:
             return Session.open(find(settings.state_dir, name, settings.cwd)), True
         except SessionNotFound:
+            if is_session_id(path.name) and not mirrored:
+                raise
             return Session.create_at(path), False
     if settings.continue_session:
         return Session.open(latest(settings.state_dir, settings.cwd)), True

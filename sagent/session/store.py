@@ -78,8 +78,6 @@ class Session:
         path = path.absolute()
         if link := _dangling_link(path):
             raise UsageError(f"{link} is a link to {link.readlink()}, which is not there: no session can be kept there")
-        if is_session_id(path.name):
-            raise SessionNotFound(f"no session at {path}; a new one must not be named like the id of an earlier one")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
         make_directory(path)

@@ -176,7 +176,7 @@ async def test_no_door_begins_anew_where_no_session_can_be_reached(
 
 def test_id_of_no_session_begins_none(tmp_path: Path) -> None:
     with pytest.raises(SessionNotFound):
-        Session.create_at(tmp_path / "20260101-101010-abcdef")
+        Agent(ScriptedModel("hi"), session=tmp_path / "20260101-101010-abcdef")
     assert not list(tmp_path.iterdir())
 
 
