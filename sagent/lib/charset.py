@@ -22,9 +22,10 @@ _ENCODINGS = {
     **dict.fromkeys(("cp1252", "gb18030", "cp932", "cp1251", "cp949", "euc_kr", "koi8-r"), 1.0),
     **dict.fromkeys(("big5hkscs", "euc_jis_2004"), 1.0),
     **dict.fromkeys(("koi8-u", "cp1250", "iso8859-2", "cp1253"), 0.97),
-    **dict.fromkeys(("iso8859-7", "cp1254", "cp1255", "cp1256", "cp866"), 0.95),
-    **dict.fromkeys(("cp874", "iso8859-5", "cp1257", "cp850", "cp852"), 0.9),
-    **dict.fromkeys(("iso8859-15", "mac-roman"), 0.8),
+    **dict.fromkeys(("iso8859-7", "cp1254", "cp1255", "cp1256", "cp1257", "cp866"), 0.95),
+    **dict.fromkeys(("cp874", "iso8859-5", "cp850", "cp852", "iso8859-13"), 0.9),
+    **dict.fromkeys(("iso8859-15", "iso8859-4", "mac-roman", "mac-latin2", "mac-greek", "mac-turkish", "cp437"), 0.8),
+    **dict.fromkeys(("mac-cyrillic", "cp737", "cp775", "cp855", "cp862", "cp1258"), 0.8),
 }
 """What is considered, with how willingly."""
 
@@ -62,7 +63,7 @@ class Guess:
 
 def charset_name(codec: str) -> str:
     """Return the name by which people know a codec."""
-    return _NAMES.get(codec, codec.replace("iso8859", "iso-8859"))
+    return _NAMES.get(codec, codec.replace("mac-", "Mac ").replace("iso8859", "iso-8859"))
 
 
 def guess(data: bytes) -> Guess | None:
@@ -80,7 +81,8 @@ def guess(data: bytes) -> Guess | None:
     codec = _SMALLER.get(best.codec, best.codec)
     if codec != best.codec and _decoded(sample, codec) != best.text:
         codec = best.codec
-    return Guess(codec, clear=not near and letters >= _MIN_LETTERS, other=near[0].codec if near else "")
+    clear = not near and letters >= _MIN_LETTERS and not _ESCAPES.search(best.text)
+    return Guess(codec, clear=clear, other=near[0].codec if near else "")
 
 
 class _Reading(NamedTuple):

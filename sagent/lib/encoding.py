@@ -122,7 +122,9 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
     if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
         for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
             decoded = decode(data[: len(data) - part])
-            if isinstance(decoded, Text) and (decoded.encoding.codec != "utf-8" or not part):
+            if isinstance(decoded, Text) and not (
+                decoded.encoding.guess or (part and decoded.encoding.codec == "utf-8")
+            ):
                 said = () if decoded.encoding.codec == "utf-8" else (decoded.encoding.name,)
                 return Output(valid_text(decoded.text) + "�" * bool(part), said)
     with suppress(UnicodeDecodeError):
@@ -178,18 +180,14 @@ def _trim(data: bytes) -> bytes:
     for cut in range(1, 4):
         if not all(0x80 <= byte < 0xC0 for byte in first[:cut]) or len(first) < cut:
             break
-        if _is_utf8(first[cut:]):
+        if _try(first[cut:], "utf-8") is not None:
             data = first[cut:] + end + rest
             break
     above, end, last = data.rpartition(b"\n")
     for cut in range(1, min(4, len(last) + 1)):
-        if last[-cut] >= 0xC2 and _is_utf8(last[:-cut]):
+        if last[-cut] >= 0xC2 and _try(last[:-cut], "utf-8") is not None:
             return above + end + last[:-cut]
     return data
-
-
-def _is_utf8(data: bytes) -> bool:
-    return _try(data, "utf-8") is not None
 
 
 def _try(data: bytes, codec: str) -> str | None:

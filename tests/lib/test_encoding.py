@@ -201,6 +201,35 @@ def test_one_strange_byte_in_ascii_is_kept() -> None:
     assert decoded.encoding.encode(decoded.text) == data
 
 
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("mac_cyrillic", "Однажды весною, в час небывало жаркого заката, в Москве появились два гражданина.\n"),
+        ("cp1257", "Ķīniešu valodas mācību grāmata. Šodien ir jauka diena, un mēs ejam uz mežu.\n"),
+        ("iso8859-13", "Šiandien graži diena, mes einame į mišką. Ąžuolas, ėglis, įstatymas, žmogus.\n"),
+        ("cp775", "Šiandien graži diena, mes einame į mišką. Ąžuolas, ėglis, įstatymas, žmogus.\n"),
+        ("cp850", "Die Straße führt über die Brücke. Größe, Übung, Äpfel und Öl. Schöne Grüße.\n"),
+        ("cp437", "Die Straße führt über die Brücke. Größe, Übung, Äpfel und Öl. Schöne Grüße.\n"),
+        ("cp866", "Однажды весною, в час небывало жаркого заката, в Москве появились два гражданина.\n"),
+        ("mac_latin2", "Zażółć gęślą jaźń. Dzisiaj jest piękny dzień i idziemy do lasu na grzyby.\n"),
+        ("mac_turkish", "Bugün hava çok güzel, ormana gidiyoruz. Şişli, ığdır.\n"),
+        ("cp737", "Σήμερα είναι ωραία μέρα και πάμε στο δάσος.\n"),
+        ("cp862", "היום יום יפה ואנחנו הולכים לפארק.\n"),
+        ("mac_greek", "Σήμερα είναι ωραία μέρα και πάμε στο δάσος.\n"),
+        ("cp037", "Hello World, this is written on a mainframe\n"),
+    ],
+)
+def test_rare_encoding_is_read_or_in_doubt(codec: str, text: str) -> None:
+    for part in (text, text * 4, text[:24], text.partition(" ")[0]):
+        data = f"key = 1\n{part}".encode() if part.isascii() and codec != "cp037" else part.encode(codec)
+        decoded = decode(data)
+        if isinstance(decoded, Text):
+            assert decoded.encoding.encode(decoded.text) == data
+            is_right = decoded.text == data.decode(codec, "replace")
+            short = sum(byte > 127 for byte in data) < 20
+            assert is_right or short or not decoded.encoding.name.startswith("probably")
+
+
 def test_guess_names_the_next_best_where_it_is_near() -> None:
     found = guess("kůň".encode("cp1250"))
     assert found is not None
