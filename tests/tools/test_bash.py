@@ -687,7 +687,6 @@ import asyncio, resource, sys
 from pathlib import Path
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
 from sagent.sandbox import Sandbox
-from sagent.sandbox.probe import Means
 from test_bash import Rig
 async def main():
     rig = Rig(Path({str(tmp_path)!r}), Sandbox("off"))
