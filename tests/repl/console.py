@@ -117,14 +117,15 @@ class Console:
         """What is to be seen, scrollback included."""
         return self.tmux("capture-pane", "-p", "-J", "-S", "-2000")
 
-    def until(self, *wanted: str, gone: str = "", patience: float = PATIENCE) -> str:
-        """Wait until all of these are to be seen, and one is not; the screen then."""
+    def until(self, *wanted: str, gone: str = "", once: str = "", patience: float = PATIENCE) -> str:
+        """Return the screen as soon as it has all of `wanted`, `once` at one place only, and not `gone`."""
         end = time.monotonic() + patience
         while True:
             screen = self.screen
-            if all(text in screen for text in wanted) and (not gone or gone not in screen):
+            single = not once or screen.count(once) == 1
+            if single and all(text in screen for text in wanted) and (not gone or gone not in screen):
                 return screen
-            assert time.monotonic() < end, f"{wanted} (without {gone!r}) did not come to be seen:\n{screen}"
+            assert time.monotonic() < end, f"{wanted}, {once!r} once, without {gone!r}: not seen in\n{screen}"
             time.sleep(0.05)
 
     def leave(self) -> None:

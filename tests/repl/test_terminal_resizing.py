@@ -73,7 +73,7 @@ def test_a_tall_question_leaves_nothing_of_itself_in_another_size(console: Conso
         for width, height in ((50, 14), (80, 24)):
             resize(console, width, height)
             time.sleep(0.5)
-        assert console.until("Line 0 of", "1 red").count("? The model asks") == 1
+        console.until("Line 0 of", "1 red", once="? The model asks")
     console.keys("2")
     screen = console.until("Told: green", gone="1 red")
     assert screen.count("› go") == 1

@@ -20,11 +20,12 @@ from sagent.agent import Agent, Resources, RunLimits
 from sagent.app import open_agent
 from sagent.config import load
 from sagent.context import prompt as prompts
+from sagent.context.calls import says_nothing
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ToolError, UsageError
 from sagent.lib.json import JsonObject, sha256_hex
-from sagent.messages import Message, user
+from sagent.messages import Message, assistant, user
 from sagent.model import Request, RequestDigest, ToolSpec
 from sagent.peer import Background, Compact, SpawnRequest, Switch
 from sagent.plugins.exports.export import export_bundle
@@ -373,9 +374,8 @@ CALL = st.one_of(
     st.just(("missing", JsonObject())),
 )
 TURNS = st.lists(st.lists(CALL, min_size=1, max_size=4), max_size=3)
-RUNS = st.lists(
-    st.tuples(TEXTS, TURNS, st.one_of(TEXTS.filter(str.strip), st.just(None)), st.booleans()), min_size=1, max_size=4
-)
+ANSWERS = TEXTS.filter(lambda text: not says_nothing(assistant(text)))
+RUNS = st.lists(st.tuples(TEXTS, TURNS, st.one_of(ANSWERS, st.just(None)), st.booleans()), min_size=1, max_size=4)
 
 
 @settings(deadline=None, max_examples=deep(12, 40))
