@@ -54,7 +54,8 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
             if reason not in ("end", "stop_sequence"):
                 return reason, None, None
             try:
-                return reason, output.find(_said(state)), None
+                replies = (each for each in reversed(state.context.history) if each.role == "assistant")
+                return reason, output.find(next((each.content for each in replies), "")), None
             except ValueError as error:
                 wrong = str(error)
             if repaired:
@@ -92,7 +93,3 @@ def _held(state: AgentState) -> bool:
 
 def _ask(state: AgentState, output: Output) -> None:
     state.inbox.put(Arrived(user(ASK.format(schema=json_dump(output.schema)), sender="sagent")))
-
-
-def _said(state: AgentState) -> str:
-    return next((message.content for message in reversed(state.context.history) if message.role == "assistant"), "")

@@ -30,7 +30,7 @@ UNSTATED_OUTPUT = 32_768
 ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
 MAX_SILENCE_SECONDS = 600.0
-"""Seconds without a word after which a call is ended for whose money others wait, if its model sets no limit."""
+"""Seconds without a word after which a call is ended for whose money others wait, if its model's limit is no longer."""
 SHARE, LONE_SHARE = 4, 2
 """A call takes at most one part in so many of what is free: where there are several agents others run meanwhile, and
 a call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
@@ -88,7 +88,8 @@ class Reservation:
     _began: float = field(default_factory=monotonic)
     entry: str = ""  # of the log, by which it was reserved
     max_silence: float = MAX_SILENCE_SECONDS  # seconds without a word after which the call is given up
-    give_up: Callable[[], None] | None = None  # ends the call; None if its model does that by itself
+    own_limit: float = MAX_SILENCE_SECONDS  # after which its model ends it where there is no sign of life either
+    give_up: Callable[[], None] | None = None  # ends the call
     _heard: float = field(default_factory=monotonic)
 
     @property

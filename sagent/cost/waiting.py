@@ -15,8 +15,8 @@ _MAX_NAMED = 2  # calls in flight that are named
 
 
 class Holder(Protocol):
-    """A call in flight: `silent` and `seconds` are how long nothing came and how long ago it was reserved;
-    `max_silence` is the silence after which it is ended."""
+    """A call in flight: `silent` and `seconds` are how long nothing came and how long ago it was reserved. It is ended
+    after `own_limit` of silence, after `max_silence` if there are signs of life."""
 
     @property
     def ask(self) -> Ask: ...
@@ -26,6 +26,8 @@ class Holder(Protocol):
     def seconds(self) -> float: ...
     @property
     def silent(self) -> float: ...
+    @property
+    def own_limit(self) -> float: ...
     @property
     def max_silence(self) -> float: ...
 
@@ -46,7 +48,8 @@ def describe(ask: Ask, output: int, cap: Decimal, room: Decimal, waited: float, 
 
 
 def _held(call: Holder) -> str:
-    left = call.max_silence - call.silent  # signs of life that are no word are not seen here
-    until = f"given up after {left:.0f} s more" if left > 0 else "its provider keeps it alive"
+    pinged = call.silent >= call.own_limit  # signs of life that are no word are not seen here
+    left = max(0.0, (call.max_silence if pinged else min(call.own_limit, call.max_silence)) - call.silent)
+    until = f"{'kept alive by its provider, ' if pinged else ''}given up after {left:.0f} s more"
     role = "" if call.ask.role == "executor" else f" as {call.ask.role}"
     return f"{call.ask.agent}{role} holds {show(call.held)} (silent for {call.silent:.0f} s, {until})"

@@ -141,12 +141,11 @@ async def sending(
 
 
 async def within(reply: Awaitable[Reply], model: Model, call: Reservation) -> Reply:
-    """Wait for a reply. A model may end silent calls itself, after its `max_silence` in seconds. If others wait for the
-    money of a silent call of another one, it is given up: then ModelError is raised."""
+    """Wait for a reply. If others wait for the money of a silent call, it is given up: ModelError is raised. A model
+    may end silent calls itself, after its `max_silence` in seconds; pings of its provider may keep them alive."""
     own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may have it from what it wraps
     if isinstance(own_limit, int | float):
-        call.max_silence = own_limit
-        return await reply
+        call.own_limit, call.max_silence = own_limit, max(own_limit, call.max_silence)
     limit = asyncio.timeout(None)
     try:
         async with limit:

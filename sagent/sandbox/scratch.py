@@ -150,7 +150,8 @@ def share_states(directory: Path, states: Mapping[str, PathState]) -> None:
             (directory / _BEFORE).unlink(missing_ok=True)
             return
         new = directory / f"{_BEFORE}.new"
-        new.write_bytes(os.fsencode("\0".join(chain.from_iterable(_words(*each) for each in states.items()))))
+        words = ((path, at.link, at.copy.parent.name if at.copy else "") for path, at in states.items())
+        new.write_bytes(os.fsencode("\0".join(chain.from_iterable(words))))
         new.replace(directory / _BEFORE)
 
 
@@ -175,10 +176,6 @@ def before_for_others(own: Path, over: set[str]) -> dict[str, PathState]:
 def _sessions(directory: str, state: int) -> tuple[str, ...]:
     del state
     return tuple(entry.path for entry in os.scandir(directory) if entry.name.startswith(PREFIX))
-
-
-def _words(path: str, state: PathState) -> tuple[str, str, str]:
-    return path, state.link, state.copy.parent.name if state.copy else ""
 
 
 def _states_in(directory: str | os.PathLike[str]) -> dict[str, PathState]:

@@ -316,9 +316,11 @@ def _status(caller: Caller, target: Peer) -> str:
         f"spent: {least}{status.usd:.6f} USD itself, {least}{status.usd_tree:.6f} with those below it",
         f"all agents: {least}{cost.total:.6f} USD",
         *(f"{name}: {value}" for name, value in status.limits.items()),
+        *filter(None, (status.waits,)),
         *(f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s" for job in status.jobs),
     ]
     if target is caller:
-        others = [f"  {one.path}: {one.state}, {one.model}" for one in (peer.status() for peer in caller.peers())]
+        every = [peer.status() for peer in caller.peers()]
+        others = [f"  {one.path}: {one.state}, {one.model}{', waits for money' * bool(one.waits)}" for one in every]
         lines += ["other agents:", *(others or ["  none"])]
     return "\n".join(lines)

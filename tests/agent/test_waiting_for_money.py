@@ -11,9 +11,15 @@ from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger, Reservation
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError
-from sagent.events import Event, Notice
+from sagent.events import Event, Notice, TextDelta
+from sagent.model import Model
+from sagent.peer import SpawnRequest
+from sagent.providers import Anthropic
+from sagent.providers.wire.exchange import Timeouts
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
+from sagent.testing.server import FakeProviderServer, Stall, Turn
+from sagent.tools.agents import _status
 from sagent.usage import Charge, Usage
 
 BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "scripted/scripted": {"input": 1, "output": 1}})
@@ -99,14 +105,13 @@ async def test_of_many_calls_in_flight_the_largest_are_named() -> None:
     (await waiting).release()
 
 
-async def test_call_that_pings_keep_alive_is_not_said_to_end() -> None:
+async def test_call_that_pings_keep_alive_has_a_deadline_too() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
     first = await held(ledger, "root/a", 900)
-    first.max_silence = 0.0
+    first.own_limit = 0.0
     waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
     words = await told(lines)
-    assert "its provider keeps it alive" in words
-    assert "given up" not in words
+    assert re.search(r"kept alive by its provider, given up after (599|600) s more", words)
     first.release()
     (await waiting).release()
 
@@ -137,7 +142,7 @@ async def test_quick_grant_tells_nothing() -> None:
     assert lines == []
 
 
-def agent(model: ScriptedModel, ledger: Ledger, path: str, seen: list[Event]) -> Agent:
+def agent(model: Model, ledger: Ledger, path: str, seen: list[Event]) -> Agent:
     limits = RunLimits(max_retries=0, max_response_tokens=6_000)
     made = Agent(model, limits=limits, resources=Resources(ledger=ledger, log=MemoryLog(), path=path))
     made.listen(seen.append)
@@ -181,3 +186,45 @@ async def test_status_says_what_an_agent_waits_for() -> None:
     assert (await run).content == "Done."
     assert waiting.status().waits == ""
     await waiting.aclose()
+
+
+async def test_call_with_pings_gives_its_money_up_too() -> None:
+    """Each ping is a sign of life, so that its own limit of silence never ends it."""
+    ledger, seen = Ledger(MICRO * 8_000, PriceBook({"anthropic/claude-x": {"input": 0, "output": 1}})), list[Event]()
+    hung = Stall(Turn("Hm"), after_events=4, pings=True)
+    async with FakeProviderServer([hung, Turn("Done.")], counts=False) as server:
+        provider = Anthropic.from_key("k", base_url=server.url, timeouts=Timeouts(stall=60, reasoning_stall=0.5))
+        model = provider.model("claude-x")
+        first, other = agent(model, ledger, "root/a", seen), agent(model, ledger, "root/b", seen)
+        running = asyncio.create_task(first.run("go"))
+        async with asyncio.timeout(20):
+            while not any(isinstance(event, TextDelta) for event in seen):
+                await asyncio.sleep(0.01)
+        (call,) = ledger._calls
+        assert (call.own_limit, call.max_silence) == (0.5, 600.0)
+        call.max_silence = 1.0
+        second = asyncio.create_task(other.run("go"))
+        with pytest.raises(ModelError, match=r"given up after .* others wait for the money") as raised:
+            await asyncio.wait_for(running, 20)
+        assert raised.value.kind == "stalled"
+        await asyncio.wait([second])
+        await first.aclose()
+        await other.aclose()
+        await provider.aclose()
+    assert (ledger.held, ledger._calls) == (0, set())
+
+
+async def test_model_that_looks_at_agents_reads_who_waits() -> None:
+    ledger, seen = Ledger(MICRO * 10_000, BOOK), list[Event]()
+    boss = agent(ScriptedModel("Late."), ledger, "root", seen)
+    first = await held(ledger, "root/a", 9_000)
+    child = await boss.spawn(SpawnRequest("go", "b"))
+    async with asyncio.timeout(20):
+        while not child.status().waits:
+            await asyncio.sleep(0.01)
+    assert "waiting for money" in _status(boss, child) and "root/a holds $0.009" in _status(boss, child)
+    assert "root/b: working, scripted/scripted, waits for money" in _status(boss, boss)
+    first.release()
+    assert (await child.wait()).content == "Late."
+    assert "waits for money" not in _status(boss, boss)
+    await boss.aclose()

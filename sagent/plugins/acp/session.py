@@ -15,7 +15,7 @@ from sagent.plugins.acp.client import Client
 from sagent.plugins.acp.files import adapted
 from sagent.plugins.acp.options import Options, models_of
 from sagent.plugins.acp.permissions import Person
-from sagent.plugins.acp.version1 import Past, Update, Updates, notice, usage
+from sagent.plugins.acp.version1 import Past, Update, Updates, notice, usage, with_agent
 from sagent.plugins.hosting.jsonrpc import AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError, log
 from sagent.plugins.hosting.live import ClientOptions, LiveSession, OpenSession, failure_of
 from sagent.policy.permissions import PermissionPolicy
@@ -188,9 +188,9 @@ class Session:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
-            log(event.text)
+            log(with_agent(event))
             if self._updates is None:
-                self.emit(notice(event.level, event.text, known=self._client.shows_notices))
+                self.emit(notice(event.level, with_agent(event), known=self._client.shows_notices))
         if self._updates is None:
             return
         for update in self._updates.of(event):

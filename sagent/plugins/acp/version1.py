@@ -88,6 +88,11 @@ def plan(call: ToolCall, result: ToolResult) -> Iterator[Update]:
         yield {"sessionUpdate": "plan", "entries": entries}
 
 
+def with_agent(event: Notice) -> str:
+    """Return what a notice says, with whom it is about if that is not the root."""
+    return event.text if event.agent == "root" else f"{event.agent}: {event.text}"
+
+
 def notice(level: str, text: str, *, known: bool) -> Update:
     """A word of sagent's own; a thought of the agent for a client to which notices are not `known`."""
     text = printable(text)
@@ -142,8 +147,8 @@ class Updates:
                 yield from self._advising(event)
             case Advised():
                 yield from self._advised(event.advice, event.agent)
-            case Notice(_, level, text) if level != "info":
-                yield notice(level, text, known=self._notices)
+            case Notice(_, level) if level != "info":
+                yield notice(level, with_agent(event), known=self._notices)
             case (
                 TextDelta() | ThinkingDelta() | ReplyFinished() | Received() | Retrying() | SessionOpened() | Denied()
                 | Switched() | Notice() | Finished()

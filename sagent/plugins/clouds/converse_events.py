@@ -106,7 +106,7 @@ class ConverseReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
-        return self._assembled(parts, _stop(self._stop))
+        return self._assembled(parts, stop_of(self._stop, _STOPS))
 
     def notes(self) -> tuple[str, ...]:
         return made_notes(self.message().parts)
@@ -164,7 +164,7 @@ class ConverseReplyReader(ReplyReader):
     def _ended(self, reason: str) -> None:
         if reason in _BROKEN:
             raise self._origin.error("protocol", f"the model's reply cannot be read: {reason}")
-        self._stop, self.complete = lasting(self._stop, reason, _stop), True
+        self._stop, self.complete = lasting(self._stop, reason, _STOPS), True
 
     def _part(self, block: _Block) -> Part | None:
         call, result = as_object(block.start.get("toolUse")), as_object(block.start.get("toolResult"))
@@ -189,7 +189,3 @@ class ConverseReplyReader(ReplyReader):
             return Image(f"image/{kind}", b"".join(block.images))
         text = valid_text("".join(block.texts))
         return Text(text, self._private({"citations": block.sources}) if block.sources else None) if text else None
-
-
-def _stop(reason: str) -> StopReason:
-    return stop_of(reason, _STOPS)

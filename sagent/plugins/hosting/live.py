@@ -263,7 +263,7 @@ def progress_of(event: Event) -> str:
         case Retrying():
             said = f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}"
         case Notice(level="warning"):
-            said = one_line(event.text, 300)
+            said = one_line(event.text if event.agent == "root" else f"{event.agent}: {event.text}", 500)
         case _:
             return ""
     return printable(said)

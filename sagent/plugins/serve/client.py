@@ -98,6 +98,7 @@ class Agent(TypedDict):
     context_tokens: NotRequired[int]
     window: NotRequired[int | None]
     jobs: NotRequired[list[dict[str, Any]]]
+    waits: NotRequired[str]
 
 
 class Question(TypedDict):

@@ -287,6 +287,7 @@ def _show_agent(agent: Conversation) -> dict[str, object]:
         "context_tokens": state.context.tokens(),
         "window": state.model_limits.window,
         "jobs": jobs,
+        **({"waits": waits} if (waits := state.ledger.waits(agent.path)) else {}),
     }
 
 

@@ -13,7 +13,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import NotJsonError, as_array, as_object
 from sagent.lib.pace import give_way
-from sagent.model import Billed, Delta, Reply, RequestDigest, TextPart, ThinkingPart
+from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.encoding import Body
 from sagent.providers.wire.faults import ExchangeFailed, Origin, error_in, from_event, from_status
 from sagent.providers.wire.reply import ReplyReader
@@ -24,6 +24,7 @@ ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed, and of one event
 _STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
 _QUIET = 4 * 1024 * 1024  # bytes read in a row of which nothing is the reply's: pings, comments, events without content
+_UNSHOWN = 128  # bytes of arguments that are reported together, for whoever asks whether the call is silent
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _FIELDS = (b":", b"data", b"event", b"id", b"retry")  # with which a line of a stream of events begins
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -95,8 +96,8 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                     yield item
                 watch.touch()  # the time our caller took is not the provider's silence
     except asyncio.CancelledError:
-        if unshown := call.reader.unshown:  # all that came counts, and not only what was shown
-            yield Billed(call.reader.charges(), unshown)
+        for billed in call.reader.report_unshown():  # all that came counts, and not only what was shown
+            yield billed
         raise
     except ExchangeFailed as error:
         error.sent = error.sent or answer is not None
@@ -186,6 +187,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         reader.alive, ended = False, call.reader.complete
         out: list[Delta] = []
         error = _take_events(call, bounds.feed(chunk), out)
+        out = out or call.reader.report_unshown(_UNSHOWN)
         if reader.alive and not ended:
             watch.touch()
         if out:

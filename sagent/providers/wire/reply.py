@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ _SAYING: Mapping[StopReason, str] = {
     "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
     "error": "error|malformed|fail|invalid|abort|cancel|interrupt|preempt|disconnect|timeout|timed.out|repetit",
 }
-_WORSE: tuple[StopReason, ...] = ("max_tokens", "context_overflow", *WITHDRAWN)
+_BAD: Mapping[StopReason, int] = {"max_tokens": 1, "context_overflow": 2, **dict.fromkeys(WITHDRAWN, 3)}
 _TAKES_BACK = re.compile(r"content.?(filter|policy)|guardrail|moderat|safety", re.IGNORECASE)
 _MAX_WORDS_PER_TOKEN, _FREE_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
@@ -59,7 +59,8 @@ class ReplyReader(ABC):
         self.naming: Naming | None = None  # names that the model knows under others
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
-        self.unshown = 0  # bytes of what is no delta: arguments
+        self.unshown = self._reported = 0  # bytes of what is no delta, arguments; and what of it was reported
+        self._stated: tuple[Charge, ...] = ()  # by the last report
         self._words = self._blanks = 0  # words and white space of those
         self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
@@ -104,6 +105,13 @@ class ReplyReader(ABC):
         """Take an error that came after the end of the reply, which is paid for. A filter's withdraws what was said."""
         if _TAKES_BACK.search(said):
             self._stop = "content_filter"
+
+    def report_unshown(self, least: int = 1) -> list[Delta]:
+        """Report what has come since the last time and is no delta, if it is so many bytes."""
+        if (more := self.unshown - self._reported) < least:
+            return []
+        self._reported = self.unshown
+        return [Billed(self._stated, more)]
 
     def finish(self, out: list[Delta]) -> None:
         """Show what was held back, when nothing more will come."""
@@ -225,7 +233,8 @@ class ReplyReader(ABC):
             told, most = sum((charge.usage for charge in charges), Usage()), self._most_told
             self._told_at, self._most_told = self.received, (max(most[0], told.total_input), max(most[1], told.output))
             sure = self.counts_first and self._is_final(told)
-            out.append(Billed(tuple(replace(charge, estimated=not sure) for charge in charges)))
+            self._stated = tuple(replace(charge, estimated=not sure) for charge in charges)
+            out.append(Billed(self._stated))
 
     def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:
         """The message; a reply that ended with calls has ended for them."""
@@ -243,17 +252,14 @@ class ReplyReader(ABC):
 def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
     """Return why a reply ended. Gateways pass on words of other families: one that is not `known` is read by what it
     says, for a reply that was cut or withdrawn is not whole."""
-    if reason not in known:
-        for stop, words in _SAYING.items():
-            if re.search(words, reason, re.IGNORECASE):
-                return stop
-    return known.get(reason, "end")
+    told: Iterator[StopReason] = (each for each, words in _SAYING.items() if re.search(words, reason, re.IGNORECASE))
+    return known.get(reason) or known.get(reason.lower()) or next(told, "end")
 
 
-def lasting(before: str, reason: str, stop: Callable[[str], StopReason]) -> str:
+def lasting(before: str, reason: str, known: Mapping[str, StopReason]) -> str:
     """Return the reason that holds of two. Gateways end with one of their own: that a reply was cut or withdrawn
     outlasts it."""
-    return max(reason, before, key=lambda each: _WORSE.index(stop(each)) if stop(each) in _WORSE else -1)
+    return max(reason, before, key=lambda each: _BAD.get(stop_of(each, known), 0))
 
 
 def count_of(value: object) -> int:

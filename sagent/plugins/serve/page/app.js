@@ -456,12 +456,13 @@ function costs(cost) {
 
 function agent(each) {
   const depth = each.path.split("/").length - 1;
-  const facts = [each.state, money(each.usd), each.window ? `${Math.round((100 * each.context_tokens) / each.window)} % full` : ""];
+  const facts = [each.waits ? "waits for money" : each.state, money(each.usd), each.window ? `${Math.round((100 * each.context_tokens) / each.window)} % full` : ""];
   const button = make("button", { type: "button", on: { click: () => find(each.path) } },
     make("span", { className: "name" }, depth ? short(each.path).split("/").pop() : "root"),
     make("span", { className: "sub" }, make("span", { className: "dot", "data-state": each.state }),
       facts.filter(Boolean).join(" · ")),
     ...each.jobs.map((job) => make("span", { className: "sub" }, `${job.name}: ${job.tool} ${job.what}`.slice(0, 80))));
+  button.title = each.waits || "";
   button.style.paddingLeft = `${0.3 + depth}rem`;
   return make("li", {}, button);
 }

@@ -135,7 +135,7 @@ class MessagesReplyReader(ReplyReader):
 
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
-        stop = _stop(self._stop)
+        stop = stop_of(self._stop, _STOPS)
         if self._container and stop in ("tool_use", "pause"):  # it may wait there, and the next request must say where
             parts.insert(0, Opaque("", self._private({"type": CONTAINER, "id": self._container})))
         return self._assembled(parts, stop)
@@ -249,7 +249,7 @@ class MessagesReplyReader(ReplyReader):
             block.absorb(delta)
 
     def _ended(self, delta: Mapping[str, object]) -> None:
-        self._stop = lasting(self._stop, as_str(delta.get("stop_reason")) or self._stop, _stop)
+        self._stop = lasting(self._stop, as_str(delta.get("stop_reason")) or self._stop, _STOPS)
         self.complete = bool(self._stop)  # gateways have been seen that never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
         self._container = as_str(as_object(delta.get("container")).get("id")) or self._container
@@ -284,10 +284,6 @@ class MessagesReplyReader(ReplyReader):
         call_id = as_str(block.start.get("id"))
         whole = block.whole and (self._stop in _STOPS or bool(raw.strip()))  # a text shows its end, an object does not
         return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
-
-
-def _stop(reason: str) -> StopReason:
-    return stop_of(reason, _STOPS)
 
 
 def _is_own(entry: Mapping[str, object]) -> bool:

@@ -161,7 +161,7 @@ class ChatReplyReader(ReplyReader):
             parts.append(spoken(b"".join(self._sound)))
         parts += self._images
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
-        stop = _stop(self._stop)
+        stop = stop_of(self._stop, _STOPS)
         if stop == ("stop_sequence" if calls else "tool_use"):
             stop = "end"
         if self._refused and stop == "end" and not calls:
@@ -408,11 +408,11 @@ class ChatReplyReader(ReplyReader):
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
             raise from_event(self._origin, {"error": choice.get("error") or "the provider ended the reply early"})
         native = as_str(choice.get("native_finish_reason"))  # OpenRouter's: of a reply that was cut as well
-        if native and _stop(reason) in _SOUND and _stop(native) not in _SOUND:
+        if native and stop_of(reason, _STOPS) in _SOUND and stop_of(native, _STOPS) not in _SOUND:
             reason = native
         if kind := _BROKEN.get(reason):
             raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply ended early: {reason}"}})
-        self._stop = lasting(self._stop, reason, _stop)
+        self._stop = lasting(self._stop, reason, _STOPS)
         self.complete = True
 
     def _price(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -425,10 +425,6 @@ class ChatReplyReader(ReplyReader):
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))
-
-
-def _stop(reason: str) -> StopReason:
-    return stop_of(reason.lower(), _STOPS)
 
 
 def _usage_of(event: Mapping[str, object]) -> Mapping[str, object]:

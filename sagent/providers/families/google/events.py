@@ -144,7 +144,7 @@ class GenerateReplyReader(ReplyReader):
         why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
             raise self._origin.error("protocol", f"the model's reply ended early: {why}")
-        self._stop, self.complete = lasting(self._stop, reason, lambda each: _STOPS.get(each, "end")), True
+        self._stop, self.complete = lasting(self._stop, reason, _STOPS), True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
             self._why = f"the provider stopped the answer: {why}"
 
