@@ -4,7 +4,8 @@ The SDK refuses a whole answer for one block that the protocol does not know. He
 that names it, and what an answer can do without is left out of it.
 """
 
-from collections.abc import Mapping, MutableMapping
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import as_array, as_object, as_str, json_dump, json_freeze
@@ -26,6 +27,11 @@ _KEPT = {  # members of a block, by its type, that say something
     "resource_link": ("uri", "name", "title", "description", "mimeType"),
 }
 
+_MAX_DEPTH, _MIN_DATA = 3, 40
+_TYPES = ("mimeType", "mime_type", "media_type", "mediaType")
+_DATA = ("data", "blob", "base64", "b64_json", "bytes", "image", "audio", "file_data")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.=+-]+)*;base64,", re.IGNORECASE)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]+")
 _OF_CALL = frozenset(("content", "structuredContent", "isError", "_meta", "toolResult", *COMPLETE))
 _MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
 
@@ -76,7 +82,8 @@ def tolerate_output(session: "ClientSession") -> None:
 def _mend_call(result: MutableMapping[str, object], version: str) -> None:
     content, structured = result.get("content"), result.get("structuredContent")
     blocks = as_array(content) or (() if content in (None, []) else (content,))
-    result["content"] = [_block(each, version) for block in blocks for each in as_array(block) or (block,)]
+    blocks = [each for block in blocks for each in as_array(block) or (block,)]
+    result["content"] = [_block(each, version) for block in blocks for each in _unpacked(block)]
     if "structuredContent" in result and not isinstance(structured, dict):  # which older revisions do not know
         del result["structuredContent"]
         if structured is not None:
@@ -85,6 +92,21 @@ def _mend_call(result: MutableMapping[str, object], version: str) -> None:
         result["isError"] = _WORDS.get(str(failed).lower(), bool(failed))
     if not isinstance(result.get("_meta", {}), dict):
         del result["_meta"]
+
+
+def _unpacked(block: object, depth: int = 0) -> Iterator[object]:
+    """Yield a block, or the blocks that it has, as results of other protocols have them."""
+    fields = as_object(block)
+    inner = as_array(fields.get("content"))
+    if fields.get("type") in _KEPT or not inner or depth == _MAX_DEPTH:
+        yield block
+        if isinstance(fields.get("text"), str) and (medium := _medium(fields, as_str(fields.get("type")))):
+            yield {"type": "resource", "resource": medium}
+        return
+    rest = {name: value for name, value in fields.items() if name != "content"}
+    yield _text(f"(a block of several: {_line(rest)})")
+    for each in inner:
+        yield from _unpacked(each, depth + 1)
 
 
 def _block(block: object, version: str) -> object:
@@ -96,6 +118,8 @@ def _block(block: object, version: str) -> object:
     kind = as_str(fields.get("type"))
     if isinstance(text := fields.get("text"), str) and kind.lower() in ("", "text") and kind != "text":
         return _text(text)
+    if kind not in _KEPT and (plain := re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).lower()) in _KEPT:
+        kind, fields = plain, {**fields, "type": plain}
     if _is_read("tools/call", {"content": [fields]}, version):
         return fields
     kept: dict[str, object] = {name: fields[name] for name in _KEPT.get(kind, ()) if name in fields}
@@ -103,7 +127,8 @@ def _block(block: object, version: str) -> object:
         kept = {name: value for name, value in kept.items() if isinstance(value, str)}
         kept = {"name": kept.get("uri"), **kept}
     elif kind == "resource":
-        kept = {"resource": _resource(fields.get("resource"), version)}
+        held = fields.get("resource", {name: fields[name] for name in fields if name != "type"})
+        kept = {"resource": _resource({"uri": held} if isinstance(held, str) else held, version)}
     elif kind in _MEDIA:
         kept = _data_of(kind, fields)
     plain = {"type": kind, **kept}
@@ -111,18 +136,57 @@ def _block(block: object, version: str) -> object:
         return plain
     if kind == "text" and "text" in fields:
         return _text(_shown(fields["text"]))
+    medium = None if isinstance(text, str) else _medium(fields, kind)
+    return {"type": "resource", "resource": medium} if medium else _described(block, kind)
+
+
+def _described(block: object, kind: str) -> object:
+    """Return a text that names a block which nobody knows, with its text or content."""
+    fields = as_object(block)
+    text = fields.get("text")
     rest = {name: value for name, value in fields.items() if name != "type"} if kind else block
     named = f"of the type {one_line(printable(kind), 100)}" if kind else "without a type"
     if isinstance(text, str):
         return _text(f"(a block {named}, of which this is the text:)\n{text}")
-    return _text(f"(a block {named} cannot be shown: {_line(rest)})")
+    if len(shown := _shown(_without_data(rest))) > MAX_SHOWN:
+        return _text(f"(a block {named}, of which this is the content:)\n{shown}")
+    return _text(f"(a block {named} cannot be shown: {one_line(printable(shown), MAX_SHOWN)})")
+
+
+def _medium(value: object, kind: str, depth: int = 0) -> Mapping[str, object] | None:
+    """Find the data of an image, a recording or a document, as other protocols have them: in a data URL, or beside its
+    type."""
+    fields = as_object(value)
+    named = next((each for name in _TYPES if (each := as_str(fields.get(name)))), "")
+    for name, held in fields.items():
+        if name in _DATA and isinstance(held, str) and named.startswith("text/") and not held.startswith("data:"):
+            return {"uri": kind or name, "text": held}
+        if isinstance(held, str) and (found := _DATA_URL.match(held)):
+            return {"uri": kind or name, "blob": held[found.end() :], "mimeType": found[1] or "text/plain"}
+        if name in _DATA and isinstance(held, str) and (named or len(held) >= _MIN_DATA) and _BASE64.fullmatch(held):
+            return {"uri": kind or name, "blob": held, "mimeType": named or "application/octet-stream"}
+    inner = map(as_object, fields.values()) if depth < _MAX_DEPTH else ()
+    return next((found for held in inner if (found := _medium(held, kind, depth + 1))), None)
+
+
+def _without_data(value: object, depth: int = 0) -> object:
+    """Return a value with how long it is in place of each text that nobody reads."""
+    if isinstance(value, str) and len(value) > MAX_SHOWN and (_BASE64.fullmatch(value) or value.startswith("data:")):
+        return f"({len(value):,} characters of data)"
+    if depth < _MAX_DEPTH and (fields := as_object(value)):
+        return {name: _without_data(held, depth + 1) for name, held in fields.items()}
+    return (
+        [_without_data(held, depth + 1) for held in items]
+        if depth < _MAX_DEPTH and (items := as_array(value))
+        else value
+    )
 
 
 def _data_of(kind: str, fields: Mapping[str, object]) -> dict[str, object]:
     """Return the data of an image or a recording, as other protocols name it and its type too: that is looked for in
     the data themselves."""
     held = as_object(fields.get("source")) or fields
-    named = (as_str(held.get(name)) for name in ("mimeType", "mime_type", "media_type", "mediaType"))
+    named = (as_str(held.get(name)) for name in _TYPES)
     return {"data": held.get("data"), "mimeType": next(filter(None, named), _MEDIA[kind])}
 
 

@@ -217,6 +217,53 @@ async def test_image_that_does_not_say_its_type_as_the_protocol_does_is_shown(
     assert (image.media_type, image.data) == ("image/png", PNG)
 
 
+_PNG = base64.b64encode(PNG).decode()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PNG}"}},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{_PNG}"},
+        {"type": "image", "url": f"data:image/png;base64,{_PNG}"},
+        {"type": "Image", "data": _PNG, "mimeType": "image/png"},
+        {"type": "blob", "blob": _PNG},
+        {"inlineData": {"mimeType": "image/png", "data": _PNG}},
+        {"type": "file", "file": {"filename": "a.png", "file_data": f"data:image/png;base64,{_PNG}"}},
+        {"type": "tool_result", "content": [{"type": "image_url", "image_url": f"data:image/png;base64,{_PNG}"}]},
+        {"type": "figure", "text": "Figure 1", "image": {"media_type": "image/png", "data": _PNG}},
+        {"type": "resource", "uri": "a:b", "blob": _PNG, "mimeType": "image/png"},
+    ],
+    ids=lambda block: str(block)[:40],
+)
+async def test_image_of_another_protocol_is_shown(tmp_path: Path, block: dict[str, object]) -> None:
+    content = (await _call(Odd(tmp_path), {"content": [{"type": "text", "text": "x"}, block]})).content
+    image = content[-1]
+    assert isinstance(image, Image)
+    assert (image.media_type, image.data) == ("image/png", PNG)
+    assert all(_PNG[:60] not in part.text for part in content if isinstance(part, Text))
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "markdown", "markdown": "word " * 300}, "word " * 300),
+        ({"type": "rows", "rows": [{"n": n} for n in range(200)]}, '{"n":199}'),
+        ({"type": "rows", "rows": ["x" * 900], "last": "end"}, "(900 characters of data)"),
+        ({"type": "resourceLink", "uri": "a:b", "name": "log"}, "log: a:b"),
+        ({"type": "resource", "resource": "a:b"}, "a:b"),
+        ({"type": "resource", "uri": "a:b", "text": "held"}, "a:b:\nheld"),
+        ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "held"}}, "held"),
+        ({"type": "tool_result", "content": [{"type": "text", "text": "within"}]}, "within"),
+        ({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}, "https://a.example/b.png"),
+    ],
+    ids=lambda block: str(block)[:40],
+)
+async def test_block_of_another_protocol_is_named(tmp_path: Path, block: dict[str, object], shown: str) -> None:
+    content = (await _call(Odd(tmp_path), {"content": [block]})).content
+    assert shown in "".join(part.text for part in content if isinstance(part, Text))
+
+
 async def test_recording_without_a_type_is_a_document(tmp_path: Path) -> None:
     [part] = (
         await _call(Odd(tmp_path), {"content": [{"type": "audio", "data": base64.b64encode(WAV).decode()}]})
