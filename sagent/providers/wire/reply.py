@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -252,8 +252,8 @@ class ReplyReader(ABC):
 def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
     """Return why a reply ended. Gateways pass on words of other families: one that is not `known` is read by what it
     says, for a reply that was cut or withdrawn is not whole."""
-    told: Iterator[StopReason] = (each for each, words in _SAYING.items() if re.search(words, reason, re.IGNORECASE))
-    return known.get(reason) or known.get(reason.lower()) or next(told, "end")
+    told: list[StopReason] = [each for each, words in _SAYING.items() if re.search(words, reason, re.IGNORECASE)]
+    return known.get(reason) or known.get(reason.lower()) or (told[0] if told else "end")
 
 
 def lasting(before: str, reason: str, known: Mapping[str, StopReason]) -> str:
