@@ -44,7 +44,7 @@ async def project(tmp_path: Path) -> AsyncIterator[Project]:
         yield Project(settings, Opened(agent, policy, Sandbox("off")))
 
 
-async def test_arguments_commands_and_files_are_filled_in(project: Project) -> None:
+async def test_command_fills_arguments_and_files(project: Project) -> None:
     project.write(
         ".claude/commands/fix.md",
         "---\ndescription: fixes\nargument-hint: [n]\n---\n"
@@ -57,7 +57,7 @@ async def test_arguments_commands_and_files_are_filled_in(project: Project) -> N
     assert all_commands(project.settings)["fix"].summary == "fixes ([n])"
 
 
-async def test_what_may_not_be_run_or_read_is_not(project: Project) -> None:
+async def test_refused_command_and_file_not_run(project: Project) -> None:
     project.write(".claude/commands/run.md", "!`touch made`")
     with pytest.raises(UsageError, match=r"touch made is not allowed"):
         await project.send("/run")
@@ -78,7 +78,7 @@ async def test_what_may_not_be_run_or_read_is_not(project: Project) -> None:
 @pytest.mark.parametrize(
     "words", ["!`echo $((6*7))`", '"`echo $((6*7))`"', "!{echo $((6*7))}", "!", '- "echo $((6*7))"']
 )
-async def test_what_is_typed_after_a_command_is_not_run(project: Project, body: str, words: str) -> None:
+async def test_typed_arguments_are_not_run(project: Project, body: str, words: str) -> None:
     """It may be somebody's issue."""
     project.write(".claude/commands/fix.md", body)
     said = await project.send(f"/fix {words}")
@@ -86,12 +86,12 @@ async def test_what_is_typed_after_a_command_is_not_run(project: Project, body: 
     assert "$ARGUMENTS" not in body or said == f"Fix {words}."
 
 
-async def test_names_that_are_no_files_stay_as_they_are(project: Project) -> None:
+async def test_unknown_mentions_stay_text(project: Project) -> None:
     project.write(".agents/commands/ask.md", "Ask @anna, and a@b.org.")
     assert await project.send("/ask") == "Ask @anna, and a@b.org."
 
 
-async def test_folders_name_commands_and_links_that_lead_out_are_none(project: Project) -> None:
+async def test_command_names_skip_outside_links(project: Project) -> None:
     project.write(".claude/commands/test.md", "one")
     project.write(".claude/commands/web/test.md", "two")
     project.write(".claude/commands/web/lint.md", "three")

@@ -10,7 +10,7 @@ SPANS = st.lists(st.tuples(st.sampled_from(["", "class:x"]), st.text("ab é世\t
 
 
 @given(line=SPANS, width=st.integers(2, 9))
-def test_rows_are_as_wide_as_they_may_be_and_hold_it_all(line: Line, width: int) -> None:
+def test_folded_rows_keep_all_text(line: Line, width: int) -> None:
     rows = list(fold(line, width, joined=True))
     assert plain(rows).replace("\n", "") == plain([line])
     assert all(line_width(row) <= width for row in rows)
@@ -18,7 +18,7 @@ def test_rows_are_as_wide_as_they_may_be_and_hold_it_all(line: Line, width: int)
     assert rows[-1][-1:] != (GOES_ON,)
 
 
-def test_a_path_by_itself_is_folded_as_one_line_that_leads_there() -> None:
+def test_path_folds_as_one_link() -> None:
     link = "class:link [file:///x]"
     path = f"/home/me/{'folder/' * 9}a page.html"
     rows = render_block(Page((((link, path),), (("", "told"),))), 29)
@@ -27,7 +27,7 @@ def test_a_path_by_itself_is_folded_as_one_line_that_leads_there() -> None:
     assert {row[0][0] for row in rows} == {link, ""}
 
 
-def test_a_line_of_many_spans_is_walked_once() -> None:
+def test_long_line_is_walked_once() -> None:
     looks = 0
 
     class Span(str):

@@ -95,7 +95,7 @@ def events() -> list[Event]:
     return found
 
 
-async def test_every_text_of_every_event_reaches_the_terminal_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_texts_are_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     async with painted(monkeypatch) as (painter, written):
         screen = painter._surface._app
         for event in events():
@@ -113,7 +113,7 @@ async def test_every_text_of_every_event_reaches_the_terminal_harmless(monkeypat
         assert_harmless(whole)
 
 
-async def test_every_text_of_a_question_and_of_a_completion_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_question_texts_are_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     call = ToolCall(HOSTILE, HOSTILE, JsonObject({HOSTILE: HOSTILE, "n": 1}))
     command = ToolCall("c", "Bash", JsonObject({"command": HOSTILE, "reason": HOSTILE}))
     edit = ToolCall("c", "Edit", JsonObject({"file_path": HOSTILE, "old_string": HOSTILE, "new_string": HOSTILE}))
@@ -144,7 +144,7 @@ class Tty(io.StringIO):
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_every_text_of_every_event_is_harmless_without_a_session_too(live: bool) -> None:
+def test_sessionless_events_are_harmless(live: bool) -> None:
     for make in (
         lambda out, err: TextRenderer(out, err, Transcript(err, thinking=True)),
         lambda out, err: TextRenderer(out, err, None),
@@ -164,7 +164,7 @@ def test_every_text_of_every_event_is_harmless_without_a_session_too(live: bool)
             assert out.getvalue() == f"{HOSTILE}\n" * 2  # a pipe gets what was said
 
 
-def test_a_terminal_that_can_only_print_is_told_nothing_raw() -> None:
+def test_print_only_terminal_gets_no_escape() -> None:
     from sagent.repl.view.lines import printable
 
     assert_harmless("".join(printable(plain_text(event)) for event in events()))

@@ -48,7 +48,7 @@ from sagent.version import __version__
         ("\x1b[A", None),
     ],
 )
-def test_keys_told_apart_are_those_of_other_terminals(sequence: str, keys: Sequence[Keys | str] | None) -> None:
+def test_keys_of_other_terminals(sequence: str, keys: Sequence[Keys | str] | None) -> None:
     found = read_key(sequence)
     assert (list(found) if isinstance(found, tuple) else found if found is None else [found]) == keys
 
@@ -91,9 +91,7 @@ PASTE, ENTER = "<bracketed-paste>", ("c-m", "\r")
         ),
     ],
 )
-def test_a_paste_without_marks_is_one_and_an_enter_that_is_typed_is_never_held(
-    reads: Sequence[str], keys: Sequence[tuple[str, str]]
-) -> None:
+def test_unmarked_paste_is_one_paste(reads: Sequence[str], keys: Sequence[tuple[str, str]]) -> None:
     assert pressed(*reads) == keys
 
 
@@ -110,12 +108,12 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_that_comes_in_two_pieces_is_not_typed(answer: str) -> None:
+def test_split_answer_is_not_typed(answer: str) -> None:
     for at in range(len(answer)):
         assert pressed("h" + answer[:at], answer[at:] + "i") == [("h", "h"), ("i", "i")], at
 
 
-def test_an_answer_whose_rest_comes_late_or_never_takes_no_key_with_it() -> None:
+def test_late_answer_swallows_no_key() -> None:
     found: list[KeyPress] = []
     lights: list[bool] = []
     parser = InputParser(found.append, bool, lights.append, lambda: True, lambda *_: None, bool)
@@ -127,13 +125,13 @@ def test_an_answer_whose_rest_comes_late_or_never_takes_no_key_with_it() -> None
 
 
 @pytest.mark.parametrize("text", ["\x1bPlease stop", "\x1b]", "\x1b[", "\x1bP1 first", "\x1b\x1b", "\x1b_G", "\x1bXy"])
-def test_what_is_typed_after_esc_is_kept(text: str) -> None:
+def test_typing_after_esc_is_kept(text: str) -> None:
     assert "".join(data for _, data in pressed(*text)) == text
     assert "".join(data for _, data in pressed(text)) == text
 
 
 @given(st.lists(st.text(st.sampled_from("aé宽\t "), min_size=8), min_size=2, max_size=30), st.integers(17, 1024))
-def test_no_line_of_a_paste_without_marks_is_sent(lines: Sequence[str], size: int) -> None:
+def test_unmarked_paste_sends_no_line(lines: Sequence[str], size: int) -> None:
     text = "\r".join(lines)
     reads = [text[at : at + size] for at in range(0, len(text), size)]
     assume("\r" in reads[0][:-1] and "\r" not in reads[1:])
@@ -141,7 +139,7 @@ def test_no_line_of_a_paste_without_marks_is_sent(lines: Sequence[str], size: in
 
 
 @given(st.text(st.sampled_from("ab宽 "), max_size=60), st.integers(4, 20))
-def test_rows_end_between_words_and_no_word_that_fits_is_broken(text: str, room: int) -> None:
+def test_rows_break_between_words(text: str, room: int) -> None:
     found = gaps(text, room)
     shown = "".join(
         "" if found.get(number) == -1 else " " * found.get(number, 0) + letter for number, letter in enumerate(text)
@@ -157,7 +155,7 @@ def test_rows_end_between_words_and_no_word_that_fits_is_broken(text: str, room:
 
 
 @given(st.text(st.sampled_from("ab宽 \t\u200d\ufe0f👩❤🏽🇨1\u20e3"), max_size=60), st.integers(8, 20))
-def test_what_is_typed_is_drawn_in_columns_on_which_terminals_agree(text: str, width: int) -> None:
+def test_input_drawn_in_agreed_columns(text: str, width: int) -> None:
     asked = TransformationInput(
         BufferControl(), Document(text), 0, lambda place: place, [("", text)], width, 1, lambda number: [("", text)]
     )
@@ -172,7 +170,7 @@ def test_what_is_typed_is_drawn_in_columns_on_which_terminals_agree(text: str, w
     assert "\t" not in text or " " * len(TAB) in drawn or width_of(drawn) >= width - 2
 
 
-def test_what_is_new_is_told_once_and_not_to_who_is_new(tmp_path: Path) -> None:
+def test_news_told_once_not_to_new_users(tmp_path: Path) -> None:
     assert take_news(tmp_path / "state") == ()
     assert (tmp_path / "state" / "version").read_text() == __version__
     (tmp_path / "state" / "version").write_text("0.0.9")
@@ -180,7 +178,7 @@ def test_what_is_new_is_told_once_and_not_to_who_is_new(tmp_path: Path) -> None:
     assert take_news(tmp_path / "state") == ()
 
 
-def test_before_the_prompt_is_drawn_only_what_draws_it_is_imported() -> None:
+def test_prompt_imports_little() -> None:
     code = (
         "import asyncio, prompt_toolkit.shortcuts, sys; bare = {*sys.modules}\n"
         "import sagent.cli.main, sagent.repl.front; print(*{*sys.modules} - bare)"

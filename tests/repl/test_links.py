@@ -15,7 +15,7 @@ def led(spans: list[Span], directory: Path) -> dict[str, str]:
     return {text: address(style, directory) for style, text in spans if address(style, directory)}
 
 
-def test_what_an_answer_names_leads_to_the_file_that_is_there(tmp_path: Path) -> None:
+def test_answer_links_existing_files(tmp_path: Path) -> None:
     for name in ("src/a.py", "a b.md", "é.txt", ".env"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -46,11 +46,11 @@ def test_what_an_answer_names_leads_to_the_file_that_is_there(tmp_path: Path) ->
         ("", ""),
     ],
 )
-def test_only_pages_and_files_are_led_to(reference: str, wanted: str, tmp_path: Path) -> None:
+def test_only_pages_and_files_are_linked(reference: str, wanted: str, tmp_path: Path) -> None:
     assert address(leading_to("class:link", reference), tmp_path) == wanted
 
 
-def test_a_path_of_a_call_is_a_file_whatever_is_in_its_name(tmp_path: Path) -> None:
+def test_call_path_links_any_file_name(tmp_path: Path) -> None:
     for name in ("a b.py", "50%25 [x].py", "a#b"):
         (tmp_path / name).touch()
         assert address(leading_to_file("class:argument", name), tmp_path) == (tmp_path / name).as_uri()

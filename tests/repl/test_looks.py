@@ -163,7 +163,7 @@ async def test_the_sheet(name: str, theme: str, depth: ColorDepth, width: int) -
     assert found == file.read_text(encoding="utf-8")
 
 
-async def test_only_the_sixteen_colours_are_used_and_none_where_none_are_wanted() -> None:
+async def test_themes_use_sixteen_colours_or_none() -> None:
     lines = await sheet(80)
     for theme in ("auto", "dark", "light"):
         assert "38;" not in drawn(lines, theme, ColorDepth.DEPTH_4_BIT)
@@ -206,9 +206,7 @@ def contrast(one: int, other: int) -> float:
         ("plain", None, 0xFFFFFF, 21.0),
     ],
 )
-def test_every_colour_can_be_read_on_its_background(
-    theme: str, light: bool | None, background: int, least: float
-) -> None:
+def test_colours_have_contrast(theme: str, light: bool | None, background: int, least: float) -> None:
     for name, style in rules_of(theme, light=light).items():
         for word in style.split():
             if word.startswith("ansi"):

@@ -94,17 +94,17 @@ The end"""
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40))
-def test_how_it_is_cut_into_pieces_makes_no_difference(cuts: list[int]) -> None:
+def test_markdown_cuts_make_no_difference(cuts: list[int]) -> None:
     assert pieces_of(SAMPLE, cuts) == pieces_of(SAMPLE)
 
 
 @given(st.text(alphabet="ab *_`#|->[](1.)~\n\\:", max_size=200), st.lists(st.integers(0, 300), max_size=20))
-def test_finished_blocks_do_not_depend_on_the_cuts_of_any_text(text: str, cuts: list[int]) -> None:
+def test_cuts_do_not_change_finished_blocks(text: str, cuts: list[int]) -> None:
     assert pieces_of(text, cuts) == pieces_of(text)
 
 
 @given(st.text(max_size=300), st.integers(10, 120))
-def test_no_row_is_wider_than_the_terminal(text: str, width: int) -> None:
+def test_rows_fit_terminal_width(text: str, width: int) -> None:
     for piece in pieces_of(text):
         for live in (True, False):
             rows = render_piece(piece, width, live=live)
@@ -112,7 +112,7 @@ def test_no_row_is_wider_than_the_terminal(text: str, width: int) -> None:
             assert not any(ord(letter) < 32 for letter in plain(rows).replace("\n", ""))
 
 
-def test_a_line_of_code_is_finished_when_it_has_ended() -> None:
+def test_code_line_finishes_at_newline() -> None:
     flow, first = feed(Flow(), "```py\nx = 1\ny")
     assert [piece.text for piece in first] == ["x = 1"]
     assert flow.rest == "y"
@@ -137,7 +137,7 @@ def test_marks_inside_a_line(text: str, live: bool, spans: list[tuple[str, str]]
     assert list(inline(text, live=live)) == spans
 
 
-def test_an_unfinished_mark_does_not_change_what_was_shown() -> None:
+def test_unfinished_mark_keeps_shown_text() -> None:
     before = render_piece(Piece("paragraph", "so **it is"), 40, live=True)
     after = render_piece(Piece("paragraph", "so **it is** done"), 40)
     assert plain(after).startswith(plain(before))
@@ -150,7 +150,7 @@ def test_wrapping_keeps_every_word(text: str, width: int) -> None:
     assert plain(rows).replace("\n", "").replace(" ", "") == text.replace("\n", "").replace(" ", "")
 
 
-def test_a_table_that_is_too_wide_wraps_its_cells() -> None:
+def test_wide_table_wraps_cells() -> None:
     text = "| a | b |\n|---|---|\n| " + "word " * 20 + "| short |\n"
     rows = shown(text, 30).split("\n")
     assert max(map(len, rows)) <= 30
@@ -158,14 +158,14 @@ def test_a_table_that_is_too_wide_wraps_its_cells() -> None:
 
 
 @given(st.lists(st.lists(st.text("xy 漢🍎", max_size=20), min_size=9, max_size=9), min_size=1), st.integers(20, 100))
-def test_a_table_of_many_columns_fits_and_loses_nothing(cells: list[list[str]], width: int) -> None:
+def test_table_of_many_columns_fits(cells: list[list[str]], width: int) -> None:
     text = "\n".join(f"|{'|'.join(row)}|" for row in [["head"] * 9, ["---"] * 9, *cells])
     rows = [row for piece in pieces_of(text) for row in render_piece(piece, width)]
     assert all(line_width(row) <= width for row in rows)
     assert all(plain(rows).count(letter) == text.count(letter) for letter in "xy漢🍎")
 
 
-def test_a_table_with_too_many_columns_is_a_list_of_its_rows() -> None:
+def test_too_many_columns_become_a_list() -> None:
     head = "| Name | Size | Kind | Made | Owner |\n|---|--:|---|---|---|\n"
     rows = "| a.py | 12 | file | today | me |\n| b | 3 | | | you |\n"
     first, rule, second = (
@@ -177,7 +177,7 @@ def test_a_table_with_too_many_columns_is_a_list_of_its_rows() -> None:
     assert shown(head, 24) == "Name\nSize\nKind\nMade\nOwner"
 
 
-def test_words_in_a_table_are_broken_last() -> None:
+def test_table_breaks_words_last() -> None:
     text = "| Fruit | Beschreibung | Price |\n|---|---|---|\n| pear | so many words that they do not fit | 12345.67 |\n"
     assert "Beschreibung" in shown(text, 34)
     assert "12345.67" in shown(text, 34)
@@ -191,7 +191,7 @@ def test_a_cell_may_have_lines() -> None:
     "text", ["2*3*4", "x**2 + y**2", "src/**/*.py and **/test_*.py, tests/** too", "__init__.py, __main__"]
 )
 @pytest.mark.parametrize("live", [False, True])
-def test_operators_patterns_and_names_are_not_emphasised(text: str, *, live: bool) -> None:
+def test_operators_are_not_emphasis(text: str, *, live: bool) -> None:
     assert "".join(part for _, part in inline(text, live=live)) == text
 
 
@@ -210,12 +210,12 @@ def test_a_line_may_end_with_a_backslash() -> None:
     assert [span for span in inline("all **API**s") if span[0]] == [("class:strong", "API")]
 
 
-def test_code_in_quotes_within_quotes_and_quotes_in_lists() -> None:
+def test_nested_quotes_with_code_and_lists() -> None:
     text = "> one\n> > two\n> > ```sh\n> > ls -la\n> > ```\n\n- a\n  - b\n      > c\n"
     assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n▎ c"
 
 
-def test_a_page_s_address_on_a_line_of_its_own_is_copied_whole() -> None:
+def test_bare_address_is_copied_whole() -> None:
     address = "https://example.org/" + "x" * 50
     (piece,) = pieces_of(f"See **this:\nhttps://short**\n{address}\n{address}\nand that.\n")
     first, short, *rows, last = render_piece(piece, 30, edge=31)

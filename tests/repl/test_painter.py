@@ -55,7 +55,7 @@ async def drawn(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Screen, 
         await task
 
 
-async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_painted_rows_are_not_repainted(monkeypatch: pytest.MonkeyPatch) -> None:
     async with painted(monkeypatch) as (painter, written):
         for text in ("One **bold", " word** here", " and more", ".\n\nThe next"):
             painter.show(TextDelta("root", text))
@@ -67,7 +67,7 @@ async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyP
         assert b"\x1b[J" not in whole
 
 
-async def test_a_row_is_written_whole_where_terminals_do_not_agree_how_wide_it_is(
+async def test_ambiguous_width_row_written_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with painted(monkeypatch) as (painter, written):
@@ -80,7 +80,7 @@ async def test_a_row_is_written_whole_where_terminals_do_not_agree_how_wide_it_i
         assert "\r\x1b[KA 漢字 row 🇨🇭 flag 👍🏽 and" in whole
 
 
-async def test_garbage_is_looked_for_when_something_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_garbage_collected_after_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ring:
         def __init__(self) -> None:
             self.own = self
@@ -101,7 +101,7 @@ async def test_garbage_is_looked_for_when_something_was_drawn(monkeypatch: pytes
             gc.enable()
 
 
-async def test_a_renderer_that_fails_gives_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_renderer_gives_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
@@ -120,7 +120,7 @@ async def test_a_renderer_that_fails_gives_plain_text(monkeypatch: pytest.Monkey
         assert b"a defect" in whole
 
 
-async def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gone_terminal_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     gone: list[bool] = []
 
     def lost(data: bytes) -> None:
@@ -136,7 +136,7 @@ async def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPa
     assert gone == [True]
 
 
-async def test_a_terminal_that_does_not_read_stops_the_drawing_and_nothing_else() -> None:
+async def test_unread_terminal_stops_drawing_only() -> None:
     master, slave = pty.openpty()
     tty.setraw(slave)
     taken = asyncio.Event()
@@ -171,7 +171,7 @@ async def test_a_terminal_that_does_not_read_stops_the_drawing_and_nothing_else(
     os.close(master)
 
 
-async def test_a_file_that_is_named_is_a_link_for_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_named_file_is_a_terminal_link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a b.py").touch()
     async with drawn(monkeypatch) as (screen, written):
         screen.surface.directory = lambda: tmp_path
@@ -182,7 +182,7 @@ async def test_a_file_that_is_named_is_a_link_for_the_terminal(monkeypatch: pyte
     assert links == [((tmp_path / "a b.py").as_uri().encode(), b"it"), (b"https://x.org", b"the page")]
 
 
-async def test_what_is_erased_is_erased_where_more_rows_than_there_are_cannot_be_deleted(
+async def test_rows_are_erased_not_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """rxvt-unicode ignores such a deletion, and showed two status lines after the first answer."""
@@ -196,9 +196,7 @@ async def test_what_is_erased_is_erased_where_more_rows_than_there_are_cannot_be
     ("said", "light"),
     [("0;default;15", True), ("15;0", False), ("0;7", True), ("15;default", None), ("", None), ("x", None)],
 )
-async def test_a_background_that_only_the_environment_knows(
-    said: str, light: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_background_from_environment(said: str, light: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORFGBG", said)
     async with drawn(monkeypatch) as (screen, _):
         assert screen.light is light

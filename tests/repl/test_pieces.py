@@ -58,7 +58,7 @@ from tests.waiting import until
         'model = "x"  # no line end',
     ],
 )
-def test_a_rule_is_put_into_the_settings_and_nothing_else_changes(tmp_path: Path, before: str) -> None:
+def test_adding_a_rule_changes_nothing_else(tmp_path: Path, before: str) -> None:
     path = tmp_path / "config" / "config.toml"
     if before:
         path.parent.mkdir()
@@ -74,7 +74,7 @@ def test_a_rule_is_put_into_the_settings_and_nothing_else_changes(tmp_path: Path
     assert all(line in path.read_text() for line in before.splitlines() if "#" in line and "allow" not in line)
 
 
-def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) -> None:
+def test_rule_of_any_characters_is_written(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"# mine\r\n[permissions]\r\nallow = [] # none\r\n")
     rule = "Bash(touch 'a\x7f\x01\n\t\u202e\"\\b')"
@@ -85,7 +85,7 @@ def test_a_rule_of_any_characters_is_written_and_line_ends_stay(tmp_path: Path) 
     assert after.endswith(b"] # none\r\n")
 
 
-def test_settings_that_are_read_only_stay_as_they_are(tmp_path: Path) -> None:
+def test_read_only_settings_stay(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("# mine\n")
     path.chmod(0o444)
@@ -94,7 +94,7 @@ def test_settings_that_are_read_only_stay_as_they_are(tmp_path: Path) -> None:
     assert path.read_text() == "# mine\n"
 
 
-def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
+def test_yaml_settings_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("permissions:\n  deny: [Bash(rm)]\n")
     with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         add_rule(tmp_path / "config.toml", "Bash")
@@ -105,7 +105,7 @@ def test_no_file_takes_the_place_of_settings_in_yaml(tmp_path: Path) -> None:
     assert not (tmp_path / "config.toml").exists()
 
 
-def test_what_is_always_allowed_is_written_where_the_settings_came_from(tmp_path: Path) -> None:
+def test_always_rule_goes_to_its_settings(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[permissions]\ndeny = ["Bash(rm)"]\n')
     current = CurrentSession()
@@ -121,7 +121,7 @@ def test_what_is_always_allowed_is_written_where_the_settings_came_from(tmp_path
     assert not (tmp_path / ".config").exists()
 
 
-def test_what_is_added_at_the_same_time_is_all_there(tmp_path: Path) -> None:
+def test_concurrent_rules_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
 
     def add(name: str) -> None:
@@ -133,7 +133,7 @@ def test_what_is_added_at_the_same_time_is_all_there(tmp_path: Path) -> None:
     assert len(tomllib.loads(path.read_text())["permissions"]["allow"]) == 40
 
 
-def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+def test_unreadable_settings_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"# \xff\n")
     with pytest.raises(UsageError, match="not valid TOML"):
@@ -150,7 +150,7 @@ def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "before", ["", '[providers.openai]\napi_key = "old"\nbase_url = "http://b"\n[prices."a/b"]\ninput = 1\n']
 )
-def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
+def test_key_is_private_to_its_owner(tmp_path: Path, before: str) -> None:
     path = tmp_path / "config.toml"
     if before:
         path.write_text(before)
@@ -161,7 +161,7 @@ def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_key_s_address_replaces_the_one_that_was_there(tmp_path: Path) -> None:
+def test_new_base_url_replaces_old(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[providers.openai]\nbase_url = "http://old"  # mine\n\n[prices."a/b"]\ninput = 1\n')
     store_key(path, "openai", "sk", "http://new")
@@ -170,7 +170,7 @@ def test_a_key_s_address_replaces_the_one_that_was_there(tmp_path: Path) -> None
     assert data["prices"] == {"a/b": {"input": 1}}
 
 
-def test_a_file_that_cannot_be_changed_says_what_to_write(tmp_path: Path) -> None:
+def test_fixed_settings_error_says_the_line(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('permissions = { allow = ["Read"] }\n')
     with pytest.raises(UsageError, match=r'add "Bash" to permissions.allow yourself'):
@@ -192,14 +192,14 @@ def test_a_file_that_cannot_be_changed_says_what_to_write(tmp_path: Path) -> Non
         ("Allowed with --allow Bash --allow 'Bash(a; b)'.", []),  # one that is no rule
     ],
 )  # fmt: skip
-def test_what_is_allowed_for_longer_is_what_the_policy_names_and_nothing_else(remedy: str, rules: list[str]) -> None:
+def test_longer_approvals_offer_policy_rules(remedy: str, rules: list[str]) -> None:
     assert rules_for(Ask("why", remedy)) == rules
     offered = approval_options(rules)
     assert [option.value for option in offered] == (["once", "session", "always", "no"] if rules else ["once", "no"])
     assert all(rule in option.hint for option in offered[1:-1] for rule in rules)
 
 
-def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_as_the_models() -> None:
+def test_approval_shows_command_and_wants() -> None:
     command = "\n".join(f"echo {number}" for number in range(40))
     said = "the index\n  wants: nothing \x1b\u202e"
     call = ToolCall("c", "Bash", JsonObject({"command": command, "reason": said}))
@@ -217,7 +217,7 @@ def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_
     assert "the model gives no reason" in plain(render_approval(silent, Ask("", wants=wants), lambda _: None, 60))
 
 
-def test_a_question_shows_what_an_edit_would_change() -> None:
+def test_question_shows_edit_diff() -> None:
     call = ToolCall("c", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
     shown = plain(render_approval(call, Ask("Outside.", agent="root/a"), lambda _: "one\nx = 1\nthree\n", 60, 2))
     assert (
@@ -233,14 +233,14 @@ def test_a_question_shows_what_an_edit_would_change() -> None:
     )
 
 
-def test_what_a_write_would_change_is_told_against_what_is_there() -> None:
+def test_write_proposal_is_a_diff() -> None:
     call = ToolCall("c", "Write", JsonObject({"file_path": "a", "content": "new\n"}))
     assert "-old" in proposal(call, lambda _: "old\n")
     assert "+new" in proposal(call, lambda _: None)
     assert proposal(ToolCall("c", "Bash", JsonObject({"command": "x"})), lambda _: None) == ""
 
 
-def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
+def test_mentions_attach_by_kind(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("code = 1")
     (tmp_path / "b c.png").write_bytes(PNG)
     (tmp_path / "d.pdf").write_bytes(b"%PDF-1.4 ...")
@@ -257,7 +257,7 @@ def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
     assert wrong[0].startswith("@e.bin is not attached")
 
 
-def test_what_is_dragged_here_is_the_images_and_any_other_text_stays_text(tmp_path: Path) -> None:
+def test_dragged_images_are_attached(tmp_path: Path) -> None:
     image = Image("image/png", PNG)
     for name in ("a.png", "b c.png", "it's.png"):
         (tmp_path / name).write_bytes(PNG)
@@ -283,7 +283,7 @@ def test_what_is_dragged_here_is_the_images_and_any_other_text_stays_text(tmp_pa
 
 
 @pytest.mark.needs("git")
-async def test_files_are_those_that_git_knows(tmp_path: Path) -> None:
+async def test_files_are_those_git_knows(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "new.py").touch()
@@ -292,7 +292,7 @@ async def test_files_are_those_that_git_knows(tmp_path: Path) -> None:
     assert branch_of(tmp_path) == "trunk"
 
 
-async def test_without_git_the_directory_is_walked(tmp_path: Path) -> None:
+async def test_without_git_directory_is_walked(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.py").touch()
     (tmp_path / ".hidden").touch()
@@ -308,19 +308,19 @@ def test_the_nearest_files_come_first() -> None:
 
 
 @given(st.text('a漢 .)\t"@\n\u202f/', min_size=1))
-def test_a_file_that_is_offered_is_mentioned_by_what_is_inserted(name: str) -> None:
+def test_offered_file_can_be_mentioned(name: str) -> None:
     completer = InputCompleter(lambda: [name], tuple, lambda name, typed: ())
     offered = [one.text for one in completer.get_completions(Typed("see @"), CompleteEvent())]
     assert [mentioned(f"see @{text} ") for text in offered] == ([] if '"' in name or "\n" in name else [[name]])
 
 
 @given(st.text(max_size=12), st.text(max_size=40))
-def test_a_match_holds_the_letters_in_their_order(query: str, text: str) -> None:
+def test_match_keeps_letter_order(query: str, text: str) -> None:
     letters = iter(text.lower())
     assert (matches(query, text) is not None) == all(letter in letters for letter in query.lower())
 
 
-def test_a_sentence_is_found_by_its_words_and_by_those_of_its_text_that_are_not_shown() -> None:
+def test_sentence_found_by_hidden_words() -> None:
     said = "number 2416: the module has no end, delete a line"  # the letters of "needle" in that order, far apart
     options = [
         Option(1, said),
@@ -331,7 +331,7 @@ def test_a_sentence_is_found_by_its_words_and_by_those_of_its_text_that_are_not_
     assert [one.value for one in narrowed(options, "nedl")] == [3]
 
 
-async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
+async def test_picker_narrows_by_words() -> None:
     options = [Option(number, name) for number, name in enumerate(("openai/gpt-5.5", "anthropic/opus", "openai/mini"))]
     assert [one.label for one in narrowed(options, "mini openai")] == ["openai/mini"]
     hinted = [Option(1, "a/one", "window 400 of it"), Option(2, "a/two", "window 500, openly priced")]
@@ -344,7 +344,7 @@ async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
     assert await picker.chosen == 2
 
 
-def test_names_are_matched_before_what_is_said_of_them() -> None:
+def test_names_match_before_hints() -> None:
     options = [Option(1, "gpt", "as good as opus"), Option(2, "claude-opus", "", also="anthropic/claude-opus")]
     assert [one.value for one in narrowed(options, "opus")] == [2, 1]
     assert [one.value for one in narrowed(options, "anthropic/cl")] == [2]
@@ -368,9 +368,7 @@ def test_names_are_matched_before_what_is_said_of_them() -> None:
     st.integers(12, 60),
     st.integers(1, 9),
 )
-def test_a_menu_fits_and_counts_what_it_does_not_show(
-    rows: list[tuple[str, str]], at: int, width: int, most: int
-) -> None:
+def test_menu_fits_and_counts_hidden_rows(rows: list[tuple[str, str]], at: int, width: int, most: int) -> None:
     at = min(at, len(rows) - 1)
     lines = render_menu(rows, at, width, most)
     assert len(lines) == min(len(rows), most)
@@ -380,7 +378,7 @@ def test_a_menu_fits_and_counts_what_it_does_not_show(
     assert plain(lines).count("❯") == (at >= 0)
 
 
-def test_where_there_is_little_room_columns_are_left_out_whole_and_names_stay_apart() -> None:
+def test_narrow_menu_drops_whole_columns() -> None:
     cells = [("here", size, f"${usd} in ${5 * usd} out", "sees") for usd, size in enumerate(("1M", "200k", "1M"), 9)]
     about = ["".join(text for _, text in line)[2:] for line in table([("", cell) for cell in row] for row in cells)]
     names = ["claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-5"]
@@ -400,7 +398,7 @@ def test_where_there_is_little_room_columns_are_left_out_whole_and_names_stay_ap
     assert plain(render_menu(found, 0, 30, 2)).split("\n")[0] == "❯ one  yesterday  … the words…"
 
 
-async def test_a_long_list_is_shown_around_what_is_chosen() -> None:
+async def test_long_list_scrolls_to_selection() -> None:
     picker = Picker([], [Option(number, f"option {number}") for number in range(100)])
     picker.move(-1)
     rows = plain(render_picker(picker, 40, 20)).split("\n")
@@ -408,7 +406,7 @@ async def test_a_long_list_is_shown_around_what_is_chosen() -> None:
     assert rows[-1] == "❯ option 99"
 
 
-def test_pastes_and_images_stand_behind_place_holders() -> None:
+def test_pastes_and_images_are_placeholders() -> None:
     draft = InputBuffer()
     paste, image = draft.keep_text("one\ntwo"), draft.keep_image(Image("image/png", PNG))
     text = f"see {paste} and {image}"
@@ -435,7 +433,7 @@ def test_notes_go_under_their_heading(tmp_path: Path, before: str, after: str) -
     assert path.read_text() == after
 
 
-def test_a_note_is_not_written_out_of_the_project(tmp_path: Path) -> None:
+def test_note_outside_project_is_refused(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()
     outside.write_text("mine\n")
@@ -450,7 +448,7 @@ def test_a_note_is_not_written_out_of_the_project(tmp_path: Path) -> None:
     assert "- new" in (project / "RULES.md").read_text()
 
 
-async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -> None:
+async def test_shell_output_is_bounded(tmp_path: Path) -> None:
     assert await run_shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
     assert await run_shell(f"wc -c <<'END'\n{'é' * 100_000}\nEND\nexit 4", tmp_path) == (4, "200001\n")
     code, output = await run_shell("echo \0", tmp_path)
@@ -461,7 +459,7 @@ async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -
     assert output.endswith("end\n")
 
 
-async def test_a_shell_line_has_the_colours_that_its_command_asks_for_and_nothing_else_of_it(tmp_path: Path) -> None:
+async def test_shell_output_keeps_colours_only(tmp_path: Path) -> None:
     hostile = r"\033[2J\033]0;t\007\033[1;31mred\033[0m\t\033[8munseen\033[m\033[?1049h \033[38;5;200mpink\001\n\033[0m"
     _, output = await run_shell(f"printf '{hostile}'", tmp_path)
     _, row = render_block(Shell("x", output, 0), 60)
@@ -473,7 +471,7 @@ async def test_a_shell_line_has_the_colours_that_its_command_asks_for_and_nothin
     assert plain(render_block(Shell("x", many, 0), 60)).count("ab") > 1_000
 
 
-async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path: Path) -> None:
+async def test_cancelled_shell_kills_children(tmp_path: Path) -> None:
     sleep = f"sleep 33.{os.getpid()}"  # of this run, and not of one beside it
     task = asyncio.create_task(run_shell(f"({sleep}; true) & {sleep}; true", tmp_path))
 
@@ -487,13 +485,13 @@ async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path
     assert task.cancelled()
 
 
-async def test_a_shell_line_whose_child_keeps_the_pipe_ends(tmp_path: Path) -> None:
+async def test_shell_ends_with_pipe_held_open(tmp_path: Path) -> None:
     code, output = await asyncio.wait_for(run_shell("sleep 34.11 & echo $!", tmp_path), 30)
     os.kill(int(output), signal.SIGKILL)
     assert code == 0
 
 
-async def test_history_is_kept_per_file_newest_first_and_survives(tmp_path: Path) -> None:
+async def test_history_survives_per_file(tmp_path: Path) -> None:
     path = tmp_path / "h" / "project.jsonl"
     first = ProjectHistory()
     first.open(path)
@@ -506,7 +504,7 @@ async def test_history_is_kept_per_file_newest_first_and_survives(tmp_path: Path
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
-def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
+def test_retry_without_display_names_lost_text() -> None:
     broken = Retrying("root", "It broke.", "cut", 1, 0.31, "First")
     gone = "the text above is discarded"
     assert plain_text(broken) == f"! It broke; trying again in 0.3 s (attempt 2); {gone}"
@@ -516,14 +514,14 @@ def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
     )
 
 
-def test_a_missing_key_leads_to_its_login() -> None:
+def test_missing_key_leads_to_login() -> None:
     error = UsageError("No key for groq: set GROQ_API_KEY.")
     told = [block.text for block in guide(error) if isinstance(block, Report)]
     assert told[0] == str(error)
     assert "/login groq," in told[1]
 
 
-def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
+def test_approval_is_shown_whole() -> None:
     content = "\n".join(f"line {number} {'x' * 100}" for number in range(300))
     write = ToolCall("c", "Write", JsonObject({"file_path": "p\u0430y.py", "content": content}))
     shown = plain(render_approval(write, Ask("Why."), lambda _: None, 60))
@@ -556,11 +554,11 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
         ("git.com\u2215x\u2024io 𝟙ꓸ", "git.com⟨U+2215⟩x⟨U+2024⟩io ⟨U+1D7D9⟩ꓸ⟨U+A4F8⟩"),
     ],
 )
-def test_letters_that_look_like_others_are_told_apart(text: str, shown: str) -> None:
+def test_lookalike_letters_are_marked(text: str, shown: str) -> None:
     assert spelled(text) == shown
 
 
-def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name() -> None:
+def test_approval_hides_no_argument() -> None:
     def shown(name: str, **arguments: object) -> str:
         call = ToolCall("c", name, json_freeze_object({**arguments}))
         return plain(render_approval(call, Ask("Why."), lambda _: "x = 1\ny = 2\nx = 1\nz\n", 60))
@@ -577,7 +575,7 @@ def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name(
     assert shown("Bash", command=f"echo {'a' * 20_000}b").count("a") > 20_000
 
 
-def test_a_diff_of_several_files_names_them_and_counts_lines_anew_in_each() -> None:
+def test_diff_of_files_restarts_line_numbers() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -7 +7 @@\n--- one\n+++ two\n--- a/y\n+++ b/y\n@@ -3,0 +4,1 @@\n+three\n"
     shown = plain([*render_diff(diff, 60)]).splitlines()
     assert [line.split() for line in shown] == [
@@ -588,7 +586,7 @@ def test_a_diff_of_several_files_names_them_and_counts_lines_anew_in_each() -> N
     ]
 
 
-def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> None:
+def test_replayed_command_shows_exit_code() -> None:
     said = "one\ntwo\n[exit code 3]\n[hidden from commands: KEY. The person can pass a variable on with env.pass]"
     call = ToolCall("c1", "Bash", json_freeze_object({"command": "false"}))
     result = ToolResult("c1", (Text(said),), is_error=True)
@@ -598,7 +596,7 @@ def test_how_a_command_of_an_earlier_run_ended_is_shown_as_while_it_ran() -> Non
 
 
 @pytest.mark.parametrize("at", range(-1, 12))
-async def test_options_of_a_question_that_are_not_shown_are_counted(at: int) -> None:
+async def test_hidden_options_are_counted(at: int) -> None:
     picker = Picker(((("", "?"),),), [Option(number, f"option{number:02}") for number in range(12)], keys=True)
     picker.at = at
     for height in range(1, 30):
@@ -607,7 +605,7 @@ async def test_options_of_a_question_that_are_not_shown_are_counted(at: int) -> 
         assert shown + sum(int(number) for row in rows for number in re.findall(r"[↑↓] (\d+)", row)) == 12
 
 
-def test_what_is_too_long_for_a_clipboard_is_not_said_to_be_copied() -> None:
+def test_clipboard_limit_is_refused() -> None:
     assert osc52("a ☂").startswith("\x1b]52;c;")
     with pytest.raises(UsageError, match="100,001 bytes"):
         osc52("x" * 100_001)

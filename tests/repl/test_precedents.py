@@ -48,7 +48,7 @@ async def agent_with_calls(log: Log) -> Agent:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_calls_of_agents_that_ended_and_those_before_a_rewind_count(tmp_path: Path, kept: bool) -> None:
+async def test_precedents_count_ended_agents(tmp_path: Path, kept: bool) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         agent = await agent_with_calls(session.log() if kept else MemoryLog())
         assert [one.arguments.get("command") for message in agent.messages for one in message.calls] == ["true late"]
@@ -57,7 +57,7 @@ async def test_calls_of_agents_that_ended_and_those_before_a_rewind_count(tmp_pa
         await agent.aclose()
 
 
-async def test_a_log_that_cannot_be_read_is_said_in_place_of_what_rules_match(tmp_path: Path) -> None:
+async def test_unreadable_log_is_said_with_rules(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         agent = await agent_with_calls(session.log())
         file = session.path / "root.jsonl"
@@ -66,7 +66,7 @@ async def test_a_log_that_cannot_be_read_is_said_in_place_of_what_rules_match(tm
         assert text == "Bash(true:*) · what else they match is unknown: the session's log could not be read"
 
 
-async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -> None:
+async def test_precedents_look_at_last_calls(tmp_path: Path) -> None:
     calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MAX_SEARCHED_CALLS))
     agent = Agent(ScriptedModel((bash("false 0"),), calls, "done"), tools=[Silent()])
     await agent.run("go")
@@ -74,7 +74,7 @@ async def test_only_the_last_calls_are_looked_at_which_is_said(tmp_path: Path) -
     assert text == "Bash(false:*) · matches no other of this session's last 1,000 calls"
 
 
-async def test_pictures_and_calls_that_make_no_sense_keep_no_question_from_being_put(tmp_path: Path) -> None:
+async def test_odd_calls_keep_question_possible(tmp_path: Path) -> None:
     broken = (
         call("Read", file_path="~a\0b"),
         call("Read", file_path="~\ud800/x"),
@@ -132,9 +132,7 @@ EARLIER = [
         ("mcp__hub__list", call("mcp__hub__list", page=2), ["mcp__hub__list"]),
     ],
 )
-def test_a_rule_names_the_earlier_calls_that_it_would_have_had_a_part_in(
-    rule: str, asked: ToolCall, others: list[str]
-) -> None:
+def test_rule_names_matching_calls(rule: str, asked: ToolCall, others: list[str]) -> None:
     assert also_allowed([rule], asked, EARLIER, Path("/here")) == others
 
 
@@ -155,13 +153,11 @@ def test_a_rule_names_the_earlier_calls_that_it_would_have_had_a_part_in(
         ("Network(www.example.org)", bash("curl", needs="network:WWW.example.org"), True),
     ],
 )
-def test_a_rule_names_no_call_that_it_does_not_allow_and_each_that_it_does(
-    rule: str, earlier: ToolCall, counts: bool
-) -> None:
+def test_rule_names_only_calls_it_allows(rule: str, earlier: ToolCall, counts: bool) -> None:
     assert bool(also_allowed([rule], bash("else"), [earlier], Path("/here"))) is counts
 
 
-def test_paths_are_compared_where_they_lead(tmp_path: Path) -> None:
+def test_paths_are_compared_resolved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     earlier = [call("Write", file_path="a.txt"), call("Write", file_path="b.txt")]
@@ -169,7 +165,7 @@ def test_paths_are_compared_where_they_lead(tmp_path: Path) -> None:
     assert also_allowed([rule], bash("else"), earlier, tmp_path / "link") == ["Write a.txt"]
 
 
-def test_long_calls_that_begin_alike_are_each_counted_and_letters_are_marked() -> None:
+def test_calls_with_same_start_are_counted() -> None:
     earlier = [bash(f"git push {'o' * 60} {number}") for number in range(5)] + [bash("git push \u0430bc")]
     others = also_allowed(["Bash(git push:*)"], bash("git push x"), earlier, Path("/here"))
     assert len(others) == 6

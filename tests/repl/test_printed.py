@@ -37,7 +37,7 @@ def test_every_letter_is_written_once(first: Piece, second: Piece, steps: list[t
     assert written + ended + words(*printed.rest(render_piece(second, 50), 50)) == whole
 
 
-def test_drawn_rows_are_dug_out_with_what_is_below_them_and_only_as_far_as_they_are_seen() -> None:
+def test_printed_rows_dug_out_within_height() -> None:
     def buried() -> HiddenRows:
         found = HiddenRows()
         found.add([50, 20, (("", "one"),), 30, (("", "a" * 79), GOES_ON), (("", "bb"),), ()])

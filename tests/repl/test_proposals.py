@@ -25,14 +25,14 @@ def arguments(old: str, new: str) -> JsonObject:
 @pytest.mark.parametrize(
     ("old", "new"), [("café = 1 \nx = 1 \n", "café = 1 \nx = 2\n"), (PATCH, ""), ("\tx = 1\n", "\tx = 2\n")]
 )
-def test_a_file_in_any_encoding_is_compared(tmp_path: Path, codec: str, end: str, old: str, new: str) -> None:
+def test_any_encoding_is_compared(tmp_path: Path, codec: str, end: str, old: str, new: str) -> None:
     text = "café = 1\nx = 1\ny = é\n"
     (tmp_path / "f").write_bytes(text.replace("\n", end).encode(codec))
     shown = proposal(ToolCall("c", "Edit", arguments(old, new)), lambda path: read_text(tmp_path, path))
     assert [line for line in shown.splitlines()[2:] if line[:1] in "+-"] == ["-x = 1", "+x = 2"]
 
 
-def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_path: Path) -> None:
+def test_too_large_file_uses_exact_quotes(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("café = 1\nx = 1\n" + "y" * MAX_COMPARED_CHARS)
     assert read_text(tmp_path, "f") is None
     workspace = Workspace(tmp_path.resolve())
@@ -50,7 +50,7 @@ def test_a_file_too_large_to_be_compared_is_edited_by_exact_quotes_alone(tmp_pat
         change(PATCH, "")
 
 
-def test_a_file_is_compared_whose_name_is_written_in_quotes_and_a_name_is_one_line(tmp_path: Path) -> None:
+def test_quoted_file_name_is_compared(tmp_path: Path) -> None:
     (tmp_path / "a\n  1 + b").write_text("old\n")
     given = json_freeze_object({"file_path": "$'a\\n  1 + b'", "content": "new\n"})
     shown = proposal(ToolCall("c", "Write", given), lambda path: read_text(tmp_path, path))

@@ -132,9 +132,7 @@ async def seated(monkeypatch: pytest.MonkeyPatch, cwd: Path) -> AsyncIterator[De
         await task
 
 
-async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_types(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_question_takes_keys_after_a_pause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         desk.write("deploy it aft")
         asked = await desk.ask()
@@ -157,7 +155,7 @@ async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_typ
         assert await asked is None
 
 
-async def test_a_question_takes_no_keys_while_the_size_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_question_takes_no_keys_in_resize(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         await desk.ask()
         await desk.wait()
@@ -172,9 +170,7 @@ async def test_a_question_takes_no_keys_while_the_size_changes(monkeypatch: pyte
         assert desk.questions.taking is not None
 
 
-async def test_a_question_that_takes_long_to_draw_takes_no_key_of_that_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_slow_drawing_takes_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         monkeypatch.setattr("sagent.repl.terminal.questions.QUIET_SECONDS", 0.0)
         desk.bind()
@@ -194,9 +190,7 @@ async def test_a_question_that_takes_long_to_draw_takes_no_key_of_that_time(
         assert desk.screen.buffer.text == "y"
 
 
-async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_question_not_yet_drawn_takes_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         desk.screen.output._unsent = b"what came before it"
         await desk.ask()
@@ -208,9 +202,7 @@ async def test_a_question_that_the_terminal_has_not_taken_takes_no_keys(
         assert desk.questions.taking is not None
 
 
-async def test_a_question_that_is_on_its_way_to_the_terminal_takes_no_keys(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_question_being_written_takes_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def answer() -> None:  # as the terminal does, in the order of what was written to it
         desk.keys.send_text("\x1b[>1;10;0c")
         for _ in range(9):
@@ -227,9 +219,7 @@ async def test_a_question_that_is_on_its_way_to_the_terminal_takes_no_keys(
         assert desk.screen.buffer.text == ""
 
 
-async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_tab_takes_question_others_go_to_draft(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         asked = await desk.ask()
         desk.write("a draft")
@@ -251,9 +241,7 @@ async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
         assert desk.screen.buffer.text == "a draftyety"
 
 
-async def test_a_letter_and_enter_answer_and_a_letter_enter_and_more_do_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_letter_and_enter_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert LETTER_SECONDS >= 0.3  # seconds: so slowly does a person type who is not fast
     async with seated(monkeypatch, tmp_path) as desk:
         asked = await desk.ask()
@@ -270,9 +258,7 @@ async def test_a_letter_and_enter_answer_and_a_letter_enter_and_more_do_not(
         assert await asked is None
 
 
-async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_comes_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_answer_in_words_gives_draft_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         desk.write("half a message")
         asked = asyncio.create_task(desk.questions.answer(Question("root", "Which?", ("red",))))
@@ -290,9 +276,7 @@ async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_com
 
 
 @pytest.mark.parametrize("leave", ["Esc", "withdrawn", "answered"])
-async def test_words_for_a_question_that_is_left_or_withdrawn_are_in_the_input(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leave: str
-) -> None:
+async def test_withdrawn_words_return_to_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leave: str) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         desk.write("half a message")
         asked = await desk.ask()
@@ -332,7 +316,7 @@ async def test_words_for_a_question_that_is_left_or_withdrawn_are_in_the_input(
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_plan_that_is_withdrawn_while_it_is_changed_leaves_the_words_in_the_input(
+async def test_withdrawn_plan_words_return_to_input(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int
 ) -> None:
     async def edit(text: str) -> str:
@@ -357,9 +341,7 @@ async def test_a_plan_that_is_withdrawn_while_it_is_changed_leaves_the_words_in_
         assert desk.questions.withdrawn  # an Enter that was meant for it sends nothing
 
 
-async def test_a_question_that_is_withdrawn_while_its_answer_is_in_an_editor_leaves_the_draft(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_withdrawn_in_editor_keeps_draft(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         actions = desk.bind()
         for ask, key in ((desk.ask, "n"), (desk.ask_which, "")):
@@ -377,9 +359,7 @@ async def test_a_question_that_is_withdrawn_while_its_answer_is_in_an_editor_lea
             assert desk.screen.buffer.text == "half a message\nbecause of that"
 
 
-async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_enter_for_withdrawn_question_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         actions = desk.bind()
         desk.write("half a message")
@@ -408,7 +388,7 @@ async def test_an_enter_for_a_question_that_was_withdrawn_sends_nothing(
         assert [wait.text for wait in actions._session.outbox.queued] == ["half a message", "another"]
 
 
-async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_options_ticked_at_typing_speed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         question = Question("root", "Which?", ("red", "green", "blue"), multiple=True)
         asked = asyncio.create_task(desk.questions.answer(question))
@@ -423,7 +403,7 @@ async def test_several_are_ticked_as_fast_as_keys_come(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("width", "height"), [(79, 19), (39, 5)])
-async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(width: int, height: int) -> None:
+async def test_whole_question_readable_in_parts(width: int, height: int) -> None:
     title = [(("", f"line {number}"),) for number in range(100)]
     options = [Option(key, f"Yes, {key}", key=key) for key in "ysan"]
     picker = Picker(title, options, keys=True)
@@ -449,7 +429,7 @@ async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(widt
 
 
 @pytest.mark.parametrize(("width", "height"), [(79, 18), (39, 6), (19, 2), (11, 9)])
-async def test_all_of_each_option_is_seen_when_it_is_selected_or_written_above(width: int, height: int) -> None:
+async def test_whole_option_readable_in_parts(width: int, height: int) -> None:
     options = [Option(name, " ".join(f"{name}{number}" for number in range(12)), "why") for name in "abcdefghi"]
     for asked in (1, 40):
         picker = Picker([(("", f"line {number}"),) for number in range(asked)], options, keys=True, ticked={1})
@@ -467,7 +447,7 @@ async def test_all_of_each_option_is_seen_when_it_is_selected_or_written_above(w
         assert len(render_picker(held, width, height)) == len(rows)
 
 
-async def test_a_long_command_is_laid_out_once_for_each_width() -> None:
+async def test_long_command_laid_out_per_width() -> None:
     widths: list[int] = []
 
     def title(width: int) -> list[Line]:
@@ -483,7 +463,7 @@ async def test_a_long_command_is_laid_out_once_for_each_width() -> None:
     assert drawn[0] is drawn[1] is drawn[4]
 
 
-async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_where_there_is_room() -> None:
+async def test_approval_text_goes_before_rules() -> None:
     title = [(("", f"line {number}"),) for number in range(9)]
     foot = (("", "s and a allow: "), ("", ", ".join(f"Edit(/{number})" for number in range(9))))
     picker = Picker(title, approval_options(["Edit"]), foot=foot, keys=True)
@@ -496,7 +476,7 @@ async def test_what_is_approved_is_seen_before_what_a_rule_would_allow_and_both_
     assert len(picker.title_for(40)) == 9 + 5
 
 
-async def test_a_low_list_has_as_many_options_as_there_is_room_for() -> None:
+async def test_low_list_fills_its_rows() -> None:
     names = [Option(name, name) for name in ("one", "two", "three")]
     for height, shown in ((5, 3), (4, 2), (3, 1)):
         rows = plain(render_picker(Picker([(("", "Which?"),)], names), 40, height)).split("\n")
@@ -506,7 +486,7 @@ async def test_a_low_list_has_as_many_options_as_there_is_room_for() -> None:
     assert row == " ↑1 ↓8 · Ctrl-O"  # not the beginning of a word
 
 
-async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:
+async def test_two_row_room_draws_two_rows() -> None:
     options = [Option(key, f"Yes, {key}", key=key) for key in "ysan"]
     for held in ("", "(can be answered when you have stopped typing)"):
         picker = Picker([(("", f"line {number}"),) for number in range(9)], options, keys=True, held=held)
@@ -521,7 +501,7 @@ async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:
 
 
 @given(st.text("ab\n", max_size=8), st.text("ab\n", max_size=8), st.data())
-def test_a_place_holder_is_there_whole_or_not_at_all(before: str, after: str, data: st.DataObject) -> None:
+def test_placeholder_is_never_cut(before: str, after: str, data: st.DataObject) -> None:
     kept = InputBuffer()
     holder = kept.keep_text("words\n" * 20)
     text = f"{before}{holder}{after}"
@@ -535,7 +515,7 @@ def test_a_place_holder_is_there_whole_or_not_at_all(before: str, after: str, da
     assert now.replace(holder, "").count("a") >= typed.count("a")
 
 
-async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path) -> None:
+async def test_failing_call_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     read, edit = {"file_path": "a.txt"}, {"file_path": "a.txt", "old_string": "one", "new_string": "two"}
     turns = [
@@ -578,7 +558,7 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
     assert (tmp_path / "a.txt").read_text() == "three\n"
 
 
-async def test_nobody_is_asked_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+async def test_unwritable_file_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "unread.txt").write_text("one\n")
     (tmp_path / "directory").mkdir()
     asked: list[str] = []
@@ -604,7 +584,7 @@ async def test_nobody_is_asked_for_a_file_that_cannot_be_written(tmp_path: Path)
     assert (tmp_path / "unread.txt").read_text() == "one\n"
 
 
-async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_other_keys_answer_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         monkeypatch.setattr("sagent.repl.terminal.questions.LETTER_SECONDS", 0.01)
         asked = await desk.ask()
@@ -636,7 +616,7 @@ async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.Monkey
         assert await asked == "The person said no: because"
 
 
-async def test_a_question_waits_for_a_line_and_a_list_for_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_question_waits_for_line_and_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         asked = await desk.ask()
         key = asyncio.create_task(desk.questions.line("Key: ", secret=True))
@@ -662,9 +642,7 @@ async def test_a_question_waits_for_a_line_and_a_list_for_both(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-async def test_keys_that_were_pressed_before_a_list_was_to_be_seen_choose_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, waiting: bool
-) -> None:
+async def test_early_keys_choose_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, waiting: bool) -> None:
     stopped: list[str] = []
     options = [Option("first", "first", key="f"), Option("second", "second", key="s")]
 
@@ -698,7 +676,7 @@ async def test_keys_that_were_pressed_before_a_list_was_to_be_seen_choose_nothin
             assert await listed == "second"
 
 
-async def test_of_a_long_paste_into_a_list_the_beginning_narrows_it() -> None:
+async def test_long_paste_narrows_by_its_start() -> None:
     picker = Picker([(("", "Which?"),)], [Option(number, f"number {number}") for number in range(999)])
     picker.type("number 99 ")
     picker.type("word " * 100_000)
@@ -725,7 +703,7 @@ def sessions_list(lookup: Lookup[int]) -> Picker[int]:
 
 
 @pytest.mark.parametrize(("width", "height", "rows", "options"), [(40, 5, 5, 2), (80, 18, 17, 8), (20, 2, 2, 1)])
-async def test_a_preview_leaves_room_for_what_is_chosen_from(width: int, height: int, rows: int, options: int) -> None:
+async def test_preview_leaves_room_for_options(width: int, height: int, rows: int, options: int) -> None:
     picker = sessions_list(Lookup(lambda *_: {}, lambda *_: ()))
     picker.about = {0: ABOUT}
     drawn = plain(render_picker(picker, width, height)).split("\n")
@@ -739,9 +717,7 @@ async def test_a_preview_leaves_room_for_what_is_chosen_from(width: int, height:
     assert "a.py" not in plain(render_picker(picker, width, height))
 
 
-async def test_what_was_said_is_looked_up_when_no_key_comes_and_the_next_key_ends_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_session_search_waits_for_idle_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sagent.repl.terminal.questions.LOOKUP_DELAY_SECONDS", 0.0)
     begun, ended, asked = threading.Event(), threading.Event(), list[str]()
 
@@ -786,9 +762,7 @@ async def test_what_was_said_is_looked_up_when_no_key_comes_and_the_next_key_end
 
 
 @pytest.mark.parametrize("written", ["", "what my command says, at some length"])
-async def test_the_status_line_beside_a_question_fits_at_every_width(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str
-) -> None:
+async def test_status_line_fits_beside_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         display = StatusDisplay(desk.screen, Painter(desk.screen.surface, desk.screen.redraw), desk.questions, list)
         display.figures = Figures("a/claude-sonnet-4-6", mode="edit", sandboxed=False, branch="main")
@@ -806,7 +780,7 @@ async def test_the_status_line_beside_a_question_fits_at_every_width(
                 assert not asked or plain([line]).startswith("Esc says no"[: width - 1].rstrip())
 
 
-async def test_the_title_of_the_window_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_window_title_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         written: list[bytes] = []
         monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
@@ -816,7 +790,7 @@ async def test_the_title_of_the_window_is_one_line(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("column", "rows"), [(2, 1), (0, 0)])
-async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased(
+async def test_lost_cursor_erases_nothing_above(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, column: int, rows: int
 ) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
@@ -827,9 +801,7 @@ async def test_where_the_terminal_has_lost_the_cursor_nothing_above_it_is_erased
         assert b"".join(written).count(b"\x1b[A") == rows
 
 
-async def test_an_editor_gets_no_answer_of_the_terminal_that_a_question_waits_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_editor_gets_no_terminal_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sagent.repl.terminal.screen.ASK_AGAIN_SECONDS", 0.01)
     async with seated(monkeypatch, tmp_path) as desk:
         desk.keys.send_text("\x1b[>1;10;0c")
@@ -847,7 +819,7 @@ async def test_an_editor_gets_no_answer_of_the_terminal_that_a_question_waits_fo
 
 
 @pytest.mark.parametrize(("number", "rows"), [(41, 3), (1, 4)])
-async def test_a_terminal_that_cuts_rows_as_xterm_does_keeps_what_is_above_them(
+async def test_cut_rows_keep_those_above(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, rows: int
 ) -> None:
     async with seated(monkeypatch, tmp_path) as desk:

@@ -11,5 +11,5 @@ async def test_letters_at_the_seam_are_whole(tmp_path: Path) -> None:
     assert await run_shell("cat f", tmp_path) == (0, "x" + "é" * 40_000)
 
 
-async def test_last_letter_of_an_older_encoding_is_kept(tmp_path: Path) -> None:
+async def test_last_letter_of_old_encoding_is_kept(tmp_path: Path) -> None:
     assert (await run_shell(f"{PYTHON} -c \"import os; os.write(1, b'caf\\xe9')\"", tmp_path))[1] == "café"

@@ -91,7 +91,7 @@ COMMANDS = (
 """The slash commands of the REPL's specification."""
 
 
-def test_there_are_these_commands_and_no_others() -> None:
+def test_slash_commands_are_these() -> None:
     commands = plugin_commands(Installed(), [])
     assert set(commands) == {row.usage.split()[0][1:] for row in COMMANDS}
     assert all(one.help and one.help[0].isupper() for one in commands.values())
@@ -103,7 +103,7 @@ def test_there_are_these_commands_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
-async def test_a_command_is_checked_completed_and_run_without_a_terminal(context: RecordingContext, row: Row) -> None:
+async def test_command_row_works_without_terminal(context: RecordingContext, row: Row) -> None:
     await check_row(context, row)
 
 
@@ -130,7 +130,7 @@ async def check_row(context: RecordingContext, row: Row) -> None:
 
 
 @pytest.mark.parametrize("person", [True, False])
-async def test_what_compactions_have_saved_is_told(context: RecordingContext, *, person: bool) -> None:
+async def test_compaction_savings_are_told(context: RecordingContext, *, person: bool) -> None:
     agent = context.opened.agent
     assert "compaction" not in await context.do("/context")
     for number in range(6):
@@ -162,7 +162,7 @@ def test_what_is_a_command(line: str, found: tuple[str, str] | None) -> None:
     assert split_command(line) == found
 
 
-async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> None:
+async def test_wrong_arguments_are_told(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="Did you mean /model"):
         await context.do("/modle x")
     with pytest.raises(UsageError, match=r"'hihg' is not accepted; accepted are .*high.*\. Did you mean high"):
@@ -177,7 +177,7 @@ async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> 
         await context.do("/send nobody hello")
 
 
-async def test_without_a_person_it_is_said_what_to_name(context: RecordingContext) -> None:
+async def test_without_person_asks_for_a_name(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="name it"):
         await context.do("/model")
     assert [one.also for one in context.offered] == ["openai/gpt-5.5", "anthropic/opus"]
@@ -200,9 +200,7 @@ async def test_switching(context: RecordingContext) -> None:
 
 
 @pytest.mark.needs("bwrap")
-async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
-    context: RecordingContext, tmp_path: Path
-) -> None:
+async def test_sandbox_command_shows_and_switches(context: RecordingContext, tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     agent, sandbox = context.opened.agent, Sandbox("off")
     policy = PermissionPolicy("edit", home=tmp_path, domains=("pypi.org",))
@@ -228,7 +226,7 @@ async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
     ]
 
 
-async def test_the_sandbox_is_not_switched_under_a_turn(context: RecordingContext) -> None:
+async def test_sandbox_not_switched_in_a_turn(context: RecordingContext) -> None:
     agent = context.opened.agent
     going = asyncio.create_task(agent.run("go"))
     while not agent.running:
@@ -238,7 +236,7 @@ async def test_the_sandbox_is_not_switched_under_a_turn(context: RecordingContex
     await going
 
 
-async def test_where_nothing_can_hold_commands_required_is_refused_and_all_stays(
+async def test_required_sandbox_refused_without_bwrap(
     context: RecordingContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_try_all", lambda: Confinement("none", "bwrap is not installed"))
@@ -289,7 +287,7 @@ async def test_commands_of_ones_own(context: RecordingContext, tmp_path: Path) -
     assert all_commands(context.settings)["model"].help.startswith("Switch")
 
 
-async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_listed_too(tmp_path: Path) -> None:
+async def test_resume_lists_sessions_by_prompt(tmp_path: Path) -> None:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     paths: list[Path] = []
     for asked, answer in (("mend the gate", "The hinge was loose."), ("paint it", "Green, I think.")):
@@ -332,7 +330,7 @@ async def test_an_earlier_session_is_chosen_by_what_was_said_and_this_one_is_lis
         ({"model": "one", "base_url": "http://127.0.0.1:9/v1", "effort": "low"}, "openai-compatible/two"),
     ],
 )
-async def test_a_fork_goes_on_with_what_was_chosen(
+async def test_fork_keeps_choices(
     flags: dict[str, object], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC", "OPENAI", "OPENAI_COMPATIBLE"):
@@ -394,13 +392,13 @@ async def test_a_fork_goes_on_with_what_was_chosen(
         assert third.agent.ledger.cap == settings.max_budget_usd
 
 
-async def test_nothing_is_forgotten_where_nothing_was_said(context: RecordingContext) -> None:
+async def test_compacting_empty_session_is_refused(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="is empty already"):
         await context.do("/clear")
 
 
 @pytest.mark.plugin("branches")
-async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Path) -> None:
+async def test_unusable_fork_is_removed(tmp_path: Path) -> None:
     """`--continue` would go on in it."""
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     with Session.create(settings.state_dir, tmp_path) as session:
@@ -428,12 +426,12 @@ def test_place_holders(body: str, arguments: str, text: str) -> None:
     assert fill_placeholders(body, arguments) == text
 
 
-def test_a_command_of_ones_own_has_a_description() -> None:
+def test_own_command_has_description() -> None:
     assert own_command("x", read_document("---\ndescription: does it\n---\nText")).help == "does it"
     assert own_command("x", read_document("Text\nmore")).help == "Text"
 
 
-async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext, tmp_path: Path) -> None:
+async def test_command_on_first_prompt_line(context: RecordingContext, tmp_path: Path) -> None:
     (tmp_path / ".sagent" / "commands").mkdir(parents=True)
     (tmp_path / ".sagent" / "commands" / "fix.md").write_text("Fix $ARGUMENTS.")
     said: list[str] = []

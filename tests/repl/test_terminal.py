@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("tmux")
 LONG = "".join(f"Paragraph {number} has some words in it.\n\n" for number in range(60))
 
 
-def test_an_answer_streams_while_one_types_and_is_in_the_scrollback_once(console: Console) -> None:
+def test_answer_streams_while_typing(console: Console) -> None:
     console.serve([Turn(text=LONG, pieces=20, gap=0.005), Turn(text="The second answer.")])
     console.start()
     console.type("hello")
@@ -31,7 +31,7 @@ def test_an_answer_streams_while_one_types_and_is_in_the_scrollback_once(console
     assert screen.count("› hello") == screen.count("› again") == 1
 
 
-def test_a_message_sent_while_a_command_runs_is_read_at_once(console: Console) -> None:
+def test_message_read_during_command(console: Console) -> None:
     server = console.serve(
         [
             Turn(calls=(Call("Bash", {"command": "sleep 30"}),)),
@@ -49,7 +49,7 @@ def test_a_message_sent_while_a_command_runs_is_read_at_once(console: Console) -
     console.until("Interrupted.")
 
 
-def test_a_queued_message_waits_can_be_taken_back_and_is_read_at_the_end(console: Console) -> None:
+def test_queued_message_can_be_taken_back(console: Console) -> None:
     server = console.serve(
         [
             Turn(calls=(Call("Bash", {"command": "sleep 2"}),)),
@@ -71,7 +71,7 @@ def test_a_queued_message_waits_can_be_taken_back_and_is_read_at_the_end(console
     assert len(server.requests) == 3
 
 
-def test_escape_interrupts_and_what_was_said_stays(console: Console) -> None:
+def test_escape_keeps_streamed_text(console: Console) -> None:
     console.serve([Turn(text=LONG, pieces=20, gap=0.02), Turn(text="Fine.")])
     console.start()
     console.type("go")
@@ -83,7 +83,7 @@ def test_escape_interrupts_and_what_was_said_stays(console: Console) -> None:
     console.until("Fine.")
 
 
-def test_ctrl_b_lets_a_command_go_on_behind(console: Console) -> None:
+def test_ctrl_b_moves_command_behind(console: Console) -> None:
     console.serve(
         [Turn(calls=(Call("Bash", {"command": "sleep 1; echo slept"}),)), Turn(text="Ok."), Turn(text="Woke up.")]
     )
@@ -120,7 +120,7 @@ def test_approvals_once_no_and_always(console: Console) -> None:
     assert "✗ Bash touch b.txt · was denied" in screen
 
 
-def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Console) -> None:
+def test_message_letters_allow_nothing(console: Console) -> None:
     server = console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood.")])
     console.start("--sandbox", "off")
     console.type("go")
@@ -137,7 +137,7 @@ def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Co
 
 
 @pytest.mark.plugin("branches")
-def test_switching_the_provider_there_and_back_with_a_fork_between(console: Console) -> None:
+def test_switch_provider_and_fork(console: Console) -> None:
     server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three."), Turn(text="Four.")])
     console.start()
     console.type("first")
@@ -165,7 +165,7 @@ def test_switching_the_provider_there_and_back_with_a_fork_between(console: Cons
     console.start("--continue", ready="gpt-5.5 │")  # which has not answered since, and was chosen
 
 
-def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Console) -> None:
+def test_quit_and_resume(console: Console) -> None:
     console.serve([Turn(text="The **first** answer."), Turn(text="Still here.")])
     console.start()
     console.type("remember me")
@@ -190,7 +190,7 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     console.until("Still here.")
 
 
-def test_who_quits_in_the_middle_of_an_answer_has_interrupted_it_and_not_lost_it(console: Console) -> None:
+def test_quit_in_answer_bills_the_part(console: Console) -> None:
     console.serve([Stall(Turn(text="word " * 40), after_events=6, seconds=60.0)])
     console.start("--max-budget-usd", "1")
     console.type("go")
@@ -201,14 +201,14 @@ def test_who_quits_in_the_middle_of_an_answer_has_interrupted_it_and_not_lost_it
     assert 0 < float(unbilled) < 0.1  # and not all that was reserved, half a dollar
 
 
-def test_a_reply_that_breaks_off_is_made_again(console: Console) -> None:
+def test_broken_reply_is_retried(console: Console) -> None:
     console.serve([Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6), Turn(text="Whole.")])
     console.start()
     console.type("go")
     console.until("The reply starts again", "Whole.")
 
 
-def test_a_provider_that_dies_for_good_is_told_and_the_session_goes_on(console: Console) -> None:
+def test_failed_provider_leaves_session_usable(console: Console) -> None:
     broken = [Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6)] * 2
     console.serve([*broken, Turn(text="Back again.")])
     console.environment["SAGENT_MAX_RETRIES"] = "1"
@@ -219,7 +219,7 @@ def test_a_provider_that_dies_for_good_is_told_and_the_session_goes_on(console: 
     console.until("Back again.")
 
 
-def test_a_theme_is_changed_while_all_goes_on(console: Console) -> None:
+def test_theme_changes_while_running(console: Console) -> None:
     console.serve([Turn(text="One."), Turn(text="Two.")])
     console.start()
     console.type("hello")
@@ -235,7 +235,7 @@ def test_a_theme_is_changed_while_all_goes_on(console: Console) -> None:
     console.until("There is no theme 'pink'")
 
 
-def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> None:
+def test_output_flood_is_bounded(console: Console) -> None:
     flood = "yes 'a line of the flood' | head -c 100000000"
     console.serve([Turn(calls=(Call("Bash", {"command": flood}),)), Turn(text="That was a lot.")])
     console.start("--permission-mode", "full")
@@ -246,7 +246,7 @@ def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> 
 
 
 @pytest.mark.parametrize("theme", ["auto", "dark"])
-def test_a_resize_leaves_one_prompt_and_every_line(console: Console, theme: str) -> None:
+def test_resize_keeps_one_prompt_and_lines(console: Console, theme: str) -> None:
     console.environment["SAGENT_THEME"] = theme
     console.serve([Turn(text=LONG[:400])])
     console.start(width=100)
@@ -261,7 +261,7 @@ def test_a_resize_leaves_one_prompt_and_every_line(console: Console, theme: str)
     assert all(f"Paragraph {number} has" in screen for number in range(6))
 
 
-def test_a_megabyte_is_pasted_as_a_place_holder_and_sent_whole(console: Console, tmp_path: Path) -> None:
+def test_megabyte_paste_is_sent_whole(console: Console, tmp_path: Path) -> None:
     server = console.serve([Turn(text="Read.")])
     console.start()
     text = "".join(f"line {number} of it\n" for number in range(60_000))
@@ -274,7 +274,7 @@ def test_a_megabyte_is_pasted_as_a_place_holder_and_sent_whole(console: Console,
     assert "line 59999 of it" in last_text(server.requests[0])
 
 
-def test_files_are_completed_and_attached(console: Console) -> None:
+def test_file_completion_attaches(console: Console) -> None:
     server = console.serve([Turn(text="Seen.")])
     (console.cwd / "notes").mkdir()
     (console.cwd / "notes" / "plan.txt").write_text("the secret is 42")
@@ -306,7 +306,7 @@ def test_a_shell_line_is_run_and_shared(console: Console) -> None:
     assert "(exit 130):\\nhas begun" in str(server.requests[1].json["messages"])
 
 
-def test_the_line_is_edited_in_an_editor_searched_for_and_typed_with_vi_keys(console: Console, tmp_path: Path) -> None:
+def test_line_edited_in_editor_and_vi(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\necho 'from the editor' > \"$1\"\n")
     editor.chmod(0o755)
@@ -339,7 +339,7 @@ def test_the_line_is_edited_in_an_editor_searched_for_and_typed_with_vi_keys(con
     assert "not" not in last_text(server.requests[2])
 
 
-def test_what_is_folded_is_shown_whole_and_a_note_is_kept(console: Console) -> None:
+def test_folded_shown_whole_and_note_kept(console: Console) -> None:
     console.serve([Turn(thinking="A long thought.", calls=(Call("Bash", {"command": "seq 3"}),)), Turn(text="Done.")])
     console.start("--permission-mode", "full")
     console.type("go")
@@ -391,7 +391,7 @@ def test_without_a_key_there_is_a_guide(console: Console) -> None:
 
 
 @pytest.mark.needs("bash")
-def test_a_signal_stops_it_too_and_keys_are_keys_when_it_is_back(console: Console) -> None:
+def test_stop_signal_and_resume_keep_keys(console: Console) -> None:
     console.serve([Turn(text="One."), Turn(text="Here again.")])
     console.start(shell=True)
     console.type("hello")
@@ -408,7 +408,7 @@ def test_a_signal_stops_it_too_and_keys_are_keys_when_it_is_back(console: Consol
 
 
 @pytest.mark.needs("bash")
-def test_it_stops_in_the_middle_of_an_answer_and_comes_back_to_it(console: Console) -> None:
+def test_stop_in_answer_and_resume(console: Console) -> None:
     console.serve([Turn(text=LONG, pieces=20, gap=0.01)])
     console.start(shell=True)
     console.type("hello")
@@ -421,7 +421,7 @@ def test_it_stops_in_the_middle_of_an_answer_and_comes_back_to_it(console: Conso
 
 
 @pytest.mark.needs("bash")
-def test_it_stops_while_a_question_is_open_and_comes_back_to_it(console: Console) -> None:
+def test_stop_in_question_and_resume(console: Console) -> None:
     console.serve([Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "x"}),)), Turn(text="It is written.")])
     console.start("--permission-mode", "ask", shell=True)
     console.type("hello")
@@ -434,13 +434,13 @@ def test_it_stops_while_a_question_is_open_and_comes_back_to_it(console: Console
     console.until("It is written.")
 
 
-def test_wrong_settings_end_it_with_the_reason(console: Console) -> None:
+def test_wrong_settings_exit_with_reason(console: Console) -> None:
     console.environment["SAGENT_EFFORT"] = "enormous"
     console.start(ready="ended 2")
     assert "SAGENT_EFFORT" in console.screen
 
 
-def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> None:
+def test_early_typing_is_kept(console: Console) -> None:
     server = console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")
     console.type("first")
@@ -453,7 +453,7 @@ def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> Non
     assert len(server.requests) == 2
 
 
-def test_who_types_between_has_not_pressed_it_twice(console: Console) -> None:
+def test_typing_resets_double_escape(console: Console) -> None:
     console.serve([Turn(text="Here.")])
     console.start()
     console.keys("C-c", "x", "BSpace", "C-c")
@@ -468,7 +468,7 @@ def test_who_types_between_has_not_pressed_it_twice(console: Console) -> None:
     console.until("› hi!", "Esc again clears the input")
 
 
-def test_a_draft_begun_before_all_is_loaded_is_still_there(console: Console) -> None:
+def test_early_draft_is_kept(console: Console) -> None:
     console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")
     console.raw(b"first\rsec")
@@ -487,7 +487,7 @@ def test_a_dumb_terminal_can_be_used(console: Console) -> None:
     console.until("Plain words.")
 
 
-def test_code_copied_from_the_screen_is_the_code(console: Console) -> None:
+def test_copied_code_is_the_code(console: Console) -> None:
     code = f"names = [{', '.join(map(str, range(400)))}]"
     console.serve(
         [Turn(text=f"Look:\n\n```python\nif True:\n    {code}\n```\n\n> quoted\n> ```\n> ls -l\n> ```\n", pieces=9)]
@@ -499,7 +499,7 @@ def test_code_copied_from_the_screen_is_the_code(console: Console) -> None:
     assert "\nls -l\n" in screen
 
 
-def test_a_new_session_begins_from_within_and_what_is_always_allowed_is_so_there(console: Console) -> None:
+def test_new_session_keeps_always_rules(console: Console) -> None:
     touch = Call("Bash", {"command": "touch made"})
     server = console.serve([Turn(calls=(touch,)), Turn(text="Done one."), Turn(calls=(touch,)), Turn(text="Done two.")])
     console.start("--permission-mode", "ask", "--sandbox", "off")

@@ -26,7 +26,7 @@ def advised(request: Received) -> Turn:
     return Turn(text="Well then.")
 
 
-def test_advice_has_a_frame_and_the_advisor_is_in_the_status_line(console: Console) -> None:
+def test_advice_frame_and_status_cost(console: Console) -> None:
     console.serve(advised)
     console.start("--advisor", "openai/gpt-5.2", width=100, ready="◆ gpt-5.2 │")
     console.type("please ask")
@@ -38,7 +38,7 @@ def test_advice_has_a_frame_and_the_advisor_is_in_the_status_line(console: Conso
     assert "advisor $0.0" in status or "$0.0" in status
 
 
-def test_the_advisor_is_switched_off_and_on_and_asked_by_the_person(console: Console) -> None:
+def test_advisor_switched_and_asked(console: Console) -> None:
     server = console.serve(advised)
     console.start("--advisor", "openai/gpt-5.2", width=100, ready="◆ gpt-5.2 │")
     console.type("hello")
@@ -74,7 +74,7 @@ def family(request: Received) -> Turn:
     return Turn(text="Both are at work.")
 
 
-def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console) -> None:
+def test_agent_tree_and_named_questions(console: Console) -> None:
     console.serve(family)
     console.start("--sandbox", "off", width=100)
     console.type("go on, both")
@@ -92,7 +92,7 @@ def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console
     console.until("root  idle")
 
 
-def test_what_a_rule_would_have_allowed_is_looked_for_among_the_calls_of_all_agents(console: Console) -> None:
+def test_precedents_of_all_agents(console: Console) -> None:
     def step(request: Received) -> Turn:
         first = str(request.json["messages"])
         if "begin here" in first:
@@ -109,7 +109,7 @@ def test_what_a_rule_would_have_allowed_is_looked_for_among_the_calls_of_all_age
     console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
 
 
-def test_where_a_terminal_can_only_print_a_line_answers_the_question_that_is_seen(console: Console) -> None:
+def test_print_only_line_answers_seen_question(console: Console) -> None:
     """The first agent's question is open when the second one asks, and the root waits for a message by then."""
     names = ("one", "two")
 
@@ -141,7 +141,7 @@ def test_where_a_terminal_can_only_print_a_line_answers_the_question_that_is_see
     assert not any("'text': 'y'" in said(request) for request in server.requests)
 
 
-def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) -> None:
+def test_child_line_shows_its_figures(console: Console) -> None:
     def step(request: Received) -> Turn:
         first = str(request.json["messages"])
         if "begin here" in first and "tool_result" not in first:
@@ -163,7 +163,7 @@ def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) 
     assert "AgentSpawn" not in screen
 
 
-def test_down_lists_the_agents_to_stop_one_or_to_read_along(console: Console) -> None:
+def test_down_lists_agents_to_stop_or_follow(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])
         if "begin here" in whole:
@@ -195,7 +195,7 @@ def test_down_lists_the_agents_to_stop_one_or_to_read_along(console: Console) ->
 
 
 @pytest.mark.plugin("branches")
-def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Console) -> None:
+def test_follow_an_agent_and_go_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])
         if "begin here" in whole:
@@ -229,7 +229,7 @@ def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Consol
     console.until("a copy of this session.", gone="root/worker ›")
 
 
-def test_words_for_an_agent_are_shown_until_it_reads_them_and_come_back_where_it_does_not(console: Console) -> None:
+def test_unread_words_for_agent_come_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])
         if "begin here" in whole:

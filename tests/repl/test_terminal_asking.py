@@ -22,7 +22,7 @@ def ask(
     console.type("go")
 
 
-def test_a_question_is_a_list_and_its_choice_the_answer(console: Console) -> None:
+def test_question_list_choice_is_the_answer(console: Console) -> None:
     ask(console, COLOURS)
     console.until("? The model asks", "Which colour?", "  1 red", "2 green", "answer ›")
     console.keys("Enter")  # nothing is selected yet
@@ -30,7 +30,7 @@ def test_a_question_is_a_list_and_its_choice_the_answer(console: Console) -> Non
     console.until("Told: green", "● AskUser Which **colour**? · green", gone="❯")
 
 
-def test_a_number_chooses_and_words_are_an_answer_too(console: Console) -> None:
+def test_number_or_words_answer(console: Console) -> None:
     ask(console, COLOURS, {"question": "How many?"})
     console.until("1 red")
     console.keys("3")
@@ -50,7 +50,7 @@ def test_several_are_ticked(console: Console) -> None:
     console.until("Told: red", "blue", gone="☑")
 
 
-def test_all_of_a_long_option_can_be_read(console: Console) -> None:
+def test_long_option_can_be_read(console: Console) -> None:
     words = [" ".join(f"{name}{number}" for number in range(7)) for name in ("red", "green", "blue")]
     longest = " ".join(f"word{number:02}" for number in range(60))
     ask(console, {"question": "Which?", "options": [*words, longest], "multiple": True}, width=40, height=10)
@@ -68,14 +68,14 @@ def test_all_of_a_long_option_can_be_read(console: Console) -> None:
     console.until("Told: word00", gone="☑")
 
 
-def test_a_question_can_be_left_and_what_was_being_typed_is_kept(console: Console) -> None:
+def test_leaving_a_question_keeps_the_draft(console: Console) -> None:
     ask(console, COLOURS)
     console.until("1 red")
     console.keys("Escape")
     console.until("● AskUser Which ", "left unanswered", "Told: The person left the question unanswered")
 
 
-def test_an_interruption_closes_the_question(console: Console) -> None:
+def test_interruption_closes_question(console: Console) -> None:
     ask(console, COLOURS, COLOURS)
     console.until("1 red")
     console.keys("Escape")
@@ -84,7 +84,7 @@ def test_an_interruption_closes_the_question(console: Console) -> None:
     console.until("Told: ", gone="1 red")
 
 
-def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Console) -> None:
+def test_print_only_number_or_words_answer(console: Console) -> None:
     console.environment["TERM"] = "dumb"
     ask(console, COLOURS, {"question": "Why?"}, set_display="lines")
     console.until("2 green", "answer:")
@@ -94,13 +94,13 @@ def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Conso
     console.until("Told: green | because")
 
 
-def test_neither_what_is_no_text_nor_an_end_within_a_question_keeps_what_can_only_print_waiting(tmp_path: Path) -> None:
+def test_print_only_bad_bytes_and_eof_in_question(tmp_path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]
     done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=30, check=False)
     assert (done.returncode, b"2 green" in done.stdout) == (0, True), done.stderr
 
 
-def test_where_a_terminal_can_only_print_ctrl_c_closes_a_list_and_ends_the_program_where_none_is(
+def test_dumb_terminal_ctrl_c_closes_list(
     console: Console,
 ) -> None:
     console.environment["TERM"] = "dumb"

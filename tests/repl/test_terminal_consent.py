@@ -22,7 +22,7 @@ def paste(console: Console, text: str) -> None:
     console.tmux("paste-buffer", "-p")
 
 
-def test_what_is_typed_or_pasted_for_something_else_answers_nothing(console: Console) -> None:
+def test_typing_for_other_things_answers_nothing(console: Console) -> None:
     turns = [Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood."), Turn(text="Hello.")]
     server = console.serve(turns)
     console.start("--sandbox", "off")
@@ -50,7 +50,7 @@ def test_what_is_typed_or_pasted_for_something_else_answers_nothing(console: Con
     assert "hello" in last_text(server.requests[2])
 
 
-def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp_path: Path) -> None:
+def test_pastes_stay_text_and_note_is_confirmed(console: Console, tmp_path: Path) -> None:
     (tmp_path / "a shot.png").write_bytes(PNG)
     server = console.serve(lambda request: Turn(text=f"Read {len(server.requests)}."))
     console.start()
@@ -85,7 +85,7 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
     assert not (console.cwd / "AGENTS.md").exists()
 
 
-def test_what_was_not_read_when_the_turn_is_interrupted_is_in_the_input_again(console: Console) -> None:
+def test_interrupted_turn_returns_unread_message(console: Console) -> None:
     def step(request: Received) -> Step:
         if "start" in last_text(request):
             return Stall(Turn(text="word " * 20, pieces=10), after_events=8)
@@ -115,7 +115,7 @@ def test_what_was_not_read_when_the_turn_is_interrupted_is_in_the_input_again(co
     assert "and then this" not in str(server.requests[-1].json["messages"])
 
 
-def test_keys_for_something_else_answer_nothing_and_a_reason_is_what_was_pasted(console: Console) -> None:
+def test_stray_keys_answer_nothing(console: Console) -> None:
     words = [
         Turn(text="Before."),
         Turn(text="w " * 12, pieces=12, gap=0.05, calls=(Call("Bash", {"command": "touch a"}),)),
@@ -149,7 +149,7 @@ def test_keys_for_something_else_answer_nothing_and_a_reason_is_what_was_pasted(
     assert last_text(server.requests[-1]).count("not this") == 20
 
 
-def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Console) -> None:
+def test_failed_run_returns_unread_words(console: Console) -> None:
     failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
     server = console.serve([failing, Turn(text="Fine.")])
     console.start()
@@ -164,7 +164,7 @@ def test_words_that_a_failed_run_has_not_read_are_in_the_input_again(console: Co
 
 
 @pytest.mark.parametrize("taking", [True, False])
-def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: Console, *, taking: bool) -> None:
+def test_keys_to_stopped_process_answer_nothing(console: Console, *, taking: bool) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Done.")])
     console.start("--sandbox", "off")
     program = int(console.tmux("display-message", "-p", "#{pane_pid}"))
@@ -191,7 +191,7 @@ def test_what_is_typed_while_the_process_stands_still_answers_nothing(console: C
 
 
 @pytest.mark.plugin("branches")
-def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typed(console: Console) -> None:
+def test_question_takes_keys_again_when_idle(console: Console) -> None:
     server = console.serve(
         [Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")]
     )
@@ -209,9 +209,7 @@ def test_a_question_that_let_go_of_the_keys_takes_them_again_when_nothing_is_typ
     assert len(server.requests) == 2  # no key became a message
 
 
-def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_with_it(
-    console: Console, tmp_path: Path
-) -> None:
+def test_returned_words_join_draft_in_editor(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text(
         f'#!/bin/sh\necho waiting; while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; echo " it" >> "$1"\n'
@@ -235,7 +233,7 @@ def test_words_that_come_back_while_the_draft_is_in_an_editor_are_in_the_input_w
     assert len(server.requests) == 1  # neither was sent
 
 
-def test_ctrl_c_for_an_editor_that_has_the_terminal_ends_that_alone(console: Console) -> None:
+def test_ctrl_c_ends_only_the_editor(console: Console) -> None:
     console.environment["EDITOR"] = "sh -c 'echo waiting; exec sleep 300'"
     server = console.serve([Turn(text="Read.")])
     console.start()

@@ -46,7 +46,7 @@ def memory(console: Console) -> float:
     return int(line.split()[1]) / 1000
 
 
-def test_what_was_done_when_the_terminal_went_away_is_kept_and_gone_on_with(console: Console) -> None:
+def test_hangup_session_can_be_continued(console: Console) -> None:
     calls = Turn(text="I look.", calls=(Call("Bash", {"command": "echo half; sleep 49.17"}),))
     server = console.serve([calls, Turn(text="I see what happened.")])
     console.start("--permission-mode", "full")
@@ -96,7 +96,7 @@ def read_until(terminal: int, awaited: bytes) -> None:
         seen += os.read(terminal, 1 << 16)
 
 
-def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
+def test_unread_terminal_can_be_left(console: Console) -> None:
     server = console.serve([Turn(text=f"word word {LONG} {LONG}")])
     with raw_terminal(console) as (process, terminal):
         os.write(terminal, b"go\r")
@@ -107,7 +107,7 @@ def test_one_leaves_a_terminal_that_reads_no_more(console: Console) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_terminal_that_does_not_read_keeps_no_agent_from_its_work(console: Console) -> None:
+def test_unread_terminal_does_not_block_agent(console: Console) -> None:
     calls = (Call("Bash", {"command": "seq 20000; touch done"}),)
     server = console.serve([Turn(text=LONG, calls=calls), Turn(text=f"{LONG} lastword.")])
     logs = Path(console.environment["HOME"], ".local", "state", "sagent", "sessions")
@@ -120,7 +120,7 @@ def test_a_terminal_that_does_not_read_keeps_no_agent_from_its_work(console: Con
 
 
 @pytest.mark.parametrize("moment", ("asking", "working", "suspended", "editing", "idle", "at once")[: deep(2, 6)])
-def test_it_ends_with_its_terminal_at_every_moment(console: Console, moment: str) -> None:
+def test_ends_with_its_terminal(console: Console, moment: str) -> None:
     console.environment["EDITOR"] = "sh -c 'echo edited; exec sleep 301.7'"
     command = {"asking": "touch x", "working": "echo begun; sleep 301.7"}.get(moment, "true")
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Done.")])
@@ -151,7 +151,7 @@ def test_it_ends_with_its_terminal_at_every_moment(console: Console, moment: str
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
 
 
-def test_while_a_flood_comes_one_types_and_memory_is_bounded(console: Console) -> None:
+def test_typing_and_memory_during_flood(console: Console) -> None:
     size = deep(60, 100) * 1_000_000  # bytes
     flood = f"yes 'a line of the flood, which is rather long so that there are fewer of them' | head -c {size}"
     console.serve([Turn(calls=(Call("Bash", {"command": f"{flood}; sleep 1"}),)), Turn(text="That was a lot.")])
@@ -171,7 +171,7 @@ def test_while_a_flood_comes_one_types_and_memory_is_bounded(console: Console) -
 
 
 @pytest.mark.parametrize("name", ["render_block", "render_piece", "reduce", "expand"])
-def test_a_display_that_fails_leaves_plain_text_and_the_session_goes_on(console: Console, name: str) -> None:
+def test_failed_display_leaves_plain_text(console: Console, name: str) -> None:
     console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl.terminal", module="painter", name=name)]
     console.serve([Turn(text="The **first** answer.\n\nIts end.", calls=(Call("Bash", {"command": "echo x"}),)),
                    Turn(text="The second answer.")])  # fmt: skip
@@ -186,7 +186,7 @@ def test_a_display_that_fails_leaves_plain_text_and_the_session_goes_on(console:
 
 
 @pytest.mark.parametrize("name", ["render_panel", "render_status"])
-def test_a_panel_that_fails_does_so_alone(console: Console, name: str) -> None:
+def test_failed_panel_fails_alone(console: Console, name: str) -> None:
     console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl", module="status", name=name)]
     console.serve([Turn(text="The first answer.", pieces=3, gap=0.05), Turn(text="The second answer.")])
     console.start(ready="›")
@@ -198,7 +198,7 @@ def test_a_panel_that_fails_does_so_alone(console: Console, name: str) -> None:
     console.until("ended 0")
 
 
-def test_a_key_whose_doing_fails_is_told_and_the_session_goes_on(console: Console) -> None:
+def test_failed_key_binding_is_told(console: Console) -> None:
     console.program = [
         sys.executable,
         "-c",
@@ -217,7 +217,7 @@ def test_a_key_whose_doing_fails_is_told_and_the_session_goes_on(console: Consol
     console.until("ended 0")
 
 
-def test_a_terminal_of_forty_columns_and_one_that_changes_while_an_answer_comes(console: Console) -> None:
+def test_forty_columns_and_resize_in_answer(console: Console) -> None:
     text = "".join(
         f"Word {number} stands in a sentence that is wrapped in a narrow terminal.\n\n" for number in range(40)
     )
@@ -242,7 +242,7 @@ def test_a_terminal_of_forty_columns_and_one_that_changes_while_an_answer_comes(
     assert screen.count("› again") == 1
 
 
-def test_a_reply_that_ends_at_its_output_limit_says_which_and_what_to_do(console: Console) -> None:
+def test_reply_at_output_limit_names_next_step(console: Console) -> None:
     console.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text="goes on.")])
     console.start("--max-response-tokens", "40")
     console.type("tell me")
@@ -251,7 +251,7 @@ def test_a_reply_that_ends_at_its_output_limit_says_which_and_what_to_do(console
     console.until("goes on.")
 
 
-def test_a_directory_that_is_deleted_under_it_costs_nothing_but_itself(console: Console) -> None:
+def test_deleted_directory_keeps_session(console: Console) -> None:
     console.serve([Turn(text="Still here.")])
     console.start(width=200)  # the directory's name is on one row
     console.cwd.rmdir()
@@ -263,7 +263,7 @@ def test_a_directory_that_is_deleted_under_it_costs_nothing_but_itself(console: 
     console.until("To continue:  sagent --session ", "ended 0")
 
 
-def test_where_a_session_is_in_use_another_can_be_begun(console: Console) -> None:
+def test_session_in_use_offers_new(console: Console) -> None:
     console.serve([Turn(text="Here."), Turn(text="There.")])
     console.start()
     console.type("hello")

@@ -55,7 +55,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
 
 
-def test_keys_and_the_status_line_are_the_persons_and_git_is_followed(console: Console) -> None:
+def test_own_keys_status_line_and_git(console: Console) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=console.cwd, check=True)
     (console.cwd / "old.txt").touch()
     coloured = r"\033[1;31mON\033[0m \033]8;;x\033\\FEATURE"

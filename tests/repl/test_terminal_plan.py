@@ -10,7 +10,7 @@ from sagent.testing.server import Call, Turn
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_a_plan_is_proposed_changed_and_carried_out(console: Console, tmp_path: Path) -> None:
+def test_plan_proposed_changed_and_done(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i s/first/second/ "$1"\n')
     editor.chmod(0o755)
@@ -46,7 +46,7 @@ def proposal(text: str) -> Call:
     return Call("ExitPlan", {"plan": text})
 
 
-def test_a_plan_by_the_tool_is_refused_changed_in_the_input_and_accepted(console: Console) -> None:
+def test_exit_plan_refused_changed_accepted(console: Console) -> None:
     long = "## The plan\n\n" + "\n".join(f"{number}. Write file number {number}." for number in range(1, 9))
     write = Call("Write", {"file_path": "made.txt", "content": "x"})
     server = console.serve(
@@ -82,7 +82,7 @@ def test_a_plan_by_the_tool_is_refused_changed_in_the_input_and_accepted(console
     assert len({str(request.json["tools"]) for request in server.requests}) == 1
 
 
-def test_switching_to_plan_mode_leaves_the_tools_as_they_are(console: Console) -> None:
+def test_plan_mode_keeps_tools(console: Console) -> None:
     server = console.serve([Turn(text="One."), Turn(text="## Plan\n\n1. Wait."), Turn(text="Three.")])
     console.start("--sandbox", "off", width=80, height=24)
     console.type("first")
@@ -100,7 +100,7 @@ def test_switching_to_plan_mode_leaves_the_tools_as_they_are(console: Console) -
     assert "not yet" in last_text(server.requests[2])
 
 
-def test_an_edit_that_was_left_goes_on_where_it_was_and_is_in_the_input_in_the_end(console: Console) -> None:
+def test_left_plan_edit_is_resumed(console: Console) -> None:
     server = console.serve([Turn(calls=(proposal("Write one file."),)), Turn(text="All is done.")])
     console.start("--plan", "--sandbox", "off")
     console.type("a file, please")
@@ -120,7 +120,7 @@ def test_an_edit_that_was_left_goes_on_where_it_was_and_is_in_the_input_in_the_e
     assert "Then read it." not in str(server.requests[1].json["messages"])
 
 
-def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
+def test_plan_left_open_is_no_failure(console: Console) -> None:
     server = console.serve([Turn(calls=(proposal("Write one file."),)), Turn(text="I wait.")])
     console.start("--plan", "--sandbox", "off", width=80, height=24)
     console.type("a file, please")
@@ -137,7 +137,7 @@ def test_a_plan_that_is_left_open_is_no_failure(console: Console) -> None:
     assert "Plan mode is on" not in screen
 
 
-def test_a_plan_that_was_cut_is_not_proposed_and_its_call_is_shown_as_not_run(console: Console) -> None:
+def test_cut_plan_is_not_proposed(console: Console) -> None:
     cut = Call("ExitPlan", '{"plan": "## Plan: wipe', cut=True)
     console.serve(
         [

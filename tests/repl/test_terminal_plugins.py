@@ -68,7 +68,7 @@ plugin = Plugin("acme", providers=(ProviderRow("acme", "models = ['acme-']", ":A
 """
 
 
-def test_a_plugins_command_has_a_picker_and_its_part_of_the_status_line_is_shown(console: Console) -> None:
+def test_plugin_command_picker_and_status_part(console: Console) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
     for words in (
         ("init", "-q", "-b", "main"),
@@ -91,7 +91,7 @@ def test_a_plugins_command_has_a_picker_and_its_part_of_the_status_line_is_shown
     console.until("Check out a branch.")
 
 
-def test_a_part_that_cannot_be_shown_says_why_and_the_others_stay(console: Console) -> None:
+def test_failed_status_part_says_why(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
     (folder / "wrong.py").write_text(WRONG)
@@ -103,7 +103,7 @@ def test_a_part_that_cannot_be_shown_says_why_and_the_others_stay(console: Conso
     console.until("Fine.")
 
 
-def test_parts_that_end_the_program_or_have_keys_wait_are_left_out(console: Console) -> None:
+def test_exiting_or_blocking_parts_are_left_out(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
     (folder / "wrong.py").write_text(PARTS)
@@ -115,7 +115,7 @@ def test_parts_that_end_the_program_or_have_keys_wait_are_left_out(console: Cons
     assert "drawn 2" not in console.until("Fine.")
 
 
-def test_commands_that_end_the_program_or_list_no_options_are_named(console: Console) -> None:
+def test_faulty_plugin_commands_are_named(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
     (folder / "wrong.py").write_text(COMMANDS)
@@ -129,7 +129,7 @@ def test_commands_that_end_the_program_or_list_no_options_are_named(console: Con
     console.until("Fine.")
 
 
-def test_a_provider_that_ends_the_program_is_named_and_another_model_goes_on(console: Console) -> None:
+def test_exiting_provider_is_named(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
     (folder / "acme.py").write_text(PROVIDER)

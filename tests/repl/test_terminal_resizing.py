@@ -30,7 +30,7 @@ def counted(screen: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("between", ["\n\n", " ", "\n- "][: deep(1, 3)])
-def test_all_that_comes_while_the_size_changes_without_rest_is_there_once(console: Console, between: str) -> None:
+def test_events_during_resizes_shown_once(console: Console, between: str) -> None:
     text = between.join(SENTENCES)
     console.serve([Turn(text=text, pieces=60, gap=0.04), Turn(text="And that was it.")])
     console.start("--sandbox", "off", width=80, height=24)  # no notice about it comes between
@@ -53,7 +53,7 @@ def test_all_that_comes_while_the_size_changes_without_rest_is_there_once(consol
     assert [screen.count(text) for text in ("› ", "│ $0", "Writing")] == [3, 1, 0]
 
 
-def test_a_long_paragraph_goes_on_where_it_was_in_another_width(console: Console) -> None:
+def test_paragraph_goes_on_at_new_width(console: Console) -> None:
     console.serve([Turn(text=" ".join(SENTENCES), pieces=60, gap=0.06)])
     console.start(width=50, height=16)
     console.type("go")
@@ -65,7 +65,7 @@ def test_a_long_paragraph_goes_on_where_it_was_in_another_width(console: Console
     assert counted(console.screen) == {}
 
 
-def test_a_tall_question_leaves_nothing_of_itself_in_another_size(console: Console) -> None:
+def test_resize_leaves_nothing_of_question(console: Console) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(9))
     ask(console, {"question": question, "options": ["red", "green", "blue"]}, width=80, height=24)
     console.until("Line 0 of", "1 red")
@@ -81,9 +81,7 @@ def test_a_tall_question_leaves_nothing_of_itself_in_another_size(console: Conso
 
 
 @pytest.mark.parametrize("low", [(80, 9), (40, 12)])
-def test_a_question_answered_in_a_low_terminal_is_gone_when_it_is_high_again(
-    console: Console, low: tuple[int, int]
-) -> None:
+def test_answered_question_gone_after_growth(console: Console, low: tuple[int, int]) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(6))
     asked = Call("AskUser", {"question": question, "options": ["red", "green", "blue"]})
     answer = Turn(text="\n\n".join(SENTENCES[:3]), pieces=20, gap=0.02)  # rows are drawn before they are final
@@ -108,9 +106,7 @@ def test_a_question_answered_in_a_low_terminal_is_gone_when_it_is_high_again(
 
 
 @pytest.mark.parametrize(("lines", "narrow"), [(1, (40, 24)), (6, (20, 6))])
-def test_a_row_that_was_longer_leaves_nothing_in_another_width(
-    console: Console, lines: int, narrow: tuple[int, int]
-) -> None:
+def test_longer_row_leaves_nothing_after_resize(console: Console, lines: int, narrow: tuple[int, int]) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known." for number in range(lines))
     ask(console, {"question": question, "options": ["red", "green"]}, width=80, height=24)
     console.until("1 red", gone="stopped typing")  # which was in its place
@@ -123,7 +119,7 @@ def test_a_row_that_was_longer_leaves_nothing_in_another_width(
     assert "\n".join(rows).count("◌ AskUser") == 1
 
 
-def test_a_question_takes_keys_again_when_the_size_has_changed(console: Console) -> None:
+def test_question_takes_keys_after_resize(console: Console) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "make deploy"}),))])
     console.start("--sandbox", "off", width=80, height=24)
     console.type("go")

@@ -20,7 +20,7 @@ def needing(command: str, *needs: str) -> Turn:
     return Turn(calls=(Call("Bash", {"command": command, "needs": list(needs), "reason": REASON}),))
 
 
-def test_a_command_that_runs_inside_is_not_asked_about_and_the_status_says_so(console: Console) -> None:
+def test_sandboxed_command_is_not_asked_for(console: Console) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "echo held > made.txt"}),)), Turn(text="Done.")])
     console.start()
     console.until("edit · sandboxed")
@@ -29,9 +29,7 @@ def test_a_command_that_runs_inside_is_not_asked_about_and_the_status_says_so(co
     assert (console.cwd / "made.txt").read_text() == "held\n"
 
 
-def test_what_a_command_wants_is_shown_and_allowed_for_the_session_by_its_rules(
-    console: Console, tmp_path: Path
-) -> None:
+def test_wanted_rules_allowed_for_session(console: Console, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     file = tmp_path / "other" / "made"
     turns = [needing(f"echo {word} >> {file}", f"write:{tmp_path}/other") for word in ("one", "two")]
@@ -49,7 +47,7 @@ def test_what_a_command_wants_is_shown_and_allowed_for_the_session_by_its_rules(
     assert len(server.requests) == 3
 
 
-def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, tmp_path: Path) -> None:
+def test_small_terminal_shows_all_wants_above(console: Console, tmp_path: Path) -> None:
     lines = "\n".join(f"echo line {number}" for number in range(30))
     console.serve([needing(f"{lines}\ntouch {tmp_path}/made", f"write:{tmp_path}"), Turn(text="Understood.")])
     console.start(width=40, height=10)
@@ -76,7 +74,7 @@ def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, t
     assert not (tmp_path / "made").exists()
 
 
-def test_what_no_rule_can_name_is_allowed_once_or_not_at_all(console: Console, tmp_path: Path) -> None:
+def test_unnameable_want_is_allowed_once(console: Console, tmp_path: Path) -> None:
     console.serve([needing(f"echo free > {tmp_path}/made", "all"), Turn(text="Done.")])
     console.start()
     console.type("go")
@@ -89,12 +87,12 @@ def test_what_no_rule_can_name_is_allowed_once_or_not_at_all(console: Console, t
 
 
 @pytest.mark.parametrize("width", [30, 40, 60])
-def test_where_there_is_no_sandbox_the_status_line_says_so(console: Console, width: int) -> None:
+def test_status_line_says_no_sandbox(console: Console, width: int) -> None:
     console.serve([Turn(text="Hello.")])
     console.start("--sandbox", "off", width=width, height=10, ready="edit · no sandbox")
 
 
-def test_the_sandbox_is_switched_by_a_person_and_the_log_says_what_held_each_turn(console: Console) -> None:
+def test_sandbox_switch_is_logged(console: Console) -> None:
     script = [Turn(calls=(Call("Bash", {"command": "echo held > ../outside"}),)), Turn(text="One."), Turn(text="Two.")]
     console.serve(script)
     console.start()
@@ -115,9 +113,7 @@ def test_the_sandbox_is_switched_by_a_person_and_the_log_says_what_held_each_tur
 
 
 @pytest.mark.parametrize(("letter", "kept"), [("s", False), ("a", True)])
-def test_lines_alone_offer_the_same_answers_with_the_same_rules(
-    console: Console, tmp_path: Path, letter: str, kept: bool
-) -> None:
+def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: str, kept: bool) -> None:
     (tmp_path / "other").mkdir()
     file = tmp_path / "other" / "made"
     turns = [needing(f"echo {word} >> {file}", f"write:{tmp_path}/other") for word in ("one", "two")]
@@ -136,7 +132,7 @@ def test_lines_alone_offer_the_same_answers_with_the_same_rules(
 
 
 @pytest.mark.parametrize("word", ["s", "always"])
-def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
+def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
     turns = [needing(f"echo free > {tmp_path}/{name}", "all") for name in "ab"]
     server = console.serve([*turns, Turn(text="Done.")])
     console.environment["TERM"] = "dumb"
@@ -154,7 +150,7 @@ def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path, word:
     assert not (tmp_path / "a").exists()
 
 
-def test_escape_ends_a_command_in_the_sandbox_with_all_that_it_started(console: Console) -> None:
+def test_escape_kills_sandboxed_children(console: Console) -> None:
     command = "touch begun; (setsid sleep 297 &) ; sleep 297 & sleep 297"
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Fine.")])
     console.start()
@@ -169,7 +165,7 @@ def test_escape_ends_a_command_in_the_sandbox_with_all_that_it_started(console: 
     assert running(b"sleep\x00297\x00") == []
 
 
-def test_ctrl_b_lets_a_command_in_the_sandbox_go_on_behind_and_the_end_of_the_session_ends_it(console: Console) -> None:
+def test_background_sandboxed_ends_with_session(console: Console) -> None:
     command = "touch begun; sleep 296; echo slept"
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Ok.")])
     console.start()

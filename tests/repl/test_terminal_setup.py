@@ -65,7 +65,7 @@ def door() -> Iterator[str]:
     server.server_close()
 
 
-def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: Console, door: str) -> None:
+def test_login_guide_tests_and_keeps_key(console: Console, door: str) -> None:
     unset(console)
     place(console, door)
     console.start(ready="Welcome to sagent.")
@@ -93,7 +93,7 @@ def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: C
     assert "Welcome" not in console.screen
 
 
-def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(console: Console, door: str) -> None:
+def test_key_tested_at_environment_address(console: Console, door: str) -> None:
     unset(console)
     console.environment["ANTHROPIC_BASE_URL"] = door
     config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
@@ -110,7 +110,7 @@ def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(consol
     assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
 
 
-def test_login_goes_on_with_the_conversation(console: Console) -> None:
+def test_login_resumes_the_conversation(console: Console) -> None:
     steps = [Turn(text="First."), Turn(text="Second.")]
     server = FakeProviderServer(steps, models=["claude-sonnet-4-6"], strict=False)
     url = console.stack.enter_context(server.in_thread()).url
@@ -128,7 +128,7 @@ def test_login_goes_on_with_the_conversation(console: Console) -> None:
     assert "remember this" in sent and "First." in sent
 
 
-def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:
+def test_keyring_keeps_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:
     unset(console)
     library = tmp_path / "library"
     library.mkdir()
@@ -152,7 +152,7 @@ def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, t
     assert "the-right-key" not in config.read_text()
 
 
-def test_a_server_on_this_machine_is_found(console: Console) -> None:
+def test_local_server_is_found(console: Console) -> None:
     server = FakeProviderServer([Turn(text="From near.")], models=["local-model"], strict=False, require_key=False)
     address = console.stack.enter_context(server.in_thread()).url
     unset(console, {"Ollama": f"{address}/v1"})
@@ -161,7 +161,7 @@ def test_a_server_on_this_machine_is_found(console: Console) -> None:
     console.until("From near.")
 
 
-def test_where_no_session_could_be_opened_another_model_may_be_named(console: Console) -> None:
+def test_other_model_named_without_session(console: Console) -> None:
     unset(console)
     server = console.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")], require_key=False).in_thread())
     console.environment |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
@@ -176,9 +176,7 @@ def test_where_no_session_could_be_opened_another_model_may_be_named(console: Co
 @pytest.mark.parametrize(
     ("key", "code", "said"), [("C-c", 130, ""), ("C-d", 1, ""), ("nope", 2, "'nope' is not in the list: give a number")]
 )
-def test_a_login_is_left_at_once_and_names_what_it_does_not_know(
-    console: Console, key: str, code: int, said: str
-) -> None:
+def test_login_can_be_left_at_once(console: Console, key: str, code: int, said: str) -> None:
     console.start("login", ready="number:")
     console.keys(key, *(["Enter"] if said else []))
     console.until(f"\nended {code}", said)

@@ -17,7 +17,7 @@ def todos(*states: str) -> Call:
     return Call("TodoWrite", {"todos": [{"content": text, "status": state} for text, state in given]})
 
 
-def test_the_list_is_shown_as_it_is_worked_through(console: Console) -> None:
+def test_todo_list_shown_during_work(console: Console) -> None:
     turns = iter(
         [
             Turn(calls=(todos("in_progress", "pending", "pending"),)),

@@ -29,7 +29,7 @@ def say(console: Console, answer: str) -> None:
     console.until(answer)
 
 
-def test_a_no_is_kept_and_it_is_not_asked_again(console: Console, folder: Path) -> None:
+def test_trust_no_is_kept(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
     screen = console.until("n No", "s Yes, for this session", "a Yes, always")
     assert "model = openai/gpt-5.5  (line 2)" in screen
@@ -46,7 +46,7 @@ def test_a_no_is_kept_and_it_is_not_asked_again(console: Console, folder: Path) 
     console.until("you declined it")
 
 
-def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> None:
+def test_trust_always_until_wish_changes(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
     console.until("a Yes, always")
     console.keys("a")
@@ -65,7 +65,7 @@ def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> 
     say(console, "I am claude")
 
 
-def test_what_is_being_typed_answers_nothing_and_is_a_message(console: Console, folder: Path) -> None:
+def test_typed_draft_answers_no_trust_question(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
     console.type("say hello")
     console.until("say hello  ", "n No")
@@ -75,7 +75,7 @@ def test_what_is_being_typed_answers_nothing_and_is_a_message(console: Console, 
     assert not (state / "trust").exists()
 
 
-def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Console, folder: Path) -> None:
+def test_session_trust_is_not_kept(console: Console, folder: Path) -> None:
     state = Path(console.environment["HOME"]) / ".local" / "state"
     state.parent.mkdir()
     state.write_text("a file")
@@ -92,7 +92,7 @@ def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Co
     say(console, "I am gpt-5.5.")
 
 
-def test_a_small_terminal_has_all_of_it_too(console: Console, folder: Path) -> None:
+def test_small_terminal_shows_whole_trust(console: Console, folder: Path) -> None:
     wanted = [f"{name}/{name[0] * 90}" for name in ("openai", "google")]
     folder.write_text(f'effort = "max"\nmodel = "openai/{"x" * 190}"\nfallback = {json.dumps(wanted)}\n')
     console.start(ready=ASKED, width=30, height=10)
@@ -101,7 +101,7 @@ def test_a_small_terminal_has_all_of_it_too(console: Console, folder: Path) -> N
         wait_until(lambda text=text: text.replace(" ", "") in "".join(console.screen.split()), text)
 
 
-def test_a_terminal_that_only_prints_asks_too(console: Console, folder: Path) -> None:
+def test_print_only_terminal_asks_for_trust(console: Console, folder: Path) -> None:
     console.environment["TERM"] = "dumb"
     console.start(ready="wants to set:")
     console.until("1 No", "2 Yes, for this session", "number:")

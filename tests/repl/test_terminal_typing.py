@@ -20,7 +20,7 @@ def echo(request: Received) -> Turn:
     return Turn(text="Read: " + str(messages[-1]).partition("'text': '")[2].partition("'")[0])
 
 
-def test_the_kill_ring_words_and_undo_with_the_keys_of_emacs(console: Console) -> None:
+def test_emacs_kill_ring_and_undo(console: Console) -> None:
     console.serve(echo)
     console.start()
     console.keys("one two three")
@@ -44,7 +44,7 @@ def test_the_kill_ring_words_and_undo_with_the_keys_of_emacs(console: Console) -
     console.until("Read:  third")
 
 
-def test_words_undo_and_what_was_cut_with_the_keys_of_vi(console: Console) -> None:
+def test_vi_words_and_undo(console: Console) -> None:
     console.environment["SAGENT_EDITING_MODE"] = "vi"
     console.serve(echo)
     console.start()
@@ -61,7 +61,7 @@ def test_words_undo_and_what_was_cut_with_the_keys_of_vi(console: Console) -> No
     console.until("Read: threeone two .")
 
 
-def test_lines_that_are_pasted_into_a_terminal_without_marks_are_one_message(console: Console, tmp_path: Path) -> None:
+def test_unmarked_pasted_lines_are_one_message(console: Console, tmp_path: Path) -> None:
     server = console.serve(echo)
     console.start()
     (tmp_path / "lines").write_text("one of three\n/quit\n!touch ran\n")
@@ -85,7 +85,7 @@ def test_what_ctrl_c_cleared_comes_back(console: Console) -> None:
     console.until("› a long thought")
 
 
-def test_enter_sends_behind_the_only_completion_and_chooses_among_several(console: Console) -> None:
+def test_enter_sends_only_completion(console: Console) -> None:
     for name in ("alone.txt", "twin-one.txt", "twin-two.txt"):
         (console.cwd / name).write_text(f"in {name}")
     console.serve(echo)
@@ -102,7 +102,7 @@ def test_enter_sends_behind_the_only_completion_and_chooses_among_several(consol
     console.until("› and @twin-two.txt now")
 
 
-def test_a_beginning_without_anything_behind_it_is_not_sent(console: Console) -> None:
+def test_completion_prefix_is_not_sent(console: Console) -> None:
     server = console.serve(echo)
     console.start()
     for text, hint in (("/", "type a command"), ("!", "a shell command"), ("#", "a note"), ("@", "a file's path")):
@@ -122,9 +122,7 @@ def test_a_beginning_without_anything_behind_it_is_not_sent(console: Console) ->
         ("powershell.exe", base64.b64encode(PNG) + b"\r\n", "C-v"),
     ],
 )
-def test_an_image_in_the_clipboard_is_attached(
-    console: Console, tmp_path: Path, program: str, writes: bytes, key: str
-) -> None:
+def test_clipboard_image_is_attached(console: Console, tmp_path: Path, program: str, writes: bytes, key: str) -> None:
     (tmp_path / "image").write_bytes(writes)
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -144,7 +142,7 @@ def test_an_image_in_the_clipboard_is_attached(
 
 
 @pytest.mark.parametrize("image", [PNG[:40], b""])
-def test_a_clipboard_without_an_image_that_can_be_used_is_told(console: Console, tmp_path: Path, image: bytes) -> None:
+def test_unusable_clipboard_image_is_told(console: Console, tmp_path: Path, image: bytes) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     (tmp_path / "image").write_bytes(image)
@@ -170,7 +168,7 @@ IN, OUT = b"\x1b[I", b"\x1b[O"
         ("bell", OUT + IN, b""),
     ],
 )
-def test_who_looks_elsewhere_is_told_of_the_end(
+def test_unfocused_terminal_told_of_end(
     console: Console, tmp_path: Path, notify: str, told: bytes, rings: bytes
 ) -> None:
     console.environment["SAGENT_NOTIFY"] = notify
@@ -191,7 +189,7 @@ def test_who_looks_elsewhere_is_told_of_the_end(
     assert (b"\x07" in written) == bool(rings)
 
 
-def test_a_question_rings_too_and_a_list_stays_open_when_the_terminal_is_left(console: Console, tmp_path: Path) -> None:
+def test_question_rings_and_list_stays_open(console: Console, tmp_path: Path) -> None:
     from sagent.testing.server import Call
 
     console.serve([Turn(calls=(Call("Bash", {"command": "touch a"}),)), Turn(text="Done.")])
@@ -224,7 +222,7 @@ def test_the_terminal_is_left_as_it_was(console: Console, tmp_path: Path) -> Non
     ("answer", "colour"),
     [(b"\x1b]11;rgb:ffff/ffff/f0f0\x1b\\", "34m"), (b"\x1b]11;rgb:1a/1b/26\x07", "36m")],
 )
-def test_colours_follow_the_background_that_the_terminal_tells(console: Console, answer: bytes, colour: str) -> None:
+def test_colours_follow_terminal_background(console: Console, answer: bytes, colour: str) -> None:
     console.serve(echo)
     console.start()
     console.raw(answer[:12])

@@ -59,7 +59,7 @@ def test_switch_to_another_provider_then_back(console: Console) -> None:
     assert all({"AgentSelf", "BackgroundTask", "AskUser"} <= offered(request) for request in server.requests)
 
 
-def test_which_models_there_are_is_told_with_their_prices(console: Console) -> None:
+def test_models_are_told_with_prices(console: Console) -> None:
     def step(request: Received) -> Turn:
         if "tool_result" not in newest(request):
             return Turn(calls=(Call("AgentSelf", {"catalog": True}),))
@@ -88,7 +88,7 @@ def test_how_many_tokens_are_held(console: Console) -> None:
     assert 1_000 < int(held[1].replace(",", "")) < 50_000
 
 
-def test_a_task_that_is_stuck_is_looked_at_and_stopped(console: Console) -> None:
+def test_stuck_task_is_read_and_stopped(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole, last = flat(request), newest(request)
         if "the task is stuck" in last:
@@ -114,7 +114,7 @@ def test_a_task_that_is_stuck_is_looked_at_and_stopped(console: Console) -> None
     console.until("claude-sonnet", gone="◌ job:1")
 
 
-def test_a_task_that_is_let_go_outlives_the_session(console: Console) -> None:
+def test_released_task_outlives_session(console: Console) -> None:
     may, mark = console.cwd / "may", console.cwd / "outlived"
 
     def step(request: Received) -> Turn:
@@ -142,7 +142,7 @@ def test_a_task_that_is_let_go_outlives_the_session(console: Console) -> None:
     wait_until(mark.exists, "the job goes on after the session")
 
 
-def test_the_model_asks_and_its_child_asks_and_both_are_answered_in_turn(console: Console) -> None:
+def test_model_and_child_questions_in_turn(console: Console) -> None:
     def step(request: Received) -> Turn:
         first, last = json.dumps(request.json["messages"]), newest(request)
         if "you are the child" in first and "begin both" not in first:
@@ -168,7 +168,7 @@ def test_the_model_asks_and_its_child_asks_and_both_are_answered_in_turn(console
     console.until("Heard plaid; blue.")
 
 
-def test_a_process_that_is_stopped_from_outside_goes_on_where_it_was(console: Console) -> None:
+def test_stopped_process_goes_on(console: Console) -> None:
     text = "".join(f"Paragraph {number} has some words in it.\n\n" for number in range(60))
     console.serve([Turn(text=text, pieces=20, gap=0.01), Turn(text="Here.")])
     console.start()

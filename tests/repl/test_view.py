@@ -135,7 +135,7 @@ def test_what_is_in_progress() -> None:
     )
 
 
-def test_a_message_that_begins_no_turn_is_not_work() -> None:
+def test_message_without_turn_is_not_work() -> None:
     stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
     cleared = Received("root", user("The conversation was cleared.", sender="sagent"))
     view, _ = tell(Received("root", user("go")), Finished("root", stopped), cleared)
@@ -143,7 +143,7 @@ def test_a_message_that_begins_no_turn_is_not_work() -> None:
 
 
 @pytest.mark.parametrize("order", [("root", "root/one"), ("root/one", "root")])
-def test_nothing_is_left_of_agents_that_ended_after_the_turn(order: tuple[str, str]) -> None:
+def test_agents_ended_after_turn_leave_nothing(order: tuple[str, str]) -> None:
     stopped = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
     begun = (Received("root", user("go")), Received("root/one", user("wait", sender="root")))
     view, blocks = tell(*begun, *(Finished(agent, stopped) for agent in order))
@@ -151,7 +151,7 @@ def test_nothing_is_left_of_agents_that_ended_after_the_turn(order: tuple[str, s
     assert "root/one" in written(blocks)
 
 
-def test_what_is_wrong_is_seen_on_a_narrow_terminal() -> None:
+def test_errors_seen_on_narrow_terminal() -> None:
     error = "anthropic/claude-sonnet-4-6 (HTTP 529): Overloaded"
     view, _ = tell(Received("root", user("go")), Retrying("root", error, "overloaded", 1, 12.0))
     assert error in plain(render_panel(view, (), 10.0, 90, 20))
@@ -172,7 +172,7 @@ def agents() -> View:
     return view
 
 
-def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
+def test_tree_shows_asking_and_stopped_agents() -> None:
     around = PanelContext({"root/stopped": Decimal("0.01")}, asking=["root/asks"], near="root/works")
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
     assert rows == [
@@ -186,7 +186,7 @@ def test_the_tree_says_who_asks_and_who_was_stopped() -> None:
     assert taken.endswith("◌ Working 10 s")
 
 
-def test_what_a_local_server_does_is_shown_until_there_is_something_else() -> None:
+def test_local_server_progress_is_shown() -> None:
     view = View(since=0.0, waits_for={"root": "Reading the prompt: 18 % (512 of 2,724 tokens)"})
     assert plain(render_panel(view, (), 10.0, 80, 20)).startswith(
         "◌ Reading the prompt: 18 % (512 of 2,724 tokens) 10 s"
@@ -197,7 +197,7 @@ def test_what_a_local_server_does_is_shown_until_there_is_something_else() -> No
     assert "Reading" not in plain(render_panel(replace(view, thinking="Hm"), (), 10.0, 80, 20))
 
 
-def test_the_tree_says_what_a_local_server_does_for_each() -> None:
+def test_tree_shows_local_server_progress() -> None:
     lines = {"root/works": "Reading the prompt: 18 %", "root/done": "Reading the prompt: 9 %", "root": "Waiting… 3 s"}
     rows = plain(render_panel(replace(agents(), waits_for=lines), (), 10.0, 90, 20, PanelContext())).split("\n")
     assert any("works" in row and "18 %" in row for row in rows)
@@ -205,14 +205,14 @@ def test_the_tree_says_what_a_local_server_does_for_each() -> None:
     assert rows[-1].startswith("◌ Waiting… 3 s")
 
 
-def test_the_tree_says_who_waits_for_money() -> None:
+def test_tree_shows_who_waits_for_money() -> None:
     around = PanelContext(short=["root/works", "root/done"])
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")
     assert any("works" in row and "waits for money" in row for row in rows)
     assert not any("done" in row and "waits for money" in row for row in rows), "it has ended"
 
 
-def test_an_agent_that_has_ended_tries_nothing_again() -> None:
+def test_ended_agent_shows_no_retry() -> None:
     failed = Result("", (), "error", Failure("budget", "no money"))
     view, _ = tell(Received("root", user("go")), Retrying("root/a", "silent", "stalled", 1, 0.0))
     assert "trying again" in panel(view)
@@ -220,7 +220,7 @@ def test_an_agent_that_has_ended_tries_nothing_again() -> None:
     assert "trying again" not in panel(view)
 
 
-def test_what_a_narrow_panel_has_no_room_for_is_left_out_whole() -> None:
+def test_narrow_panel_leaves_parts_out_whole() -> None:
     call = ToolCall("c", "AskUser", JsonObject({"question": "Which colour?"}))
     view, _ = tell(Received("root", user("go")), ToolStarted("root", call))
     rows = panel(view, 3.0, 19, [Queued("steer now", sent=True)]).split("\n")
@@ -229,7 +229,7 @@ def test_what_a_narrow_panel_has_no_room_for_is_left_out_whole() -> None:
 
 @pytest.mark.parametrize("width", [20, 30, 40, 80])
 @pytest.mark.parametrize("height", range(1, 8))
-def test_where_the_tree_has_no_room_the_rest_is_counted(width: int, height: int) -> None:
+def test_full_tree_counts_the_rest(width: int, height: int) -> None:
     rows = plain(render_panel(agents(), (), 10.0, width, height, PanelContext(asking=["root/asks"]))).split("\n")
     assert len(rows) <= height and all(len(row) <= width for row in rows)
     shown = [
@@ -245,7 +245,7 @@ def test_where_the_tree_has_no_room_the_rest_is_counted(width: int, height: int)
     assert height == 1 or "$0.01" in "".join(rows) or "works" not in shown
 
 
-def test_the_end_of_an_agent_is_shown_once_and_its_answer_can_be_expanded() -> None:
+def test_agent_end_is_shown_once_expandable() -> None:
     call = ToolCall("1", "AgentSpawn", JsonObject({"name": "a", "prompt": "look"}))
     begun, _ = tell(ToolStarted("root", call), TextDelta("root/a", "x"))
     assert "AgentSpawn" not in panel(begun)  # the tree shows it
@@ -259,7 +259,7 @@ def test_the_end_of_an_agent_is_shown_once_and_its_answer_can_be_expanded() -> N
     assert "no more than 8" in written(blocks)
 
 
-def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
+def test_background_call_shown_until_job_ends() -> None:
     goes_on = ToolFinished("root", CALL, answer(CALL), 0.0, "goes on as job:1", job="job:1")
     view, blocks = tell(ToolStarted("root", CALL), goes_on)
     assert view.jobs == {"root c1": "job:1"}
@@ -276,14 +276,14 @@ def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
     assert "↳ job:1: job:1 says more" in written(later)
 
 
-def test_shown_file_is_one_line_with_its_path_alone() -> None:
+def test_shown_file_is_one_line_with_path() -> None:
     message = user("a.py\n```\nx = 1\n```", sender="sagent:\x1b[31ma.py")
     _, blocks = tell(Received("root", message))
     for said in (written(blocks), written(past_blocks([message], "root"))):
         assert said.count("\n") <= 1 and "a.py" in said and "x = 1" not in said and "\x1b" not in said
 
 
-def test_a_reply_that_breaks_off_is_begun_again() -> None:
+def test_broken_reply_restarts_view() -> None:
     view, blocks = tell(
         TextDelta("root", "First half"),
         Retrying("root", "the stream was cut", "cut", 0, 0.5, "First half"),
@@ -295,14 +295,14 @@ def test_a_reply_that_breaks_off_is_begun_again() -> None:
     assert not view.waiting
 
 
-def test_an_interruption_keeps_what_was_said() -> None:
+def test_interruption_keeps_shown_text() -> None:
     interrupted = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
     view, blocks = tell(Received("root", user("x")), TextDelta("root", "half a"), Finished("root", interrupted))
     assert written(blocks).endswith("half a\n\n! Interrupted.")
     assert view.since is None
 
 
-def test_a_child_ends_with_its_last_words() -> None:
+def test_child_ends_with_its_last_words() -> None:
     done = Result("All is well.", (), "end", turns=3, duration=42.0)
     view, _ = tell(Received("root", user("go")))
     view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done), view=view)
@@ -351,7 +351,7 @@ def test_why_a_call_failed_is_said_once(width: int, reason: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["root", "root/漢字"])
-def test_how_long_a_job_took_is_seen_after_a_long_command(agent: str) -> None:
+def test_job_time_seen_after_long_command(agent: str) -> None:
     long = ToolCall("1", "Bash", JsonObject({"command": "word " * 40}))
     done = ToolFinished(agent, long, answer(long), 12.0, "exit 0", "", "job:1")
     head = written([done]).split("\n")[0]
@@ -368,12 +368,12 @@ def test_how_long_a_job_took_is_seen_after_a_long_command(agent: str) -> None:
         ("a" * 50 + "\nlast", ["a" * 35 + "…", "last"]),
     ],
 )
-def test_the_end_of_an_output_says_where_it_is_cut(output: str, below: list[str]) -> None:
+def test_output_end_says_where_it_is_cut(output: str, below: list[str]) -> None:
     done = ToolFinished("root", CALL, answer(CALL, output), 0.0, "exit 0")
     assert [row.removeprefix("  │ ") for row in written(tell(done)[1], 40).split("\n")][1:] == below
 
 
-def test_nothing_a_model_says_drives_the_terminal() -> None:
+def test_model_text_drives_no_terminal() -> None:
     evil = ToolCall("c", "Bash", JsonObject({"command": "echo \x1b[2J\x07"}))
     _, blocks = tell(
         TextDelta("root", "a\x1b[31mb\n\n"),
@@ -386,7 +386,7 @@ def test_nothing_a_model_says_drives_the_terminal() -> None:
     assert "\x07" not in whole
 
 
-def test_what_has_more_to_show_is_expanded() -> None:
+def test_expandable_blocks_are_expanded() -> None:
     _, blocks = tell(ToolFinished("root", CALL, answer(CALL, "line\n" * 1000), 0.0, "exit 0"))
     assert expandable(blocks[0])
     rows = expand(blocks[0], 60)
@@ -412,7 +412,7 @@ def test_messages_that_wait_are_shown() -> None:
 SEGMENTS = find_segments(Installed())
 
 
-def test_the_status_line_drops_what_matters_least() -> None:
+def test_status_line_drops_least_important() -> None:
     cost = Cost(
         Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent={"root": Decimal("1.3"), "root/a": Decimal("0.2")}
     )
@@ -438,14 +438,14 @@ def test_the_status_line_drops_what_matters_least() -> None:
 
 
 @given(*[st.decimals(0, 3, places=5)] * 3)
-def test_the_parts_of_what_was_spent_add_up_as_they_are_shown(one: Decimal, other: Decimal, third: Decimal) -> None:
+def test_spend_shares_add_up_as_shown(one: Decimal, other: Decimal, third: Decimal) -> None:
     cost = Cost(one + other + third, one, other, third)
     line = plain([render_status(Figures(cost=cost), 200, SEGMENTS)])
     whole, _, shares = line.partition(" │ ")
     assert not shares or sum(map(Decimal, re.findall(r"\$([\d.]+)", shares))) == Decimal(whole.removeprefix("$"))
 
 
-def test_the_status_line_has_the_parts_that_are_named_and_drops_the_last_first() -> None:
+def test_status_line_has_named_parts_in_order() -> None:
     figures = Figures("x/sonnet", cost=Cost(Decimal(2)), mode="edit", branch="main", changed=3, vi="insert")
     parts = ("branch", "mode", "cost")
     assert plain([render_status(figures, 80, SEGMENTS, parts)]) == "INSERT │ ⎇ main ±3 │ edit │ $2.00"
@@ -453,7 +453,7 @@ def test_the_status_line_has_the_parts_that_are_named_and_drops_the_last_first()
     assert all(len(plain([render_status(figures, width, SEGMENTS, parts)])) <= width for width in range(1, 40))
 
 
-def test_every_block_fits_into_forty_columns() -> None:
+def test_blocks_fit_forty_columns() -> None:
     _, blocks = tell(
         Received("root", user("a long message " * 20)),
         TextDelta("root", "word " * 50 + "\n\n"),
@@ -465,14 +465,14 @@ def test_every_block_fits_into_forty_columns() -> None:
     assert all(len(row) <= 40 for row in written(blocks, 40).split("\n"))
 
 
-def test_a_page_that_is_too_wide_goes_on_below_its_second_column() -> None:
+def test_wide_page_wraps_below_second_column() -> None:
     page = Page(((("class:tool", "  Enter   "), ("class:dim", " sends what was typed")), (("", "word " * 8),)))
     assert plain(render_block(page, 24)) == (
         "  Enter    sends what\n           was typed\nword word word word word\nword word word"
     )
 
 
-def test_a_table_aligns_its_columns_and_a_row_that_is_too_long_continues_below() -> None:
+def test_table_aligns_and_long_row_wraps() -> None:
     rows = [[("", "name"), ("", "read"), ("", "USD")], (), [("", "anthropic/claude"), ("", "7"), ("", "$0.1")]]
     lines = table(rows, right=(1, 2))
     assert plain(lines) == "  name              read   USD\n\n  anthropic/claude     7  $0.1"
