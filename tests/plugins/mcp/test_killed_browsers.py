@@ -17,7 +17,7 @@ start_browser([], {"PATH": f"{os.getcwd()}:{os.environ['PATH']}"})
 """
 
 
-def test_what_a_killed_program_had_of_a_browser_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_browser_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path.resolve() / "t"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

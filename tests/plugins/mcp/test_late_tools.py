@@ -95,9 +95,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 @pytest.mark.parametrize("model", FAMILIES)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
-async def test_what_a_server_adds_is_called_at_once_and_what_was_sent_before_stays(
-    model: str, long: int, shop: Shop
-) -> None:
+async def test_late_tool_callable_and_prefix_kept(model: str, long: int, shop: Shop) -> None:
     async with shop.opened(model, long=long) as agent:
         text = await shop.grow(agent, through=long > 0)
         assert await shop.call(agent, SELL, {"what": "tea"}, through=True) == "sold tea"
@@ -122,7 +120,7 @@ async def test_what_a_server_adds_is_called_at_once_and_what_was_sent_before_sta
 
 @pytest.mark.parametrize("model", NATIVE)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
-async def test_a_provider_that_searches_by_itself_finds_it_too(model: str, long: int, shop: Shop) -> None:
+async def test_late_tool_found_by_native_search(model: str, long: int, shop: Shop) -> None:
     config = f'[providers.{model.partition("/")[0]}]\nabilities = [{{ of = "", tool_search = true }}]\n'
     async with shop.opened(model, long=long, config=config) as agent:
         await shop.grow(agent, through=False)
@@ -133,7 +131,7 @@ async def test_a_provider_that_searches_by_itself_finds_it_too(model: str, long:
     assert (len(shop.heads) == 1) == (not long), "what is deferred is in the request, but not in what the model reads"
 
 
-async def test_it_is_judged_as_other_tools_are_and_its_hooks_are_asked(shop: Shop) -> None:
+async def test_late_tool_judged_and_hooked(shop: Shop) -> None:
     hook = shop.home / "hook.sh"
     hook.write_text(f"#!/bin/sh\necho asked >> {shop.home}/asked\n")
     hook.chmod(0o755)
@@ -150,7 +148,7 @@ async def test_it_is_judged_as_other_tools_are_and_its_hooks_are_asked(shop: Sho
         assert (shop.home / "asked").exists()
 
 
-async def test_no_more_is_taken_than_there_is_room_for(shop: Shop) -> None:
+async def test_late_tools_bounded(shop: Shop) -> None:
     async with shop.opened("moonshot/kimi-k2.6", added=100) as agent:
         text = await shop.grow(agent, through=False, count=40)
         assert len(text) < 30_000
@@ -165,7 +163,7 @@ async def test_no_more_is_taken_than_there_is_room_for(shop: Shop) -> None:
         assert len(late) == 127
 
 
-async def test_an_agent_below_has_it_too_unless_it_was_given_some_tools_only(shop: Shop) -> None:
+async def test_late_tool_reaches_subagents(shop: Shop) -> None:
     async with shop.opened("moonshot/kimi-k2.6", long=200) as agent:
         for name, tools in (("all", None), ("some", ("Read", "find_tools", "call_tool"))):
             await (await agent.spawn(SpawnRequest("wait", name=name, tools=tools, persistent=True))).wait()

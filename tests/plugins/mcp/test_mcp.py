@@ -66,7 +66,7 @@ def over_stdio(script: Path, **env: str) -> McpServer:
     return McpServer(sys.executable, (str(script),), env)
 
 
-async def test_tools_of_a_command_are_offered_called_and_its_process_ends(script: Path) -> None:
+async def test_stdio_tools_listed_and_called(script: Path) -> None:
     notices: list[str] = []
     async with open_servers({"things": over_stdio(script, WHO="me")}, notices) as tools:
         by_name = {tool.name: tool for tool in tools}
@@ -85,7 +85,7 @@ async def test_tools_of_a_command_are_offered_called_and_its_process_ends(script
     assert not _running(script)
 
 
-async def test_a_server_that_dies_is_there_again_for_the_next_call(script: Path) -> None:
+async def test_dead_server_restarts_on_next_call(script: Path) -> None:
     async with open_servers({"things": over_stdio(script)}, []) as tools:
         by_name = {tool.name: tool for tool in tools}
         dead = (await call(by_name["mcp__things__dies"])).results[0]
@@ -95,7 +95,7 @@ async def test_a_server_that_dies_is_there_again_for_the_next_call(script: Path)
     assert not _running(script)
 
 
-async def test_what_is_not_there_is_said_and_the_rest_is(script: Path, tmp_path: Path) -> None:
+async def test_missing_server_reported(script: Path, tmp_path: Path) -> None:
     servers = {
         "gone": McpServer(str(tmp_path / "no such program")),
         "mute": McpServer(sys.executable, ("-c", "import sys; sys.exit(3)")),
@@ -112,7 +112,7 @@ async def test_what_is_not_there_is_said_and_the_rest_is(script: Path, tmp_path:
         ]
 
 
-async def test_a_cancelled_call_leaves_the_server_usable(script: Path) -> None:
+async def test_cancelled_call_keeps_server(script: Path) -> None:
     async with open_servers({"things": over_stdio(script)}, []) as tools:
         add = next(tool for tool in tools if tool.name.endswith("add"))
         task = asyncio.create_task(call(add, a=1, b=2))
@@ -152,7 +152,7 @@ async def test_tools_of_an_address(address: str) -> None:
         assert [(await call(tool, a=20, b=22)).results[0].text for tool in adders] == ["42", "42"]
 
 
-async def test_tools_that_map_to_one_name_are_numbered_and_said(tmp_path: Path) -> None:
+async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
     odd, notices = Odd(tmp_path, tools=[tool("find it", "\x1b[2Jfinds"), tool("find_it")]), list[str]()
     async with open_servers({"my odd": odd.config, "my_odd": odd.config}, notices) as tools:
         assert [tool.name for tool in tools] == [f"mcp__my_odd__find_it{tail}" for tail in ("_2", "_3", "_4", "")]
@@ -162,9 +162,7 @@ async def test_tools_that_map_to_one_name_are_numbered_and_said(tmp_path: Path) 
     assert "my_odd's find_it as mcp__my_odd__find_it_4" in notices[0]
 
 
-async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_short_wait(
-    script: Path, tmp_path: Path
-) -> None:
+async def test_silent_server_gives_up_soon(script: Path, tmp_path: Path) -> None:
     (tmp_path / "mute").mkdir()
     mute = Odd(tmp_path / "mute", listing="threading.Event().wait(60)")
     dies = Odd(tmp_path, listing="import os; os._exit(1)")
@@ -179,9 +177,7 @@ async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_sho
     assert not _running(mute.file)
 
 
-async def test_junk_on_both_outputs_hides_no_tool_and_is_not_shown(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_junk_output_hides_no_tool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     odd = Odd(
         tmp_path, listing="with lock: print('no JSON at all\\n' * 2_000); print('x' * 2_000_000, file=sys.stderr)"
     )
@@ -190,16 +186,14 @@ async def test_junk_on_both_outputs_hides_no_tool_and_is_not_shown(
     assert caplog.text == ""
 
 
-async def test_fat_descriptions_are_bounded_and_said(tmp_path: Path) -> None:
+async def test_long_descriptions_bounded(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool(f"t{number}", "x" * 9_000, title="y" * 9_000) for number in range(128)], page=128)
     async with odd.opened() as servers:
         assert sum(len(each.description) + len(json_dump(each.parameters)) for each in servers.tools) < 210_000
     assert "odd offers 128 tools" in odd.notices[0] and "left out: t" in odd.notices[0]
 
 
-async def test_a_command_is_given_no_keys_but_those_its_config_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_gets_only_its_own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     odd = Odd(tmp_path)

@@ -90,14 +90,14 @@ async def test_odd_answer_is_shown(tmp_path: Path, result: dict[str, object], re
     ],
     ids=lambda given: json.dumps(given)[:60],
 )
-async def test_answer_of_no_known_shape_ends_the_call(tmp_path: Path, answer: dict[str, object], read: str) -> None:
+async def test_malformed_answer_fails_the_call(tmp_path: Path, answer: dict[str, object], read: str) -> None:
     odd = Odd(tmp_path)
     async with asyncio.timeout(30), odd.opened() as servers:
         code = f"raw(json.dumps({{'jsonrpc': '2.0', 'id': number, **{answer!r}}}).encode())"
         assert read in await do(servers, code)
 
 
-async def test_error_result_keeps_structured_content(tmp_path: Path) -> None:
+async def test_error_keeps_structured_content(tmp_path: Path) -> None:
     content = [{"type": "text", "text": "failed"}, {"type": "new"}]
     result = {"content": content, "structuredContent": {"line": 121}, "isError": "true"}
     output = await _call(Odd(tmp_path), result)
@@ -109,7 +109,7 @@ async def test_error_result_keeps_structured_content(tmp_path: Path) -> None:
     ]
 
 
-async def test_output_that_breaks_its_schema_is_shown_and_said(tmp_path: Path) -> None:
+async def test_schema_mismatch_shown(tmp_path: Path) -> None:
     typed = {**tool("do"), "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     async with Odd(tmp_path, tools=[typed]).opened() as servers:
         read = await do(servers, "result = {'content': [], 'structuredContent': {'n': 'x'}}")
@@ -139,7 +139,7 @@ async def test_base64_in_any_form_is_read(tmp_path: Path, form: str) -> None:
     assert output.content == (Document("application/x-odd", data, "a:b"),)
 
 
-async def test_prompt_and_resource_of_odd_shape_are_read(tmp_path: Path) -> None:
+async def test_odd_prompt_and_resource_readable(tmp_path: Path) -> None:
     uri = "file:///x"
     held = [{"uri": uri, "text": "one", "mimeType": 5}, {"uri": uri, "hologram": 1}, {"uri": uri, "text": "two"}]
     odd = Odd(tmp_path, resources=[{"uri": uri, "name": "x"}], read={uri: {"contents": held}})
@@ -178,7 +178,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_is_the_same_as_itself_written(value: object) -> None:
+def test_same_json_compares_equal(value: object) -> None:
     assert is_same(json.loads(json.dumps(value)), value)
 
 
@@ -187,7 +187,7 @@ def test_own_json_is_found_in_a_text(data: dict[str, object], indent: int) -> No
     assert is_said(data, [Text(json.dumps(data, indent=indent))])
 
 
-async def test_declared_type_gives_way_to_the_bytes(tmp_path: Path) -> None:
+async def test_media_type_comes_from_bytes(tmp_path: Path) -> None:
     image = {"type": "image", "mimeType": "image/jpeg", "data": base64.b64encode(PNG).decode()}
     output = await _call(Odd(tmp_path), {"content": [image]})
     assert getattr(output.content[0], "media_type", "") == "image/png"
@@ -209,9 +209,7 @@ async def _call(odd: Odd, result: Mapping[str, object]) -> ToolOutput:
         {"source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}},
     ],
 )
-async def test_image_that_does_not_say_its_type_as_the_protocol_does_is_shown(
-    tmp_path: Path, block: dict[str, object]
-) -> None:
+async def test_nonstandard_image_type_shown(tmp_path: Path, block: dict[str, object]) -> None:
     [image] = (await _call(Odd(tmp_path), {"content": [{"type": "image", **block}]})).content
     assert isinstance(image, Image)
     assert (image.media_type, image.data) == ("image/png", PNG)
@@ -236,7 +234,7 @@ _PNG = base64.b64encode(PNG).decode()
     ],
     ids=lambda block: str(block)[:40],
 )
-async def test_image_of_another_protocol_is_shown(tmp_path: Path, block: dict[str, object]) -> None:
+async def test_foreign_image_shown(tmp_path: Path, block: dict[str, object]) -> None:
     content = (await _call(Odd(tmp_path), {"content": [{"type": "text", "text": "x"}, block]})).content
     image = content[-1]
     assert isinstance(image, Image)
@@ -259,12 +257,12 @@ async def test_image_of_another_protocol_is_shown(tmp_path: Path, block: dict[st
     ],
     ids=lambda block: str(block)[:40],
 )
-async def test_block_of_another_protocol_is_named(tmp_path: Path, block: dict[str, object], shown: str) -> None:
+async def test_foreign_block_named(tmp_path: Path, block: dict[str, object], shown: str) -> None:
     content = (await _call(Odd(tmp_path), {"content": [block]})).content
     assert shown in "".join(part.text for part in content if isinstance(part, Text))
 
 
-async def test_recording_without_a_type_is_a_document(tmp_path: Path) -> None:
+async def test_untyped_recording_is_document(tmp_path: Path) -> None:
     [part] = (
         await _call(Odd(tmp_path), {"content": [{"type": "audio", "data": base64.b64encode(WAV).decode()}]})
     ).content

@@ -65,9 +65,7 @@ class Shopper:
 
 @pytest.mark.needs("playwright")
 @pytest.mark.needs("bwrap")  # within Landlock, Chromium does not start
-async def test_a_page_is_opened_clicked_read_and_shown_to_the_model(
-    page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_page_opened_clicked_and_read(page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
     config = tmp_path / ".config" / "sagent" / "config.toml"
@@ -97,7 +95,7 @@ async def test_a_page_is_opened_clicked_read_and_shown_to_the_model(
         assert "403" in results[5], "what its needs do not name is not reached"
 
 
-def test_the_way_out_is_the_proxy_of_the_sandbox(tmp_path: Path) -> None:
+def test_browser_uses_sandbox_proxy(tmp_path: Path) -> None:
     environ = {"HTTP_PROXY": "http://pass:x@127.0.0.1:4711", "PATH": ""}
     browser: object = configuration("/usr/bin/chromium", tmp_path, environ)["browser"]
     assert json.loads(json.dumps(browser))["launchOptions"]["proxy"] == {
@@ -123,7 +121,7 @@ def test_what_is_not_installed_is_named(installed: tuple[str, ...], missing: str
 
 
 @pytest.mark.needs("landlock")
-def test_reason_is_given_where_no_browser_can_start(tmp_path: Path) -> None:
+def test_missing_browser_explained(tmp_path: Path) -> None:
     import subprocess
 
     for name in ("playwright-mcp", "chromium"):

@@ -20,7 +20,7 @@ BARE = {"name": "Bare One"}
 PNG = {"uri": "odd://png", "mimeType": "image/png", "blob": base64.b64encode(PIXEL).decode()}
 
 
-async def test_prompts_of_all_pages_are_commands_filled_in_by_place(tmp_path: Path) -> None:
+async def test_prompts_become_slash_commands(tmp_path: Path) -> None:
     odd = Odd(tmp_path, prompts=[WORDS, BARE, {"name": "third"}])
     async with odd.opened() as servers:
         words, bare, third = await servers.prompts()
@@ -40,7 +40,7 @@ async def test_prompts_of_all_pages_are_commands_filled_in_by_place(tmp_path: Pa
         assert odd.log.count("prompts/list") == 2  # two pages, once
 
 
-async def test_prompts_are_listed_again_when_they_have_changed(tmp_path: Path) -> None:
+async def test_changed_prompts_listed_again(tmp_path: Path) -> None:
     odd = Odd(tmp_path, prompts=[BARE])
     heard: list[None] = []
     async with odd.opened() as servers:
@@ -52,7 +52,7 @@ async def test_prompts_are_listed_again_when_they_have_changed(tmp_path: Path) -
         assert len(await servers.prompts()) == 2
 
 
-async def test_resources_are_listed_when_they_are_first_wanted_and_read_by_mention(tmp_path: Path) -> None:
+async def test_resources_listed_on_first_use(tmp_path: Path) -> None:
     listed = [{"uri": uri, "name": "n"} for uri in ("odd://a", "odd://png", "odd://\x1b[2J", 'odd://"b"', "odd://a b")]
     held = {"odd://a": {"contents": [{"uri": "odd://a", "text": "long " * 100_000}]}, "odd://png": {"contents": [PNG]}}
     odd = Odd(tmp_path, resources=listed, read=held)
@@ -73,7 +73,7 @@ async def test_resources_are_listed_when_they_are_first_wanted_and_read_by_menti
         assert not servers.has("other:odd://x")
 
 
-async def test_a_server_without_tools_prompts_or_resources_is_there_all_the_same(tmp_path: Path) -> None:
+async def test_server_without_tools_accepted(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     odd.offer(prompts=[BARE])
     async with odd.opened() as servers:
@@ -85,7 +85,7 @@ async def test_a_server_without_tools_prompts_or_resources_is_there_all_the_same
 
 @pytest.mark.parametrize("mime", ["image/png", "application/pdf"])
 @pytest.mark.parametrize("data", ["a", "\u00e9"])
-async def test_data_that_is_not_base64_is_said_to_be_so(tmp_path: Path, mime: str, data: str) -> None:
+async def test_bad_base64_reported(tmp_path: Path, mime: str, data: str) -> None:
     held = {"uri": "file:///x", "mimeType": mime, "blob": data}
     odd = Odd(tmp_path, resources=[{"uri": "file:///x", "name": "x"}], read={"file:///x": {"contents": [held]}})
     async with odd.opened() as servers:

@@ -27,7 +27,7 @@ from tests.waiting import until
 CHANGED = "notify('notifications/tools/list_changed')"
 
 
-async def test_changes_are_announced_and_what_the_model_was_given_stays(tmp_path: Path) -> None:
+async def test_changes_announced_and_tools_kept(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool("do"), tool("old"), tool("other")])
     async with odd.opened() as servers:
         before = [(one.name, one.description, one.parameters) for one in servers.tools]
@@ -52,7 +52,7 @@ async def test_changes_are_announced_and_what_the_model_was_given_stays(tmp_path
         assert await do(servers, own="old") == "done"
 
 
-async def test_nothing_is_announced_where_nothing_is_other_and_a_list_that_fails_leaves_the_last_one(
+async def test_no_change_announces_nothing(
     tmp_path: Path,
 ) -> None:
     odd = Odd(tmp_path)
@@ -66,7 +66,7 @@ async def test_nothing_is_announced_where_nothing_is_other_and_a_list_that_fails
         assert odd.announced == []
 
 
-async def test_what_changes_before_there_is_an_agent_is_announced_once_there_is_one(tmp_path: Path) -> None:
+async def test_early_change_announced_later(tmp_path: Path) -> None:
     odd, servers, announced = Odd(tmp_path), Servers(), list[str]()
     async with servers.opened({"odd": odd.config}, odd.notices, Host()):
         odd.offer(tools=[tool("do"), tool("late")])
@@ -77,7 +77,7 @@ async def test_what_changes_before_there_is_an_agent_is_announced_once_there_is_
     assert "late" in announced[0]
 
 
-async def test_a_server_that_is_started_again_is_listed_again(tmp_path: Path) -> None:
+async def test_restarted_server_listed_again(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         odd.offer(tools=[tool("do", "Other words.")])
@@ -87,7 +87,7 @@ async def test_a_server_that_is_started_again_is_listed_again(tmp_path: Path) ->
         assert "Changed, mcp__odd__do: Other words." in odd.announced[0]
 
 
-async def test_all_pages_of_a_list_are_read_and_a_name_counts_once(tmp_path: Path) -> None:
+async def test_all_pages_listed_without_repeats(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[*(tool(f"t{n}") for n in range(5)), tool("t0", "again")])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == [f"t{n}" for n in range(5)]
@@ -114,7 +114,7 @@ async def run(servers: Servers, asked: list[Ask], *, answer: str | None, mode: M
     return agent.messages[2].results[0].text
 
 
-async def test_a_definition_that_has_changed_is_asked_about_whatever_rule_allows_the_tool(tmp_path: Path) -> None:
+async def test_changed_tool_asks_despite_allow(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     asked: list[Ask] = []
     rule = "mcp__odd__*"
@@ -135,7 +135,7 @@ async def test_a_definition_that_has_changed_is_asked_about_whatever_rule_allows
     assert len(asked) == 2
 
 
-async def test_a_change_within_a_session_is_asked_about_too_and_mode_full_asks_nothing(tmp_path: Path) -> None:
+async def test_mid_session_change_asks(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     asked: list[Ask] = []
     async with odd.opened() as servers:
@@ -149,7 +149,7 @@ async def test_a_change_within_a_session_is_asked_about_too_and_mode_full_asks_n
         assert len(asked) == 1
 
 
-async def test_what_changes_while_the_person_reads_is_not_what_was_approved(tmp_path: Path) -> None:
+async def test_change_during_approval_refused(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         await do(servers)
@@ -167,7 +167,7 @@ async def test_what_changes_while_the_person_reads_is_not_what_was_approved(tmp_
         assert one.changed
 
 
-async def test_all_that_has_changed_is_shown_of_the_arguments_too(tmp_path: Path) -> None:
+async def test_changed_arguments_shown(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     asked: list[Ask] = []
     async with odd.opened() as servers:
@@ -182,7 +182,7 @@ async def test_all_that_has_changed_is_shown_of_the_arguments_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_a_question_about_a_call_is_about_the_tool_as_it_was_then(tmp_path: Path, known: bool) -> None:
+async def test_approval_covers_old_definition(tmp_path: Path, known: bool) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         if known:
@@ -201,7 +201,7 @@ async def test_a_question_about_a_call_is_about_the_tool_as_it_was_then(tmp_path
         assert await do(servers) == "done"
 
 
-async def test_a_name_that_a_rule_allows_is_not_taken_by_a_tool_that_comes_to_be_called_alike(tmp_path: Path) -> None:
+async def test_allowed_name_not_taken_over(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool("a b"), tool("a_b"), tool("a-b"), tool("a!b")])
     async with odd.opened() as servers:
         names = {one.own: one.name for one in servers.tools}
@@ -210,7 +210,7 @@ async def test_a_name_that_a_rule_allows_is_not_taken_by_a_tool_that_comes_to_be
     }  # fmt: skip
 
 
-async def test_two_sessions_keep_what_each_approves(tmp_path: Path) -> None:
+async def test_sessions_keep_own_approvals(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     one, two = Odd(tmp_path), Odd(tmp_path / "two")
     two.state = one.state
@@ -237,7 +237,7 @@ server.run()
 """
 
 
-async def test_a_server_of_the_new_protocol_is_listened_to(tmp_path: Path) -> None:
+async def test_new_protocol_changes_heard(tmp_path: Path) -> None:
     script = tmp_path / "modern.py"
     script.write_text(MODERN)
     odd = Odd(tmp_path)
@@ -247,7 +247,7 @@ async def test_a_server_of_the_new_protocol_is_listened_to(tmp_path: Path) -> No
     assert "New, to be used from the next session on: grown" in odd.announced[0]
 
 
-def test_a_server_that_changes_its_tools_without_end_is_not_reported_without_end() -> None:
+def test_change_reports_bounded() -> None:
     offer = Offer("odd", (), ())
     reports = [offer.update({f"t{n}": Tool(name=f"t{n}", input_schema={"type": "object"})}) for n in range(30)]
     assert [bool(text) for text in reports] == [True] * 10 + [False] * 20
@@ -255,7 +255,7 @@ def test_a_server_that_changes_its_tools_without_end_is_not_reported_without_end
 
 
 @pytest.mark.plugin("toolsearch")
-async def test_what_find_tools_shows_is_what_the_server_says_now(tmp_path: Path) -> None:
+async def test_find_tools_shows_current_text(tmp_path: Path) -> None:
     from sagent.plugins.toolsearch.find import FindTools
 
     odd = Odd(tmp_path)

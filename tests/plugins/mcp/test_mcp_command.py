@@ -39,7 +39,7 @@ def config(shell: Shell) -> Path:
     return path
 
 
-def test_a_server_is_added_listed_and_removed_and_the_rest_stays(shell: Shell) -> None:
+def test_server_added_listed_and_removed(shell: Shell) -> None:
     path = config(shell)
     path.write_text(BEFORE)
     add = shell.run(
@@ -68,7 +68,7 @@ def test_a_server_is_added_listed_and_removed_and_the_rest_stays(shell: Shell) -
         (("a", "ftp://example.org"), "ftp://example.org is not the URL"),
     ],
 )
-def test_what_cannot_be_added_leaves_the_file_as_it_is(shell: Shell, words: tuple[str, ...], why: str) -> None:
+def test_invalid_server_leaves_file_alone(shell: Shell, words: tuple[str, ...], why: str) -> None:
     path = config(shell)
     path.write_text(BEFORE)
     done = shell.run("mcp", "add", *words, model="")
@@ -89,7 +89,7 @@ def test_a_server_is_tested(shell: Shell) -> None:
     assert "/no/such/program" in failed.err
 
 
-def test_tools_that_have_changed_are_approved_by_hand(shell: Shell) -> None:
+def test_changed_tools_approved_by_hand(shell: Shell) -> None:
     script = shell.cwd / "server.py"
     script.write_text(SERVER)
     assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
@@ -106,7 +106,7 @@ def test_tools_that_have_changed_are_approved_by_hand(shell: Shell) -> None:
 ODD = Path(__file__).with_name("odd_server.py")
 
 
-def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without_a_person(shell: Shell) -> None:
+def test_prompt_runs_and_changed_tool_refused(shell: Shell) -> None:
     def offer(about: str) -> None:
         tool = {"name": "do", "description": about, "inputSchema": {"type": "object"}}
         prompt = {"name": "words", "arguments": [{"name": "first"}, {"name": "rest"}]}
@@ -136,7 +136,7 @@ def test_a_prompt_of_a_server_is_a_command_and_a_changed_tool_is_refused_without
         ('issuer = "https://a.example", client_id = "c", client_secret = "s"', "needs no login"),
     ],
 )
-def test_a_login_without_a_person_is_complete_and_needs_no_other(shell: Shell, oauth: str, said: str) -> None:
+def test_login_needs_a_terminal(shell: Shell, oauth: str, said: str) -> None:
     config(shell).write_text(f'[mcp.web]\nurl = "https://example.org/mcp"\noauth = {{{oauth}}}\n')
     failed = shell.run("mcp", "login", "web", model="")
     assert failed.code == 2

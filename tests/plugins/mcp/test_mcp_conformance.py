@@ -44,9 +44,7 @@ def client(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", pytest.param("2025-11-25", marks=slow)])
-def test_the_client_does_what_a_revision_of_the_protocol_requires(
-    suite: list[Path], client: str, revision: str, tmp_path: Path
-) -> None:
+def test_client_conforms_to_revision(suite: list[Path], client: str, revision: str, tmp_path: Path) -> None:
     argv = [*suite, "client", "--command", client, "--requirements", revision, "--timeout", "60000"]
     done = subprocess.run([*argv, "-o", tmp_path / "out"], capture_output=True, text=True, check=False, timeout=300)
     summary = done.stdout.partition("SUITE SUMMARY")[2]

@@ -39,7 +39,7 @@ async def answered(odd: Odd, schema: object, *answers: str | None, message: str 
     return said
 
 
-async def test_a_form_is_asked_field_by_field_until_each_answer_is_accepted(tmp_path: Path) -> None:
+async def test_form_asks_until_answers_valid(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     answers = ("Answer", "x", "Zoë", "17", "30", "Small", "green", "A\nB", "Yes", "nobody", "z@example.org")
     said = await answered(odd, FORM, *answers)
@@ -76,7 +76,7 @@ async def test_a_person_can_leave_a_form(tmp_path: Path, answers: tuple[str | No
     assert await answered(Odd(tmp_path), FORM, *answers) == {"action": action}
 
 
-async def test_nobody_is_asked_in_a_run_without_a_person_and_the_server_is_told_no(tmp_path: Path) -> None:
+async def test_unattended_question_declined(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened(person=False) as servers:
         assert json.loads(await do(servers, asking())) == {"action": "decline"}
@@ -84,7 +84,7 @@ async def test_nobody_is_asked_in_a_run_without_a_person_and_the_server_is_told_
         assert "decline" in await do(servers, f"text = {page}")
 
 
-async def test_what_is_no_form_for_a_person_is_declined_and_control_characters_are_not_shown(tmp_path: Path) -> None:
+async def test_unusable_form_declined(tmp_path: Path) -> None:
     deep = {"type": "object", "properties": {"a": {"type": "object", "properties": {}}}}
     odd = Odd(tmp_path)
     assert await answered(odd, deep) == {"action": "decline"}
@@ -98,7 +98,7 @@ async def test_what_is_no_form_for_a_person_is_declined_and_control_characters_a
     assert "\u202e" not in shown
 
 
-async def test_a_server_that_asks_without_end_is_told_no(tmp_path: Path) -> None:
+async def test_endless_questions_declined(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"type": "object", "properties": {"a": {"type": "string"}}}
     code = f"said = [ask('elicitation/create', n, message='m', requestedSchema={one!r})['result'] for n in range(40)]"
@@ -108,7 +108,7 @@ async def test_a_server_that_asks_without_end_is_told_no(tmp_path: Path) -> None
     assert said.split() == ["cancel"] * 30 + ["decline"] * 10
 
 
-async def test_two_questions_at_once_are_asked_one_after_the_other(tmp_path: Path) -> None:
+async def test_questions_asked_one_at_a_time(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     odd.answers = ["first", "second"]
@@ -123,9 +123,7 @@ async def test_two_questions_at_once_are_asked_one_after_the_other(tmp_path: Pat
         assert json.loads(await do(servers, code)) == ["first", "second"]
 
 
-async def test_a_page_is_named_by_its_host_and_opened_only_when_the_person_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_page_opens_only_with_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     odd = Odd(tmp_path)
@@ -156,7 +154,7 @@ async def test_a_page_is_named_by_its_host_and_opened_only_when_the_person_says_
     assert "U+0430" in odd.asked[-1].text
 
 
-async def test_an_error_that_wants_a_page_first_is_put_to_the_person(tmp_path: Path) -> None:
+async def test_error_can_require_page(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"mode": "url", "message": "Log in", "url": "https://example.org/in", "elicitationId": "1"}
     error = {"code": -32042, "message": "a page first", "data": {"elicitations": [one]}}
@@ -177,7 +175,7 @@ result = done if given else {"resultType": "input_required", "inputRequests": {"
 """
 
 
-async def test_the_new_protocol_asks_by_a_result_and_the_call_is_made_again_with_the_answer(tmp_path: Path) -> None:
+async def test_input_required_result_retried(tmp_path: Path) -> None:
     odd = Odd(tmp_path, discover="modern")
     odd.answers = ["mine", "Decline"]
     async with odd.opened() as servers:
@@ -186,7 +184,7 @@ async def test_the_new_protocol_asks_by_a_result_and_the_call_is_made_again_with
         assert json.loads(await do(servers, WANTS))[0] == {"k": {"action": "decline"}}
 
 
-async def test_a_server_that_wants_more_without_end_gets_no_more_and_stays(tmp_path: Path) -> None:
+async def test_endless_input_requests_stopped(tmp_path: Path) -> None:
     odd = Odd(tmp_path, discover="modern")
     async with odd.opened() as servers:
         said = await do(servers, "result = {'resultType': 'input_required', 'requestState': 'x'}")
@@ -195,7 +193,7 @@ async def test_a_server_that_wants_more_without_end_gets_no_more_and_stays(tmp_p
     assert odd.log.count('"server/discover"') == 1
 
 
-async def test_a_question_ends_with_the_call_that_it_came_from(tmp_path: Path) -> None:
+async def test_question_ends_with_its_call(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     waiting, ended = asyncio.Event(), asyncio.Event()
 
@@ -217,7 +215,7 @@ async def test_a_question_ends_with_the_call_that_it_came_from(tmp_path: Path) -
         assert "Whether" in await task
 
 
-def test_a_choice_of_several_can_be_left_out_where_it_is_not_required() -> None:
+def test_optional_choice_can_be_left_out() -> None:
     several = {"type": "array", "items": {"type": "string", "enum": ["p", "q"]}, "minItems": 1}
     fields = read_fields({"properties": {"a": several}})
     assert fields is not None
@@ -226,7 +224,7 @@ def test_a_choice_of_several_can_be_left_out_where_it_is_not_required() -> None:
     assert fields[0].read("q\np") == (["q", "p"], "")
 
 
-def test_a_pattern_of_a_strangers_form_is_not_matched() -> None:
+def test_foreign_pattern_not_matched() -> None:
     fields = read_fields({"properties": {"a": {"type": "string", "pattern": "(a+)+$"}}, "required": ["a"]})
     assert fields is not None
     assert fields[0].read("a" * 60 + "!") == ("a" * 60 + "!", "")

@@ -22,7 +22,7 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
-async def test_stubborn_server_is_ended_before_its_connection_is_cut(name: str, tmp_path: Path) -> None:
+async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:
     group = ProcessGroup()
     argv = [sys.executable, "-I", "-c", SERVERS[name]]
     program = await PipedProcess.start(group, argv, dict(os.environ), cwd=tmp_path)
@@ -37,6 +37,6 @@ async def test_stubborn_server_is_ended_before_its_connection_is_cut(name: str, 
         await group.aclose()
 
 
-def test_time_to_end_is_less_than_the_connection_has() -> None:
+def test_end_time_fits_connection_time() -> None:
     signals = 0.4 + 0.4  # of the sweep in process.sh
     assert pipes._END_SECONDS + signals < link._ENDING

@@ -30,7 +30,7 @@ LARGE = PNG[:-12] + b"x" * 4_000_000 + PNG[-12:]
 DIE = "import os; os._exit(3)"
 
 
-async def test_a_call_in_which_the_server_dies_is_not_made_again_and_the_next_one_starts_it(tmp_path: Path) -> None:
+async def test_call_of_dead_server_not_repeated(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         said = await do(servers, DIE)
@@ -40,7 +40,7 @@ async def test_a_call_in_which_the_server_dies_is_not_made_again_and_the_next_on
         assert await do(servers) == "done"
 
 
-async def test_a_server_that_has_died_between_calls_is_started_before_the_next_one(tmp_path: Path) -> None:
+async def test_dead_server_restarts_between_calls(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         await do(servers, "threading.Timer(0.1, lambda: __import__('os')._exit(0)).start()")
@@ -48,7 +48,7 @@ async def test_a_server_that_has_died_between_calls_is_started_before_the_next_o
         assert await do(servers) == "done"
 
 
-async def test_one_that_fails_again_and_again_is_started_less_and_less_often(tmp_path: Path) -> None:
+async def test_restarts_back_off(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         link = servers.links["odd"]
@@ -62,7 +62,7 @@ async def test_one_that_fails_again_and_again_is_started_less_and_less_often(tmp
         assert await do(servers) == "done"
 
 
-async def test_an_error_that_a_server_answers_with_ends_no_connection(tmp_path: Path) -> None:
+async def test_error_answer_keeps_connection(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         said = await do(servers, "raise KeyError('a\\x1b[2Jb')")
@@ -72,7 +72,7 @@ async def test_an_error_that_a_server_answers_with_ends_no_connection(tmp_path: 
     assert odd.log.count('"initialize"') == 1
 
 
-async def test_an_answer_that_is_none_ends_no_connection(tmp_path: Path) -> None:
+async def test_invalid_answer_keeps_connection(tmp_path: Path) -> None:
     typed = {**tool("do"), "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     odd = Odd(tmp_path, tools=[typed])
     async with odd.opened() as servers:
@@ -81,7 +81,7 @@ async def test_an_answer_that_is_none_ends_no_connection(tmp_path: Path) -> None
     assert odd.log.count('"initialize"') == 1
 
 
-async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
+async def test_cancelled_call_cancels_at_server(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         task = asyncio.create_task(do(servers, "threading.Event().wait(60)"))
@@ -94,7 +94,7 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path
     assert odd.log.count('"initialize"') == 1
 
 
-async def test_a_call_that_takes_too_long_says_so_and_the_server_stays(tmp_path: Path) -> None:
+async def test_timed_out_call_keeps_server(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened(config=replace(odd.config, timeout=1)) as servers:
         said = await do(servers, "threading.Event().wait(60)")
@@ -110,7 +110,7 @@ async def test_a_call_that_takes_too_long_says_so_and_the_server_stays(tmp_path:
         ("a byte \xff", "a byte \ufffd"),
     ],
 )
-async def test_what_is_not_quite_json_is_read_as_far_as_it_goes(tmp_path: Path, text: str, read: str) -> None:
+async def test_almost_json_parsed(tmp_path: Path, text: str, read: str) -> None:
     odd = Odd(tmp_path)
     data = text.encode("latin-1") if "\xff" in text else text.encode()
     line = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "' + data + b'"}]}}'
@@ -126,7 +126,7 @@ async def test_what_is_no_message_is_passed_over(tmp_path: Path) -> None:
             assert await do(servers, f"with lock: print({line!r}, flush=True)") == "done"
 
 
-async def test_a_line_of_20_mb_and_a_flood_of_errors_pass(tmp_path: Path) -> None:
+async def test_huge_line_and_stderr_flood_pass(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         said = await do(servers, "text = 'x' * 20_000_000")
@@ -134,7 +134,7 @@ async def test_a_line_of_20_mb_and_a_flood_of_errors_pass(tmp_path: Path) -> Non
         assert await do(servers, "[sys.stderr.write('e' * 100_000) for _ in range(100)]") == "done"
 
 
-async def test_progress_is_shown_without_control_characters(tmp_path: Path) -> None:
+async def test_progress_has_no_control_characters(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     shown: list[str] = []
     code = "\n".join((
@@ -148,7 +148,7 @@ async def test_progress_is_shown_without_control_characters(tmp_path: Path) -> N
     assert shown == ["1 of 4", "half \ufffd[2J way"]
 
 
-async def test_a_server_is_given_the_roots_of_the_work(tmp_path: Path) -> None:
+async def test_server_gets_workspace_roots(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         said = json.loads(await do(servers, "text = json.dumps(ask('roots/list')['result'])"))
@@ -224,7 +224,7 @@ async def serving(odd: Odd, handler: type[Forgetful]) -> AsyncGenerator[Servers]
             await asyncio.to_thread(site.shutdown)
 
 
-async def test_a_session_that_a_server_has_forgotten_is_begun_again_for_the_same_call(tmp_path: Path) -> None:
+async def test_forgotten_session_reopened(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with serving(odd, Forgetful) as servers:
         assert odd.notices == []
@@ -259,9 +259,7 @@ class Wordy(Forgetful):
 
 
 @pytest.mark.parametrize("how", ["plain", "gzip", "events"])
-async def test_what_a_server_answers_over_http_has_a_bound_and_may_be_long(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.bodies.MAX_LINE_BYTES", 4 << 20)
     monkeypatch.setattr("sagent.plugins.mcp.link.MAX_LINE_BYTES", 4 << 20)
     Wordy.how, Wordy.length = how, 3 << 20
@@ -275,9 +273,7 @@ async def test_what_a_server_answers_over_http_has_a_bound_and_may_be_long(
 
 
 @pytest.mark.parametrize("how", ["ends", "passes over"])
-async def test_an_earlier_server_that_does_not_answer_the_question_for_its_protocol_is_used(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.pipes._PROBED", 0.5)
     odd = Odd(tmp_path, discover=how)
     async with odd.opened() as servers:
@@ -287,7 +283,7 @@ async def test_an_earlier_server_that_does_not_answer_the_question_for_its_proto
         assert await do(servers) == "done"
 
 
-async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path: Path) -> None:
+async def test_task_only_tool_not_offered(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == ["do"]
@@ -311,9 +307,7 @@ async def test_a_tool_that_can_only_be_called_as_a_task_is_not_offered(tmp_path:
     ],
     ids=lambda given: str(given)[:40],
 )
-async def test_what_no_provider_would_take_never_enters_a_conversation(
-    tmp_path: Path, block: dict[str, object], said: str
-) -> None:
+async def test_unsendable_content_replaced(tmp_path: Path, block: dict[str, object], said: str) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         assert said in await do(servers, f"result = {{'content': [{block!r}]}}")
@@ -341,7 +335,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("levels", [40, 150, 400])
-async def test_a_definition_that_is_nested_deeply_takes_no_other_with_it(tmp_path: Path, levels: int) -> None:
+async def test_deeply_nested_definition_skipped(tmp_path: Path, levels: int) -> None:
     schema: dict[str, object] = {"type": "object"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"x": schema}}
@@ -353,7 +347,7 @@ async def test_a_definition_that_is_nested_deeply_takes_no_other_with_it(tmp_pat
 
 
 @pytest.mark.parametrize("discover", ["", "modern"])
-async def test_one_tool_that_cannot_be_read_takes_no_other_with_it_and_is_named(tmp_path: Path, discover: str) -> None:
+async def test_unreadable_tool_skipped_and_named(tmp_path: Path, discover: str) -> None:
     forgiven = [
         {"name": "bare", "inputSchema": {}},
         {**tool("decorated"), "icons": "none", "annotations": {"readOnlyHint": "perhaps"}, "execution": 3},
@@ -369,7 +363,7 @@ async def test_one_tool_that_cannot_be_read_takes_no_other_with_it_and_is_named(
     assert all(name in notice for name in ("string (inputSchema: ", "5 (name: ", "one of its tools ("))
 
 
-async def test_one_prompt_or_resource_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
+async def test_unreadable_prompt_skipped(tmp_path: Path) -> None:
     prompts = [{"name": "good"}, {"name": ["odd"]}, {"name": "odd", "arguments": "x"}]
     resources = [{"uri": "a:b", "name": "good"}, {"uri": 7, "name": "odd"}, {"name": "none"}]
     odd = Odd(tmp_path, prompts=prompts, resources=resources)

@@ -126,7 +126,7 @@ async def browse(site: Site, logins: Path) -> int:
     return tools
 
 
-async def test_who_has_logged_in_calls_tools_and_the_login_is_for_its_owner_alone(site: Site, tmp_path: Path) -> None:
+async def test_login_enables_private_tools(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "state" / "mcp"
     notices: list[str] = []
     async with open_servers({"things": site.server}, notices, logins=logins) as tools:
@@ -142,7 +142,7 @@ async def test_who_has_logged_in_calls_tools_and_the_login_is_for_its_owner_alon
     assert site.grants == ["authorization_code"]
 
 
-async def test_a_token_that_has_run_out_is_renewed_once_whoever_else_wants_it(site: Site, tmp_path: Path) -> None:
+async def test_expired_token_renewed_once(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
     file = LoginFile(logins, site.server.url)
@@ -158,9 +158,7 @@ async def test_a_token_that_has_run_out_is_renewed_once_whoever_else_wants_it(si
     assert site.grants == ["authorization_code", "refresh_token"]
 
 
-async def test_a_login_that_no_longer_holds_asks_for_another_and_a_refused_one_keeps_what_was(
-    site: Site, tmp_path: Path
-) -> None:
+async def test_invalid_login_asks_again(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
     site.valid.clear()
@@ -178,9 +176,7 @@ async def test_a_login_that_no_longer_holds_asks_for_another_and_a_refused_one_k
     assert json.loads(after)["tokens"] == json.loads(before)["tokens"]
 
 
-async def test_a_token_that_the_server_no_longer_takes_is_renewed_before_anybody_is_asked(
-    site: Site, tmp_path: Path
-) -> None:
+async def test_rejected_token_renewed_first(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
     async with open_servers({"things": site.server}, [], logins=logins) as tools:
@@ -189,7 +185,7 @@ async def test_a_token_that_the_server_no_longer_takes_is_renewed_before_anybody
     assert site.grants == ["authorization_code", "refresh_token"]
 
 
-async def test_a_login_that_is_lost_in_a_session_is_what_the_call_says(site: Site, tmp_path: Path) -> None:
+async def test_login_lost_mid_session_named(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
     async with open_servers({"things": site.server}, [], logins=logins) as tools:
@@ -228,7 +224,7 @@ async def test_two_processes_renew_a_token_once(site: Site, tmp_path: Path) -> N
     assert site.grants == ["authorization_code", "refresh_token"]
 
 
-async def test_what_does_not_carry_the_state_of_a_login_neither_ends_nor_makes_it(site: Site, tmp_path: Path) -> None:
+async def test_callback_with_wrong_state_ignored(site: Site, tmp_path: Path) -> None:
     visits: list[asyncio.Task[list[int]]] = []
 
     async def visit(url: str) -> list[int]:
@@ -245,7 +241,7 @@ async def test_what_does_not_carry_the_state_of_a_login_neither_ends_nor_makes_i
     assert await visits[0] == [404, 404, 404, 404, 200]
 
 
-async def test_a_login_that_fails_leaves_one_that_was_made_meanwhile(site: Site, tmp_path: Path) -> None:
+async def test_failed_login_keeps_newer_one(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     begun = asyncio.Event()
     left = asyncio.create_task(log_in("things", site.server, logins, lambda _: begun.set()))
@@ -258,7 +254,7 @@ async def test_a_login_that_fails_leaves_one_that_was_made_meanwhile(site: Site,
     assert made is not None
 
 
-async def test_who_has_only_connected_is_hung_up_on_when_the_login_is_over(site: Site, tmp_path: Path) -> None:
+async def test_idle_callback_connection_closed(site: Site, tmp_path: Path) -> None:
     silent: list[socket.socket] = []
     visits: list[asyncio.Task[httpx2.Response]] = []
 

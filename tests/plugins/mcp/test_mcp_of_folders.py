@@ -21,7 +21,7 @@ def folder_of(place: Path) -> Path:
 
 
 @pytest.mark.plugin("authoring")
-def test_they_are_shown_and_written_with_the_place_of_the_folder(shell: Shell, tmp_path: Path) -> None:
+def test_folder_servers_shown_with_path(shell: Shell, tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     write(folder / ".mcp.json", {"tool": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["x"]}})
     added = shell.run("plugin", "add", str(folder), "--yes", model="")
@@ -33,7 +33,7 @@ def test_they_are_shown_and_written_with_the_place_of_the_folder(shell: Shell, t
 
 
 @pytest.mark.plugin("authoring")
-def test_servers_that_were_not_shown_are_not_used(shell: Shell, tmp_path: Path) -> None:
+def test_unapproved_servers_not_used(shell: Shell, tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     (folder / "mcp.toml").write_text('[mcp.hidden]\ncommand = "/bin/sh"\nargs = ["-c", "touch ran"]\nneeds = ["all"]\n')
     servers = {"tool": {"command": "serve", "env": {"NODE_OPTIONS": "--require ./x.js"}}}

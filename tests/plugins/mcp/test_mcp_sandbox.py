@@ -128,7 +128,7 @@ async def web() -> AsyncIterator[int]:
         server.close()
 
 
-async def test_a_server_writes_and_reads_what_commands_may(boxed: Place) -> None:
+async def test_server_confined_like_commands(boxed: Place) -> None:
     async with boxed.opened(boxed.server()) as (tool,):
         assert await boxed.run(tool, WRITE.format(str(boxed.work / "made"))) == "done"
         refused = await boxed.run(tool, WRITE.format(str(boxed.outside / "made")))
@@ -141,7 +141,7 @@ async def test_a_server_writes_and_reads_what_commands_may(boxed: Place) -> None
     assert boxed.notices == []
 
 
-async def test_needs_grant_what_they_name_and_no_more(boxed: Place) -> None:
+async def test_needs_grant_only_named_paths(boxed: Place) -> None:
     (boxed.root / "link").symlink_to(boxed.outside)
     server = boxed.server(Need("write", str(boxed.root / "link")), Need("read", str(boxed.key)))
     async with boxed.opened(server) as (tool,):
@@ -150,7 +150,7 @@ async def test_needs_grant_what_they_name_and_no_more(boxed: Place) -> None:
         assert "Error" in await boxed.run(tool, WRITE.format(str(boxed.root / "made")))
 
 
-async def test_a_server_has_the_network_that_its_needs_name(boxed: Place, web: int) -> None:
+async def test_needs_grant_named_network(boxed: Place, web: int) -> None:
     server = boxed.server()
     async with boxed.opened(server, replace(server, needs=(Need("network", f"localhost:{web}"),))) as (shut, open_to):
         refused = await boxed.run(shut, fetch(web))
@@ -167,7 +167,7 @@ async def test_all_is_no_sandbox(boxed: Place, web: int) -> None:
         )
 
 
-async def test_with_the_sandbox_off_a_server_runs_as_it_is(place: Place) -> None:
+async def test_sandbox_off_leaves_server_free(place: Place) -> None:
     place.sandbox = Sandbox("off")
     async with place.opened(place.server()) as (tool,):
         assert await place.run(tool, WRITE.format(str(place.outside / "made"))) == "done"
@@ -175,7 +175,7 @@ async def test_with_the_sandbox_off_a_server_runs_as_it_is(place: Place) -> None
     assert "sandbox" not in refused
 
 
-async def test_a_server_in_the_sandbox_has_no_keys_but_its_own(boxed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sandboxed_server_has_only_its_keys(boxed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "ours")
     monkeypatch.setenv("TICKETS_TOKEN", "ours")
     async with boxed.opened(boxed.server(OWN_TOKEN="own")) as (tool,):
@@ -188,7 +188,7 @@ async def test_a_server_in_the_sandbox_has_no_keys_but_its_own(boxed: Place, mon
     assert not Path("/tmp/made").exists()
 
 
-async def test_a_server_that_is_started_in_plan_mode_can_write_once_it_is_started_again(boxed: Place) -> None:
+async def test_restart_after_plan_mode_can_write(boxed: Place) -> None:
     free, boxed.profile = boxed.profile, replace(boxed.profile, writable=())
     async with boxed.opened(boxed.server()) as (tool,):
         boxed.profile = free
@@ -197,7 +197,7 @@ async def test_a_server_that_is_started_in_plan_mode_can_write_once_it_is_starte
         assert await boxed.run(tool, WRITE.format(str(boxed.work / "made"))) == "done"
 
 
-async def test_what_a_server_lacked_to_start_and_which_setting_gives_it_is_said(boxed: Place) -> None:
+async def test_failed_start_names_missing_need(boxed: Place) -> None:
     start = WRITE.format(str(boxed.outside / "made"))
     async with boxed.opened(boxed.server(START=start), McpServer(str(boxed.root / "none"))) as tools:
         assert tools == ()
@@ -218,7 +218,7 @@ async def test_many_servers_share_a_box(boxed: Place) -> None:
     assert (shared != os.readlink("/proc/self/ns/mnt")) is is_namespace
 
 
-async def test_what_a_server_has_started_ends_with_it(place: Place) -> None:
+async def test_child_processes_end_with_server(place: Place) -> None:
     sleep = "import subprocess; subprocess.Popen(['sleep', '" + NAP + "'], start_new_session=True)"
     async with place.opened(place.server(Need("all")), place.server()) as tools:
         for tool in tools:
@@ -254,7 +254,7 @@ asyncio.run(main())
 """
 
 
-async def test_servers_that_ignore_the_end_of_their_input_die_with_a_killed_session(place: Place) -> None:
+async def test_killed_session_kills_servers(place: Place) -> None:
     start = (
         "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; subprocess.Popen(['sleep', '" + NAP + "'])"
     )
@@ -268,9 +268,7 @@ async def test_servers_that_ignore_the_end_of_their_input_die_with_a_killed_sess
     await until(lambda: not running(f"sleep {NAP}") and not running(str(place.script)), "the end of the servers")
 
 
-async def test_a_line_without_an_end_ends_the_connection_and_is_said(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_endless_line_ends_connection(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.pipes.MAX_LINE_BYTES", 2 << 20)
     async with place.opened(place.server(Need("all"))) as (tool,):
         flood = "import sys\nfor _ in range(64): sys.stdout.write('x' * (1 << 20))"
@@ -278,7 +276,7 @@ async def test_a_line_without_an_end_ends_the_connection_and_is_said(
         assert await place.run(tool, "said = 'again'") == "again"
 
 
-async def test_a_slow_server_has_the_time_that_its_table_says(place: Place) -> None:
+async def test_start_timeout_is_per_server(place: Place) -> None:
     slow = place.server(Need("all"), START="import time; time.sleep(2)")
     async with place.opened(slow, replace(slow, start_timeout=0.5)) as tools:
         assert [tool.server for tool in tools] == ["server0"]
@@ -286,9 +284,7 @@ async def test_a_slow_server_has_the_time_that_its_table_says(place: Place) -> N
     assert "server1 has not listed its tools within 0.5 s (its start_timeout)" in notice
 
 
-async def test_the_log_of_the_sdk_is_left_to_who_has_set_logging_up(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_sdk_logging_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     async with place.opened(place.server(Need("all"))):
         logging.getLogger("mcp.client.streamable_http").warning("something of another connection")
     assert "something of another connection" in caplog.text
@@ -299,7 +295,7 @@ def running(text: str) -> list[str]:
     return subprocess.run(["pgrep", "-f", text], capture_output=True, check=False, text=True).stdout.split()
 
 
-async def test_server_starts_in_the_session_s_directory_without_a_sandbox(place: Place) -> None:
+async def test_unsandboxed_cwd_is_session_directory(place: Place) -> None:
     place.sandbox = Sandbox("off")
     async with place.opened(place.server()) as (tool,):
         assert await place.run(tool, "import os; said = os.getcwd()") == str(place.work)

@@ -115,7 +115,7 @@ def start(client: str, url: str, home: Path) -> tuple[list[str], Mapping[str, st
 
 
 @pytest.mark.parametrize("client", ["codex", "claude"])
-def test_a_client_begins_a_session_and_goes_on_with_it(client: str, tmp_path: Path) -> None:
+def test_client_resumes_its_session(client: str, tmp_path: Path) -> None:
     home, work, seen = tmp_path / "home", tmp_path / "work", list[str]()
     home.mkdir()
     work.mkdir()

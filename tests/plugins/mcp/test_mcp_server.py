@@ -102,7 +102,7 @@ def structured(result: CallToolResult) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_with(place: Place, mode: str) -> None:
+async def test_prompt_returns_cost_and_session(place: Place, mode: str) -> None:
     said: list[str] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -134,7 +134,7 @@ async def test_a_prompt_is_answered_with_progress_cost_and_a_session_to_go_on_wi
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("answer", ["allow", "deny", "decline"])
-async def test_questions_of_the_policy_are_put_to_the_clients_person(place: Place, mode: str, answer: str) -> None:
+async def test_policy_asks_client_person(place: Place, mode: str, answer: str) -> None:
     target = place.work.parent / "beyond.txt"
     given = {
         "allow": ElicitResult(action="accept", content={"decision": "allow"}),
@@ -156,7 +156,7 @@ async def test_questions_of_the_policy_are_put_to_the_clients_person(place: Plac
     assert len(as_array(structured(result)["permission_denials"])) == (answer != "allow")
 
 
-async def test_without_elicitation_the_policy_denies(place: Place) -> None:
+async def test_policy_denies_without_elicitation(place: Place) -> None:
     target = place.work.parent / "beyond.txt"
     async with provider(place, [wants_to_write(target), Turn("done")]), place.serve() as client:
         result = await client.call_tool("sagent", {"prompt": "Write it."})
@@ -164,14 +164,14 @@ async def test_without_elicitation_the_policy_denies(place: Place) -> None:
     assert len(as_array(structured(result)["permission_denials"])) == 1
 
 
-async def test_a_cost_whose_price_is_not_known_is_no_zero(place: Place) -> None:
+async def test_unknown_price_not_zero(place: Place) -> None:
     async with provider(place, [Turn("done")]), place.serve() as client:
         result = await client.call_tool("sagent", {"prompt": "Go.", "model": "anthropic/claude-unheard-of"})
     assert "at least $0.00" in text_of(result)
     assert as_object(structured(result)["cost_usd"])["unpriced"] == ["anthropic/claude-unheard-of"]
 
 
-async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Place) -> None:
+async def test_client_cannot_raise_cap(place: Place) -> None:
     async with provider(place, [Turn("done")]) as server, place.serve(max_budget_usd="0.000001") as client:
         result = await client.call_tool("sagent", {"prompt": "Go.", "max_budget_usd": 5})
     assert result.is_error
@@ -196,9 +196,7 @@ async def test_a_client_cannot_raise_the_cap_and_a_refusal_is_an_error(place: Pl
         ("sagent", {"prompt": "x", "cwd": "/" + "x" * 5000}, "/" + "x" * 40),
     ],
 )
-async def test_what_cannot_be_done_is_an_error_that_says_why(
-    place: Place, tool: str, arguments: dict[str, object], said: str
-) -> None:
+async def test_invalid_request_explained(place: Place, tool: str, arguments: dict[str, object], said: str) -> None:
     async with provider(place, [Turn("done")]), place.serve() as client:
         result = await client.call_tool(tool, arguments)
         assert result.is_error
@@ -209,7 +207,7 @@ async def test_what_cannot_be_done_is_an_error_that_says_why(
         assert as_array(structured(await client.call_tool("sagent_status", {"session_id": ""}))["runs"])
 
 
-async def test_a_cancelled_call_ends_its_run_and_leaves_the_session_free(place: Place, tmp_path: Path) -> None:
+async def test_cancelled_call_frees_session(place: Place, tmp_path: Path) -> None:
     began = tmp_path / "work" / "began"
     call = Call("Bash", {"command": "touch began; sleep 60"})
     async with provider(place, [Turn("", calls=(call,)), Turn("done"), Turn("and again")]), place.serve() as client:
@@ -227,7 +225,7 @@ async def test_a_cancelled_call_ends_its_run_and_leaves_the_session_free(place: 
         assert not again.is_error
 
 
-async def test_an_answer_counts_for_its_question_alone_and_a_request_may_be_repeated(place: Place) -> None:
+async def test_answer_bound_to_its_question(place: Place) -> None:
     first, second = (place.work.parent / name for name in ("first.txt", "second.txt"))
     script = [wants_to_write(first), wants_to_write(second), Turn("done")]
     async with provider(place, script), place.serve(person=Person()) as client:
@@ -255,7 +253,7 @@ async def test_an_answer_counts_for_its_question_alone_and_a_request_may_be_repe
         assert await call(repeated.request_state) == ended
 
 
-async def test_a_client_that_answers_nonsense_allows_nothing(place: Place) -> None:
+async def test_nonsense_answer_allows_nothing(place: Place) -> None:
     target = place.work.parent / "beyond.txt"
     elicitation: dict[str, object] = {}
     capable = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": elicitation}}
@@ -290,7 +288,7 @@ async def test_a_client_that_answers_nonsense_allows_nothing(place: Place) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_a_server_whose_client_stays(place: Place, number: int) -> None:
+async def test_signal_ends_server(place: Place, number: int) -> None:
     pipe, environment = asyncio.subprocess.PIPE, place.environment | {"ANTHROPIC_API_KEY": "k"}
     async with started(*SERVE, cwd=place.work, env=environment, stdin=pipe, stdout=pipe) as server:
         assert server.stdin is not None and server.stdout is not None
@@ -300,7 +298,7 @@ async def test_a_signal_ends_a_server_whose_client_stays(place: Place, number: i
         assert await server.wait() == 128 + number
 
 
-async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_it(place: Place) -> None:
+async def test_stdio_output_only_messages(place: Place) -> None:
     async with provider(place, [Turn("over stdio")]):
         given = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=place.environment, cwd=place.work)
         async with Client(given) as client:
@@ -313,7 +311,7 @@ async def test_over_stdio_only_messages_are_on_stdout_and_the_end_of_input_ends_
             assert all(line.startswith(b"{") for line in out.splitlines())
 
 
-async def test_over_http_a_token_is_needed_and_foreign_hosts_are_refused(place: Place) -> None:
+async def test_http_needs_token_and_host(place: Place) -> None:
     async with provider(place, [Turn("over HTTP")]):
         server = await asyncio.create_subprocess_exec(
             *SERVE, "--http", "127.0.0.2:0", cwd=place.work,

@@ -116,9 +116,7 @@ async def served(home: Path) -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", pytest.param("2026-07-28", marks=slow)])
-async def test_the_server_does_what_a_revision_of_the_protocol_requires_of_any_server(
-    suite: list[Path], revision: str, tmp_path: Path
-) -> None:
+async def test_server_conforms_to_revision(suite: list[Path], revision: str, tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.yml"
     baseline.write_text("\n".join(("server:", *(f"  - {name}" for name in (*FAILS[revision], *WARNED[revision])))))
     async with served(tmp_path) as url:

@@ -20,7 +20,7 @@ def read(home: Path, text: str) -> Settings:
     return load({}, {"HOME": str(home)}, home)
 
 
-def test_needs_are_read_with_their_paths_from_the_file(tmp_path: Path) -> None:
+def test_needs_resolve_paths_from_file(tmp_path: Path) -> None:
     needs = '["network:API.example.org", "write:~/x", "read:y", "all"]'
     server = servers_of(read(tmp_path, f"[mcp.t]\ncommand = 'c'\nneeds = {needs}\nstart_timeout = 2.5"))["t"]
     assert [str(need) for need in server.needs] == [
@@ -55,7 +55,7 @@ def test_a_wrong_member_is_named(tmp_path: Path, table: str, said: str) -> None:
         ('command = "y"\nenv = { GH_TOKEN = "${GH_TOKEN:-}", TOKEN_FILE = "/run/token" }', ""),
     ],
 )
-def test_a_key_in_a_file_that_others_may_read_is_warned_of(tmp_path: Path, members: str, keys: str) -> None:
+def test_readable_key_file_warned_about(tmp_path: Path, members: str, keys: str) -> None:
     read(tmp_path, f"[mcp.x]\n{members}\n")
     file = tmp_path / ".config" / "sagent" / "config.toml"
     file.chmod(0o644)
@@ -64,7 +64,7 @@ def test_a_key_in_a_file_that_others_may_read_is_warned_of(tmp_path: Path, membe
     assert all(warning.startswith(f"{file}:3: ") and keys in warning for warning in found)
 
 
-def test_the_slash_command_lists_servers_or_says_how_to_add_one(shell: Shell) -> None:
+def test_slash_command_lists_servers(shell: Shell) -> None:
     shell.serve([])
     assert "sagent mcp add NAME URL" in shell.run("/mcp").err
     file = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"

@@ -7,7 +7,7 @@ import pytest
 from sagent.plugins import mcp
 
 
-def test_old_names_still_lead_to_the_plugin() -> None:
+def test_old_names_still_import() -> None:
     old = importlib.import_module("sagent.bridges.mcp")
     with pytest.warns(DeprecationWarning, match=r"sagent\.plugins\.mcp"):
         assert old.open_servers is mcp.open_servers

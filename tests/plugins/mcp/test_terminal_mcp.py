@@ -18,7 +18,7 @@ text = json.dumps(ask("elicitation/create", message="Who are you?", requestedSch
 """
 
 
-def test_prompts_resources_and_questions_of_a_server(console: Console) -> None:
+def test_prompts_resources_and_questions(console: Console) -> None:
     def answer(request: Received) -> Turn:
         text = last_text(request)
         if "ask me" in text:
