@@ -71,7 +71,7 @@ async def test_a_message_is_answered(bus: NatsBus, bus_shell: Shell) -> None:
         assert (done.code, done.out, done.err) == (1, "", "sagent: team.echo: There is no such paper.\n")
 
 
-async def test_a_message_that_is_not_waited_for_is_kept(bus: NatsBus, bus_shell: Shell) -> None:
+async def test_message_without_reply_kept(bus: NatsBus, bus_shell: Shell) -> None:
     assert (await _run(bus_shell, "send", "team.later", "--no-reply", "kept")).code == 0
     async with bus.receiving("team.later") as deliveries:
         delivery = await anext(deliveries)

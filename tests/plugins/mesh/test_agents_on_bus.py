@@ -24,7 +24,7 @@ def bus() -> Bus:
     return LocalBus()
 
 
-async def test_an_agent_answers_with_its_text_as_it_comes(bus: Bus) -> None:
+async def test_agent_streams_its_answer(bus: Bus) -> None:
     async with (
         Agent(ScriptedModel("Four, of course.")) as agent,
         answering(bus, CARD, by_agent(agent)),
@@ -47,7 +47,7 @@ async def test_an_agent_that_fails_says_so(bus: Bus) -> None:
     ("usd", "known"),
     [("0.25", "0.25"), (0.25, "0.25"), ("NaN", "0"), ("a lot", "0"), ("1e99", "0"), (-1, "0"), (None, "0")],
 )
-async def test_an_answer_costs_what_can_be_read_of_it(bus: Bus, usd: object, known: str) -> None:
+async def test_answer_cost_uses_known_price(bus: Bus, usd: object, known: str) -> None:
     async def answer(_: Delivery) -> object:
         return {"text": "Yes.", "usd": usd}
 
@@ -56,7 +56,7 @@ async def test_an_answer_costs_what_can_be_read_of_it(bus: Bus, usd: object, kno
     assert (result.content, result.run_usd) == ("Yes.", Decimal(known))
 
 
-async def test_what_an_error_says_stays_where_it_happened(bus: Bus) -> None:
+async def test_error_details_stay_local(bus: Bus) -> None:
     async def leak(_: Delivery) -> object:
         raise RuntimeError("the key is sk-123")
 
@@ -72,7 +72,7 @@ async def test_what_an_error_says_stays_where_it_happened(bus: Bus) -> None:
     assert raised.value.failure == "usage"
 
 
-async def test_a_handler_whose_answer_is_not_wanted_is_cancelled_and_the_next_is_handled(bus: Bus) -> None:
+async def test_unwanted_handler_cancelled(bus: Bus) -> None:
     stopped = asyncio.Event()
 
     async def handle(delivery: Delivery) -> object:
@@ -92,7 +92,7 @@ async def test_a_handler_whose_answer_is_not_wanted_is_cancelled_and_the_next_is
         assert await request(bus, message(CARD.address, "next"), timeout=30) == "handled"
 
 
-async def test_an_agent_elsewhere_is_asked_like_one_that_is_here(bus: Bus) -> None:
+async def test_remote_agent_asked_like_local(bus: Bus) -> None:
     async with (
         Agent(ScriptedModel("a draft")) as writer,
         Agent(ScriptedModel("a review of it")) as reviewer,
@@ -105,7 +105,7 @@ async def test_an_agent_elsewhere_is_asked_like_one_that_is_here(bus: Bus) -> No
         await AgentAt(bus, CARD.address, timeout=0.2).run("gone")
 
 
-async def test_a_triage_sees_who_is_there_when_it_is_asked(bus: Bus) -> None:
+async def test_triage_sees_current_agents(bus: Bus) -> None:
     async with Agent(ScriptedModel("desk.a", "desk.b", "desk.a", "desk.a")) as chooser:
         desk = TriageOnBus(chooser, bus, Query("desk"))
         with pytest.raises(UsageError, match="There are no agents to choose from in desk"):
@@ -123,7 +123,7 @@ async def _named(delivery: Delivery) -> object:
     return {"text": delivery.envelope.to.name}
 
 
-async def test_cards_are_found_and_watched_by_what_they_say(bus: Bus) -> None:
+async def test_cards_found_and_watched(bus: Bus) -> None:
     async with watching(bus, Query("desk", labels=("gpu",))) as changes:
         assert await anext(changes) is None
         await bus.put_card(Card("deskx", labels=("gpu",)))

@@ -37,7 +37,7 @@ class Child:
 
 @settings(max_examples=deep(60, 2000), deadline=None)
 @given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_the_children_of_all_lives_stay_below_the_cap(
+def test_children_stay_below_cap_over_lives(
     tmp_path_factory: pytest.TempPathFactory, seed: int, lives: list[int]
 ) -> None:
     """A parent lends to children and dies, at any moment, again and again. A call that was open is made again."""
@@ -68,7 +68,7 @@ def test_the_children_of_all_lives_stay_below_the_cap(
                 assert ledger.cost().total <= CAP
 
 
-def test_what_is_lent_may_be_spent_until_it_is_back(tmp_path: Path) -> None:
+def test_lent_allowance_counts_as_unbilled(tmp_path: Path) -> None:
     """A result that is given while an allowance is out, or lost, does not say that it cost nothing."""
     with Session.create_at(tmp_path / "s") as session:
         ledger, log = Ledger(CAP, PriceBook()), session.log()
@@ -83,7 +83,7 @@ def test_what_is_lent_may_be_spent_until_it_is_back(tmp_path: Path) -> None:
         assert ledger.room("root") == Decimal("0.75")
 
 
-def test_what_a_child_has_cost_counts_once_though_the_call_is_made_again(tmp_path: Path) -> None:
+def test_child_cost_counted_once_on_retry(tmp_path: Path) -> None:
     """The parent's node dies after the cost is in the log, and before the call's result is."""
     for life in range(3):
         with Session(tmp_path / "s") if life else Session.create_at(tmp_path / "s") as session:

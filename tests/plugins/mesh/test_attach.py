@@ -28,7 +28,7 @@ from tests.plugins.mesh.places import Place, by_results, place
 ODD = Path(__file__).parents[1] / "mcp" / "odd_server.py"
 
 
-async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_first_attached_answer_counts(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     asked: list[Question] = []
 
@@ -55,7 +55,7 @@ async def test_a_question_goes_to_whoever_is_attached_and_the_first_answer_count
         assert seen == ["ToolStarted"]
 
 
-async def test_a_question_that_needs_no_answer_any_more_is_taken_back(tmp_path: Path) -> None:
+async def test_settled_question_withdrawn(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     put, taken_back = asyncio.Event(), asyncio.Event()
 
@@ -78,7 +78,7 @@ async def test_a_question_that_needs_no_answer_any_more_is_taken_back(tmp_path: 
             await taken_back.wait()
 
 
-async def test_where_nobody_is_attached_the_answer_is_no(tmp_path: Path) -> None:
+async def test_unattended_question_denied(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here:
         await here.node("n1", "--permission-mode", "ask")
@@ -88,7 +88,7 @@ async def test_where_nobody_is_attached_the_answer_is_no(tmp_path: Path) -> None
         assert not (tmp_path / "done").exists()
 
 
-async def test_a_message_and_an_interrupt_reach_the_session_where_it_is(tmp_path: Path) -> None:
+async def test_message_and_interrupt_reach_session(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 30"}),)), Turn("Two.")]
     async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
@@ -109,7 +109,7 @@ async def test_a_message_and_an_interrupt_reach_the_session_where_it_is(tmp_path
             assert peer.path in out
 
 
-async def test_what_a_node_says_that_had_the_session_before_is_not_heard(tmp_path: Path) -> None:
+async def test_events_of_former_node_ignored(tmp_path: Path) -> None:
     async with place(tmp_path, []) as here, asyncio.timeout(30):
         mesh = Mesh(here.bus)
         async with mesh.agent(await mesh.submit("work")) as peer:
@@ -125,7 +125,7 @@ async def test_what_a_node_says_that_had_the_session_before_is_not_heard(tmp_pat
 
 
 @slow
-async def test_a_node_that_wakes_when_another_has_the_session_is_not_heard(tmp_path: Path) -> None:
+async def test_stale_node_ignored_on_wake(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     turns = [
         Turn("One.", calls=(Call("Bash", {"command": f"echo >{begun}; sleep 60"}),)),
@@ -177,7 +177,7 @@ async def test_a_detached_session_is_found_again(tmp_path: Path) -> None:
 ASK = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
 
 
-async def test_what_an_agent_wants_to_know_is_put_to_everybody_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_first_inquiry_answer_counts(tmp_path: Path) -> None:
     put, taken_back = asyncio.Event(), asyncio.Event()
     asked: list[Inquiry] = []
 
@@ -204,7 +204,7 @@ async def test_what_an_agent_wants_to_know_is_put_to_everybody_and_the_first_ans
         assert "black ☂" in said_last(here)
 
 
-async def test_a_question_to_nobody_is_left_unanswered(tmp_path: Path) -> None:
+async def test_unattended_inquiry_unanswered(tmp_path: Path) -> None:
     approved: list[Question] = []
 
     async def allow(question: Question) -> str | None:
@@ -219,7 +219,7 @@ async def test_a_question_to_nobody_is_left_unanswered(tmp_path: Path) -> None:
         assert approved == []
 
 
-async def test_who_is_not_asked_for_is_not_offered(tmp_path: Path) -> None:
+async def test_asking_tools_need_attachment(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1", "--permission-mode", "plan")  # this one only looks, whatever somebody elsewhere says
         assert (await here.ask("work"))[0] == 0
@@ -228,7 +228,7 @@ async def test_who_is_not_asked_for_is_not_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settled", [PlanDecision("edit"), PlanDecision(None, reason="too long"), None])
-async def test_a_plan_is_decided_on_by_who_is_attached(tmp_path: Path, settled: PlanDecision | None) -> None:
+async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecision | None) -> None:
     async def decide(inquiry: Inquiry) -> PlanDecision | None:
         assert inquiry.plan == "1. Write it."
         return settled
@@ -272,7 +272,7 @@ async def test_who_thinks_for_long_is_heard(tmp_path: Path, monkeypatch: pytest.
         assert asked == 1
 
 
-async def test_what_a_server_of_tools_asks_reaches_who_is_attached(tmp_path: Path) -> None:
+async def test_mcp_question_reaches_attached(tmp_path: Path) -> None:
     form = "{'type': 'object', 'required': ['who'], 'properties': {'who': {'type': 'string', 'title': 'Your name'}}}"
     code = f"text = json.dumps(ask('elicitation/create', message='Who?', requestedSchema={form})['result']['content'])"
     home, offer = tmp_path / "home-n1" / "config" / "sagent", tmp_path / "offer.json"
@@ -294,7 +294,7 @@ async def test_what_a_server_of_tools_asks_reaches_who_is_attached(tmp_path: Pat
 
 
 @slow
-async def test_a_question_that_was_open_when_its_node_died_is_put_again(tmp_path: Path) -> None:
+async def test_open_question_asked_again(tmp_path: Path) -> None:
     first, again = asyncio.Event(), asyncio.Event()
 
     async def say(_: Inquiry) -> str:
@@ -316,7 +316,7 @@ async def test_a_question_that_was_open_when_its_node_died_is_put_again(tmp_path
         assert "unknown" not in said_last(here)
 
 
-async def test_a_call_whose_approval_was_open_when_its_node_died_is_asked_about_again(tmp_path: Path) -> None:
+async def test_open_approval_asked_again(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     calls = (Call("Bash", {"command": f"echo >>{first}; sleep 60"}), Call("Bash", {"command": f"echo >>{second}"}))
     put, asked = asyncio.Event(), list[str]()
@@ -342,7 +342,7 @@ async def test_a_call_whose_approval_was_open_when_its_node_died_is_asked_about_
         assert said_last(here).count("outcome is unknown") == 1
 
 
-async def test_what_the_model_was_switched_to_is_used_when_the_session_has_rested(tmp_path: Path) -> None:
+async def test_switched_model_survives_rest(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     wait = Call("Bash", {"command": f"echo >{begun}; until [ -e {gate} ]; do sleep 0.1; done"})
     async with place(tmp_path, by_results([Turn("One.", calls=(wait,)), Turn("Done.")])) as here, asyncio.timeout(30):

@@ -65,7 +65,7 @@ async def submitted(here: Place, prompt: str = "please work") -> str:
 
 
 @pytest.mark.plugin("branches")
-async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) -> None:
+async def test_two_people_share_remote_session(tmp_path: Path) -> None:
     turns = [Turn("I plan.", calls=(TODO,)), Turn("I write.", calls=(WRITE,)), Turn("I change.", calls=(EDIT,))]
     turns += [Turn("All is **done**."), Turn("And more.")]
     async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two") as (one, two):
@@ -101,7 +101,7 @@ async def test_two_people_talk_to_a_session_that_runs_elsewhere(tmp_path: Path) 
 
 
 @pytest.mark.plugin("local")
-async def test_who_is_attached_sees_what_a_local_server_of_the_node_does(tmp_path: Path) -> None:
+async def test_attached_terminal_shows_progress(tmp_path: Path) -> None:
     reading = {"steps": 12, "seconds": 0.5}
     async with FakeProviderServer([Turn("I have read it.")], repeat_last=True) as server:
         door = Front(server.url, reading=reading)
@@ -118,7 +118,7 @@ async def test_who_is_attached_sees_what_a_local_server_of_the_node_does(tmp_pat
         await door.aclose()
 
 
-async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: Path) -> None:
+async def test_detaching_does_not_answer(tmp_path: Path) -> None:
     turns = [Turn("I write.", calls=(WRITE,)), Turn("All is **done**.")]
     async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two", "late") as (one, two, late):
         session = await submitted(here)
@@ -137,7 +137,7 @@ async def test_who_leaves_while_a_question_is_open_does_not_answer_it(tmp_path: 
         await two.until("● Write a.txt", "All is done.", gone="? The model")
 
 
-async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_attached_client_survives_node_kill(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     ask = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
     turns = [
@@ -174,7 +174,7 @@ async def test_a_node_is_killed_before_the_eyes_of_who_is_attached_and_the_sessi
         await one.attach(here, session, ready="Done with it.")
 
 
-async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about_by_the_next(tmp_path: Path) -> None:
+async def test_approval_moves_to_next_node(tmp_path: Path) -> None:
     async with (
         place(tmp_path, by_results([Turn("I write.", calls=(WRITE,)), Turn("Done.")])) as here,
         terminals(here, "one") as (one,),
@@ -192,7 +192,7 @@ async def test_a_call_that_is_asked_about_when_its_node_is_killed_is_asked_about
         assert written == ["one\ntwo ☂\n"]  # by the second node alone
 
 
-async def test_who_comes_in_the_middle_of_a_reply_reads_all_of_it(tmp_path: Path) -> None:
+async def test_late_joiner_reads_whole_reply(tmp_path: Path) -> None:
     words = [f"word{number:02}" for number in range(50)]
     script = [Turn(" ".join(words), pieces=50, gap=0.2), Turn("And that was it.")]
     async with place(tmp_path, by_results(script)) as here, terminals(here, "one", "two") as (one, two):

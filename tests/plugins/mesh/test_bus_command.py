@@ -22,7 +22,7 @@ def _listens(port: object) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_of_a_bus_stays_when_it_ends(shell: Shell, number: signal.Signals) -> None:
+def test_bus_leaves_nothing_behind(shell: Shell, number: signal.Signals) -> None:
     child, shown = shell.announced(*BUS, "--dir", "here")
     assert _listens(shown["port"])
     assert shown["directory"] == str(shell.cwd / "here")
@@ -31,7 +31,7 @@ def test_nothing_of_a_bus_stays_when_it_ends(shell: Shell, number: signal.Signal
     wait_until(lambda: not _listens(shown["port"]), "the end of the server")
 
 
-def test_its_key_is_its_owners_alone_and_in_no_output(shell: Shell) -> None:
+def test_bus_key_stays_private(shell: Shell) -> None:
     _, shown = shell.announced(*BUS)
     key = Path(str(shown["url"]).partition("?key=")[2])
     assert key.stat().st_mode & 0o777 == 0o600
@@ -59,7 +59,7 @@ def test_what_cannot_be_served_is_said(shell: Shell, argv: list[str], said: str)
     assert said in done.err
 
 
-def test_a_server_that_is_killed_ends_the_command(shell: Shell) -> None:
+def test_killed_server_ends_command(shell: Shell) -> None:
     child, shown = shell.announced(*BUS, "--dir", "here")
     path = next((shell.cwd / "here" / "ports").glob("*.ports"))
     pid = int(path.stem.rpartition("_")[2])
@@ -69,7 +69,7 @@ def test_a_server_that_is_killed_ends_the_command(shell: Shell) -> None:
     assert not _listens(shown["port"])
 
 
-def test_without_a_server_the_command_says_what_to_install(shell: Shell) -> None:
+def test_missing_server_names_install_step(shell: Shell) -> None:
     elsewhere = "import sysconfig, sys; sysconfig.get_path = lambda _: '/none'"
     code = f"{elsewhere}; from sagent.cli.main import run; sys.exit(run(sys.argv[1:]))"
     environment = {**shell.environment, "PATH": "/none"}

@@ -51,7 +51,7 @@ def _credentials(path: Path, issuer: Any) -> Path:
     return path
 
 
-async def test_a_credentials_file_opens_its_account(tmp_path: Path) -> None:
+async def test_credentials_file_opens_account(tmp_path: Path) -> None:
     operator, system, account, other = (
         _key(prefix) for prefix in (nkeys.PREFIX_BYTE_OPERATOR, *[nkeys.PREFIX_BYTE_ACCOUNT] * 3)
     )
@@ -75,7 +75,7 @@ async def test_a_credentials_file_opens_its_account(tmp_path: Path) -> None:
                 pass
 
 
-async def test_nothing_is_sent_in_the_clear_where_the_url_wants_tls(tmp_path: Path) -> None:
+async def test_tls_url_refuses_plain_text(tmp_path: Path) -> None:
     async with serving(ServerOptions(tmp_path, port=0)) as server:
         with pytest.raises(Refused, match="does not use TLS"):
             async with connected(server.url.replace("nats://", "tls://")):

@@ -33,7 +33,7 @@ async def ended(process: Process) -> int:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=slow)])
-async def test_a_first_signal_ends_a_client_and_a_node(tmp_path: Path, how: signal.Signals) -> None:
+async def test_first_signal_ends_client_and_node(tmp_path: Path, how: signal.Signals) -> None:
     pipe = asyncio.subprocess.PIPE
     async with place(tmp_path, by_results(AT_WORK)) as here:
         node, idle = await here.node("n1"), await here.node("n2", "--label", "x", "--slots", "1")
@@ -52,7 +52,7 @@ async def test_a_first_signal_ends_a_client_and_a_node(tmp_path: Path, how: sign
         assert f"sagent attach {session}" in shown["error"]["message"]
 
 
-async def test_a_node_takes_work_of_a_bus_that_has_lost_its_data(tmp_path: Path) -> None:
+async def test_node_survives_bus_data_loss(tmp_path: Path) -> None:
     async with place(tmp_path, [AT_WORK[0], Turn("Fine.")]) as here:
         await here.node("n1")
         asking = asyncio.create_task(here.ask("--json", "work"))
@@ -65,7 +65,7 @@ async def test_a_node_takes_work_of_a_bus_that_has_lost_its_data(tmp_path: Path)
         assert (await here.ask("again"))[:2] == (0, "Fine.\n")
 
 
-async def test_a_message_on_its_way_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_message_in_flight_blocks_nobody(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
         async with asyncio.timeout(4 * SECONDS), Mesh(here.bus).spawn("hello") as peer:

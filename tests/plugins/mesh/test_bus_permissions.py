@@ -66,7 +66,7 @@ async def wall(buses: dict[str, NatsBus], broker: Broker, users: Users) -> Async
         yield found
 
 
-async def test_an_agent_answers_at_its_own_addresses(buses: dict[str, NatsBus]) -> None:
+async def test_agent_answers_own_addresses(buses: dict[str, NatsBus]) -> None:
     to = Address("team.review")
     body = "x" * (1 << 20)
     for asker in ("ann", "n", "other"):
@@ -74,7 +74,7 @@ async def test_an_agent_answers_at_its_own_addresses(buses: dict[str, NatsBus]) 
             assert await request(buses[asker], Envelope(to, body), timeout=30) == body
 
 
-async def test_an_agent_does_not_take_what_is_for_others(buses: dict[str, NatsBus]) -> None:
+async def test_agent_cannot_read_others(buses: dict[str, NatsBus]) -> None:
     sent = await buses["ann"].send(message("team.review", "a secret"))
     with pytest.raises(Refused, match="does not allow"):
         async with buses["other"].receiving("team.review") as deliveries:
@@ -92,7 +92,7 @@ async def test_an_agent_does_not_take_what_is_for_others(buses: dict[str, NatsBu
         await delivery.ack()
 
 
-async def test_an_agent_shows_its_own_card_and_no_other(buses: dict[str, NatsBus]) -> None:
+async def test_agent_publishes_only_its_card(buses: dict[str, NatsBus]) -> None:
     await buses["reviewer"].put_card(card := Card("team.review"))
     with pytest.raises(Refused):
         await buses["other"].put_card(card)
@@ -100,7 +100,7 @@ async def test_an_agent_shows_its_own_card_and_no_other(buses: dict[str, NatsBus
     await buses["reviewer"].remove_card("team.review")
 
 
-async def test_logs_leases_and_work_are_for_nodes(buses: dict[str, NatsBus]) -> None:
+async def test_session_streams_need_node_role(buses: dict[str, NatsBus]) -> None:
     subject = names.log_subject("s1")
     await buses["n"].jetstream.append(subject, b"{}", expected=0)
     for name in ("ann", "reviewer"):
@@ -129,7 +129,7 @@ async def test_nobody_rewrites_what_is_written(buses: dict[str, NatsBus]) -> Non
             await bus.jetstream.request(f"$JS.API.STREAM.MSG.DELETE.{names.LOG}", b'{"seq":1}')
 
 
-async def test_nobody_removes_a_message_that_waits_for_another(buses: dict[str, NatsBus]) -> None:
+async def test_waiting_message_not_removable(buses: dict[str, NatsBus]) -> None:
     sent = await buses["ann"].send(message("team.review", "wanted"))
     for bus in buses.values():
         for stream in (names.INBOX, names.WORK):
@@ -141,7 +141,7 @@ async def test_nobody_removes_a_message_that_waits_for_another(buses: dict[str, 
         await delivery.ack()
 
 
-async def test_an_agent_answers_in_its_own_name_and_reads_no_answers_of_others(buses: dict[str, NatsBus]) -> None:
+async def test_agent_cannot_impersonate(buses: dict[str, NatsBus]) -> None:
     async def reply(delivery: Delivery) -> None:
         forged = encode_frame(Frame("reply", "forged"))
         asked = delivery.envelope
@@ -168,7 +168,7 @@ async def test_an_agent_answers_in_its_own_name_and_reads_no_answers_of_others(b
                 await get.request(api, data)
 
 
-async def test_what_became_of_a_message_is_said_once(buses: dict[str, NatsBus]) -> None:
+async def test_message_outcome_written_once(buses: dict[str, NatsBus]) -> None:
     key = f"m{os.getpid()}"
     await buses["ann"].jetstream.bucket(names.FATES).create(key, b"taken")
     for bus in buses.values():
@@ -182,15 +182,13 @@ async def test_what_became_of_a_message_is_said_once(buses: dict[str, NatsBus]) 
         assert (found and found.value) == b"taken"
 
 
-async def test_an_agent_commands_no_session_and_no_node(buses: dict[str, NatsBus]) -> None:
+async def test_agent_cannot_command_nodes(buses: dict[str, NatsBus]) -> None:
     for target in ("s2", "node-n"):
         with pytest.raises(Refused, match="does not allow"):
             await buses["reviewer"].jetstream.request(names.control_subject(target), b"drain")
 
 
-async def test_who_may_not_be_a_node_learns_it_in_a_sentence(
-    buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path
-) -> None:
+async def test_refused_node_explained(buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path) -> None:
     assert buses  # the streams are there
     url = _url(broker, users, "ann")
     done = await asyncio.to_thread(
@@ -249,7 +247,7 @@ async def test_tenants_see_nothing_of_each_other(buses: dict[str, NatsBus], brok
         await buses["n"].remove_card("team.review")
 
 
-async def test_nodes_and_persons_have_all_that_sessions_need(
+async def test_roles_allow_whole_session(
     buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path
 ) -> None:
     """A prompt with its files, worked on, with a call that is asked about, and seen from elsewhere."""
@@ -322,7 +320,7 @@ async def test_tls_is_checked_on_both_sides(tmp_path: Path, caplog: pytest.LogCa
 # The list of users
 
 
-def test_users_are_kept_without_their_secrets(tmp_path: Path) -> None:
+def test_user_seeds_not_stored(tmp_path: Path) -> None:
     users = Users(tmp_path / "users")
     users.change("acme", [("node", "a", ()), ("agent", "b", ("x.y",))], [])
     seeds = [users.key_file(user).read_text().strip() for user in users.all()]
@@ -342,7 +340,7 @@ def test_users_are_kept_without_their_secrets(tmp_path: Path) -> None:
         users.all()
 
 
-def test_no_role_but_a_node_has_a_wildcard_over_everything(tmp_path: Path) -> None:
+def test_only_node_has_wildcards(tmp_path: Path) -> None:
     users = Users(tmp_path)
     users.change("a", [("person", "p", ()), ("observer", "o", ()), ("agent", "g", ("x",)), ("node", "n", ())], [])
     for user in users.all():

@@ -9,7 +9,7 @@ from tests.plugins.mesh.places import by_results, place
 
 
 @pytest.mark.plugin("lab")
-async def test_sessions_of_a_bus_are_listed_exported_traced_and_shared(tmp_path: Path) -> None:
+async def test_bus_sessions_list_export_and_share(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello from afar.")])) as here:
         await here.node("n1")
         code, _, err = await here.ask("grüße")

@@ -81,7 +81,7 @@ async def cluster(directory: Path, *turns: Turn) -> AsyncGenerator[Cluster]:
         yield found
 
 
-async def test_the_leader_is_killed_and_sessions_end(tmp_path: Path) -> None:
+async def test_sessions_survive_leader_kill(tmp_path: Path) -> None:
     turn = Turn("One.", calls=(Call("Bash", {"command": f"echo >>{tmp_path}/ticks; sleep 2"}),))
     async with cluster(tmp_path, turn, Turn("Done.")) as all_of_it:
         here, net = all_of_it.here, all_of_it.net
@@ -104,7 +104,7 @@ async def test_the_leader_is_killed_and_sessions_end(tmp_path: Path) -> None:
             await all_of_it.start(leader)
 
 
-async def test_a_server_that_has_lost_its_disk_gets_everything_again(tmp_path: Path) -> None:
+async def test_emptied_server_gets_all_data(tmp_path: Path) -> None:
     async with cluster(tmp_path) as all_of_it:
         server, store = all_of_it.running["b1"], tmp_path / "b1" / "store"
         server.kill(signal.SIGTERM)
@@ -114,7 +114,7 @@ async def test_a_server_that_has_lost_its_disk_gets_everything_again(tmp_path: P
         await until(all_of_it.here, store / "jetstream" / "acme" / "streams" / names.LOG)
 
 
-async def test_who_is_with_the_smaller_part_of_a_cluster_stops(tmp_path: Path) -> None:
+async def test_minority_side_stops(tmp_path: Path) -> None:
     command = f"while true; do echo >>{tmp_path}/ticks; sleep 0.1; done"
     turns = [Turn("One.", calls=(Call("Bash", {"command": command}),)), Turn("Done.")]
     async with cluster(tmp_path, *turns) as all_of_it:

@@ -11,7 +11,7 @@ from tests.cli.test_json_errors import check_error
 
 
 @pytest.mark.parametrize("argv", [["nodes", "--json", "--nonsense"], ["agents", "--json", "--bus"]], ids=" ".join)
-def test_a_command_of_the_bus_reports_one_object(shell: Shell, argv: list[str]) -> None:
+def test_bus_command_prints_one_object(shell: Shell, argv: list[str]) -> None:
     check_error(shell, argv)
 
 
@@ -27,7 +27,7 @@ def test_ignored_signals_do_not_stop_a_bus(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["bus", "label", "files", "detach"])
-def test_no_setting_takes_the_name_of_a_flag_of_the_bus(tmp_path: Path, name: str) -> None:
+def test_bus_flag_name_reserved(tmp_path: Path, name: str) -> None:
     (tmp_path / "plugins").mkdir()
     setting = f"plugin = Plugin('late', settings=(Setting({name!r}, str, help='x'),))"
     (tmp_path / "plugins/late.py").write_text(f"from sagent.plugin import Plugin, Setting\n{setting}")

@@ -10,7 +10,7 @@ from tests.agent.test_cut_calls import CUT_CALL, Wipe
 
 
 @pytest.mark.parametrize("ran", [True, False])
-async def test_node_that_takes_over_does_not_make_cut_call(ran: bool) -> None:
+async def test_new_node_skips_cut_call(ran: bool) -> None:
     wipe = Wipe()
     agent = Agent(ScriptedModel(), tools=[wipe.tool])
     agent.state.add(user("go"))

@@ -100,7 +100,7 @@ def test_a_failure_is_raised_as_what_it_is() -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.randoms(use_true_random=False))
-def test_an_answer_is_whole_whatever_happens_on_the_way(lengths: list[int], chance: random.Random) -> None:
+def test_answer_whole_over_lossy_transport(lengths: list[int], chance: random.Random) -> None:
     """Frames are lost, come twice, late or too early; all that were sent are kept and can be read again. The last
     attempt is read whole, each of its frames once and in order, after a "restart" if anything was read before."""
     kept = [
@@ -133,7 +133,7 @@ def test_an_answer_is_whole_whatever_happens_on_the_way(lengths: list[int], chan
     assert answer.take() is None
 
 
-def test_an_answer_holds_so_much_for_its_reader_and_no_more() -> None:
+def test_unread_answer_bounded() -> None:
     answer = Answer()
     for number in range(3 * UNREAD):
         answer.put(Frame("frame", number, number + 1))
@@ -161,7 +161,7 @@ SPACES = st.builds(Query, LEVELS | st.just("") | st.sampled_from(["a.*", "a b", 
 
 
 @given(st.lists(SPACES, max_size=5), LEVELS)
-def test_a_card_that_queries_mean_has_one_pattern_and_no_other_has_any(queries: list[Query], address: str) -> None:
+def test_only_valid_queries_have_pattern(queries: list[Query], address: str) -> None:
     found = [pattern for pattern in patterns(queries) if _has(pattern.split("."), address.split("."))]
     assert len(found) == any(matches(query, Card(address)) for query in queries)
 
@@ -174,7 +174,7 @@ def _has(pattern: list[str], address: list[str]) -> bool:
     return [*pattern[:-1], last] == address
 
 
-def test_queries_choose_by_namespace_label_and_kind() -> None:
+def test_query_by_namespace_label_and_kind() -> None:
     cards = [
         Card("ab.x"), Card("a"), Card("a.c", labels=("gpu", "big")), Card("a.b.c"), Card("n1", kind="node")
     ]  # fmt: skip

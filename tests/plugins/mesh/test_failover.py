@@ -59,7 +59,7 @@ async def test_what_is_done_is_off_the_queue(tmp_path: Path) -> None:
                 await asyncio.sleep(0.1)
 
 
-async def test_a_node_with_one_slot_and_many_labels_lets_no_work_wait(tmp_path: Path) -> None:
+async def test_labelled_node_takes_all_work(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1", "--slots", "1", *(word for name in "abc" for word in ("--label", name)))
         for label in ((), ("--label", "c"), ()):
@@ -67,7 +67,7 @@ async def test_a_node_with_one_slot_and_many_labels_lets_no_work_wait(tmp_path: 
             assert (code, "is waiting for a node" in err) == (0, False)
 
 
-async def test_the_node_at_work_is_killed_and_the_answer_arrives(tmp_path: Path) -> None:
+async def test_node_kill_still_answers(tmp_path: Path) -> None:
     turns = [
         Turn("One.", calls=(Call("Write", {"file_path": "a.txt", "content": "one\n"}),)),
         Turn("Two.", calls=(Call("Bash", {"command": f"echo run >>{tmp_path}/runs; sleep 60"}),)),
@@ -104,7 +104,7 @@ async def until(here: Place, path: Path) -> None:
 
 
 @slow
-async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) -> None:
+async def test_woken_node_writes_nothing(tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     turns = [
         Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo >>{ended}"}),)),
@@ -129,7 +129,7 @@ async def test_a_node_that_was_stopped_and_wakes_writes_nothing(tmp_path: Path) 
         assert await rebuilt(here, session, tmp_path / "after") == before
 
 
-async def test_a_node_of_another_version_is_named_and_not_listed(tmp_path: Path) -> None:
+async def test_other_version_named_not_listed(tmp_path: Path) -> None:
     async with place(tmp_path, [Turn("Done.")]) as here:
         card = json.dumps({"version": 9, "address": "node.late", "details": {"name": "late"}}).encode()
         await here.bus.bucket(names.CARDS).put("node.late", card)
@@ -157,7 +157,7 @@ async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
 
 
 @slow
-async def test_the_bus_is_killed_and_restarted_while_a_node_works(tmp_path: Path) -> None:
+async def test_work_survives_bus_restart(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1"}),)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here:
@@ -178,7 +178,7 @@ async def rebuilt(here: Place, session: str, directory: Path) -> dict[str, bytes
 
 
 @slow
-async def test_a_node_that_is_cut_off_stops_its_commands_before_another_begins(tmp_path: Path) -> None:
+async def test_cut_off_node_stops_commands_first(tmp_path: Path) -> None:
     ticks = tmp_path / "ticks"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"while true; do echo >>{ticks}; sleep 0.1; done"}),))]
     async with place(tmp_path, by_results([*turns, Turn("Done.")])) as here, Wire(port_of(here.url)) as wire:
@@ -272,7 +272,7 @@ async def asked_then_interrupted(
     return end
 
 
-async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path: Path) -> None:
+async def test_interrupt_before_take_is_final(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
 
         async def waits() -> bool:
@@ -295,7 +295,7 @@ async def test_what_is_interrupted_before_a_node_takes_it_is_never_done(tmp_path
         assert ["not wanted" in request.body.decode() for request in here.server.requests] == [False]
 
 
-async def test_what_is_given_up_while_it_is_sent_is_never_done(tmp_path: Path) -> None:
+async def test_cancel_while_sending_is_final(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         posted = asyncio.Event()
 
@@ -315,7 +315,7 @@ async def test_what_is_given_up_while_it_is_sent_is_never_done(tmp_path: Path) -
 
 
 @slow
-async def test_a_session_between_two_nodes_is_interrupted(tmp_path: Path) -> None:
+async def test_interrupt_between_nodes_works(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 30"}),)), Turn("Done.", delay=8)]
     async with place(tmp_path, by_results(turns)) as here:
@@ -333,7 +333,7 @@ async def test_a_session_between_two_nodes_is_interrupted(tmp_path: Path) -> Non
 
 
 @slow
-async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it(tmp_path: Path) -> None:
+async def test_node_retakes_session_after_cleanup(tmp_path: Path) -> None:
     """It has lost the lease, as after it was stopped, and takes its time: until then there is no second agent here."""
     warned: list[str] = []
     at_work, begun, leave = list[str](), asyncio.Event(), asyncio.Event()
@@ -372,7 +372,7 @@ async def test_a_node_takes_a_session_again_when_it_has_ended_what_it_did_for_it
 
 
 @slow
-async def test_advisors_go_with_the_session_and_what_they_cost_stays_counted(tmp_path: Path) -> None:
+async def test_advisors_and_cost_move_along(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     ask = Call("advisor", {"question": "How?"})
     turns = [

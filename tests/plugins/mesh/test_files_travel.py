@@ -26,7 +26,7 @@ def repository(directory: Path, text: str = "one\n") -> Path:
     return directory
 
 
-async def test_a_repository_that_is_offered_has_no_other_references_than_before(tmp_path: Path) -> None:
+async def test_offering_leaves_other_refs_alone(tmp_path: Path) -> None:
     mine = repository(tmp_path / "mine")
     (mine / "späß.txt").write_text("no commit has it")
     before = git(mine, "for-each-ref"), git(mine, "status", "--porcelain")
@@ -45,7 +45,7 @@ async def test_a_repository_that_is_offered_has_no_other_references_than_before(
         assert git(mine, "status", "--porcelain") == before[1]
 
 
-async def test_the_files_of_a_detached_session_come_to_whoever_follows_it_in_its_repository(tmp_path: Path) -> None:
+async def test_follower_gets_session_files(tmp_path: Path) -> None:
     mine, other = repository(tmp_path / "mine"), repository(tmp_path / "other", "another\n")
     turns = [Turn("One.", calls=(Call("Bash", {"command": "echo new >b.txt"}),)), Turn("Done.")]
     turns += [Turn("Two.", calls=(Call("Bash", {"command": "echo newer >b.txt"}),)), Turn("Again.")]

@@ -17,7 +17,7 @@ def of_node(flags: Mapping[str, object], session: Path) -> Settings:
     return settings_of(flags, Opening(session, Path(str(flags["cwd"])), {"max_turns": "9"}))
 
 
-async def test_flag_of_a_node_does_not_undo_what_a_session_decided(
+async def test_node_flag_keeps_session_choice(
     door: Door,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

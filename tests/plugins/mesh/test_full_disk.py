@@ -46,7 +46,7 @@ async def looked_after(here: Place) -> AsyncGenerator[asyncio.Queue[str]]:
         await asyncio.wait([keeping])
 
 
-async def test_a_full_bus_says_so_stores_nothing_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_bus_reports_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     async with place(tmp_path, by_results([Turn("Done.")])) as here, looked_after(here) as reports:
         await here.bus.append(names.log_subject("s"), b"before")
@@ -76,7 +76,7 @@ async def test_a_full_bus_says_so_stores_nothing_and_goes_on(tmp_path: Path, mon
 
 
 @slow
-async def test_a_session_stands_still_while_the_bus_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_waits_for_bus_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     async with at_work(tmp_path) as (here, asked), looked_after(here) as reports:
         disk.free = 1 << 20
@@ -88,7 +88,7 @@ async def test_a_session_stands_still_while_the_bus_is_full(tmp_path: Path, monk
 
 @slow
 @pytest.mark.needs("tmpfs")
-async def test_others_fill_the_disk_of_a_bus_to_the_last_byte(tmp_path: Path) -> None:
+async def test_bus_survives_disk_filled_by_others(tmp_path: Path) -> None:
     store = tmp_path / "bus" / "store"
     store.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(store)], check=True)

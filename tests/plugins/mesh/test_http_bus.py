@@ -38,7 +38,7 @@ async def serving_bus(local: Bus | None = None) -> AsyncIterator[tuple[str, uvic
         bound.close()
 
 
-async def test_a_timeout_or_a_kind_that_is_none_is_refused() -> None:
+async def test_invalid_timeout_or_kind_refused() -> None:
     async with serving_bus() as (url, _), http_bus(url, "token") as bus:
         for timeout in (0, -1, 86_401, 10**400, "5"):
             with pytest.raises(UsageError, match="timeout: seconds"):
@@ -73,7 +73,7 @@ class TestHttpBus(BusSuite):
         return disrupt
 
 
-async def test_a_stream_that_cannot_be_read_ends_with_what_is_wrong() -> None:
+async def test_unreadable_stream_ends_with_error() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: message\ndata: {no json\n\n")
@@ -90,7 +90,7 @@ async def test_a_stream_that_cannot_be_read_ends_with_what_is_wrong() -> None:
                     await anext(deliveries)
 
 
-async def test_whoever_may_not_receive_learns_why() -> None:
+async def test_refused_receiver_told_why() -> None:
     class Deaf(LocalBus):
         @asynccontextmanager
         async def receiving(self, name: str) -> AsyncIterator[AsyncIterator[Delivery]]:

@@ -22,7 +22,7 @@ async def _first(events: AsyncGenerator[Event]) -> Event:
         await events.aclose()
 
 
-async def test_a_client_that_comes_back_too_late_is_delivered_what_it_has_not_acknowledged(
+async def test_unacknowledged_message_redelivered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gate, "RETURN_TIMEOUT_SECONDS", 0.05)
@@ -40,7 +40,7 @@ async def test_a_client_that_comes_back_too_late_is_delivered_what_it_has_not_ac
     await kept.aclose()
 
 
-async def test_a_client_of_a_server_that_has_started_anew_is_delivered_what_it_has_not_acknowledged() -> None:
+async def test_redelivered_after_server_restart() -> None:
     bus = LocalBus()
     before, after = Gate(bus), Gate(bus)
     await bus.send(message("a", "hello"))
@@ -53,7 +53,7 @@ async def test_a_client_of_a_server_that_has_started_anew_is_delivered_what_it_h
     await after.aclose()
 
 
-async def test_an_answer_that_begins_anew_says_so() -> None:
+async def test_restarted_answer_says_so() -> None:
     bus = LocalBus()
     before, after = Gate(bus), Gate(bus)
     async with bus.receiving("a") as deliveries:
@@ -73,7 +73,7 @@ async def test_an_answer_that_begins_anew_says_so() -> None:
     await after.aclose()
 
 
-async def test_the_end_of_a_receiver_that_was_replaced_does_not_end_the_new_one(
+async def test_replaced_receiver_leaves_newer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gate, "RETURN_TIMEOUT_SECONDS", 0.05)

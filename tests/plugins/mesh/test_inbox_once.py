@@ -23,9 +23,7 @@ def node(here: Place, name: str) -> Node:
 
 
 @slow
-async def test_a_message_whose_acknowledgement_was_lost_is_not_given_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lost_acknowledgement_not_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(40):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")

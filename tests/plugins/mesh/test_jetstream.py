@@ -54,7 +54,7 @@ async def test_what_is_appended_is_read_in_order(bus: JetStream, name: str) -> N
     assert (found.data, found.sequence) == (b"19", last)
 
 
-async def test_who_does_not_know_the_last_entry_cannot_write(bus: JetStream, name: str) -> None:
+async def test_stale_writer_fenced(bus: JetStream, name: str) -> None:
     subject = names.log_subject(name)
     first = await bus.append(subject, b"one", id=f"{name}.1", expected=0)
     with pytest.raises(Fenced):
@@ -63,7 +63,7 @@ async def test_who_does_not_know_the_last_entry_cannot_write(bus: JetStream, nam
     assert await _bodies(bus, subject) == [b"one"]
 
 
-async def test_a_message_has_eight_megabytes_and_no_more(bus: JetStream, name: str) -> None:
+async def test_message_size_limited(bus: JetStream, name: str) -> None:
     subject = names.log_subject(name)
     body = b"x" * (MAX_PAYLOAD - 1_000)
     await bus.append(subject, body)
@@ -72,7 +72,7 @@ async def test_a_message_has_eight_megabytes_and_no_more(bus: JetStream, name: s
         await bus.append(subject, b"x" * (MAX_PAYLOAD + 1))
 
 
-async def test_following_sees_what_was_and_what_comes(bus: JetStream, name: str) -> None:
+async def test_following_reads_past_and_future(bus: JetStream, name: str) -> None:
     subject = names.log_subject(name)
     await bus.append(subject, b"0")
     seen: list[bytes] = []
@@ -85,7 +85,7 @@ async def test_following_sees_what_was_and_what_comes(bus: JetStream, name: str)
     assert seen == [b"%d" % number for number in range(12)]
 
 
-async def test_reading_ends_where_what_was_left_is_gone_meanwhile(bus: JetStream, name: str) -> None:
+async def test_read_ends_at_missing_messages(bus: JetStream, name: str) -> None:
     subject = names.log_subject(name)
     for number in range(12):
         await bus.append(subject, b"%d" % number)
@@ -99,7 +99,7 @@ async def test_reading_ends_where_what_was_left_is_gone_meanwhile(bus: JetStream
     assert len(seen) < 12
 
 
-async def test_what_is_taken_and_not_acknowledged_comes_again(bus: JetStream, name: str) -> None:
+async def test_unacknowledged_message_returns(bus: JetStream, name: str) -> None:
     subject = names.inbox_subject(name)
     for number in range(2):
         await bus.append(subject, b"%d" % number)
@@ -118,7 +118,7 @@ async def test_what_is_taken_and_not_acknowledged_comes_again(bus: JetStream, na
         assert second.message.data == b"1"
 
 
-async def test_a_key_is_created_once_and_changed_by_who_knows_it(bus: JetStream, name: str) -> None:
+async def test_key_created_once_then_guarded(bus: JetStream, name: str) -> None:
     bucket = bus.bucket(names.SESSIONS)
     revision = await bucket.create(name, b"one")
     with pytest.raises(Fenced):
@@ -134,14 +134,14 @@ async def test_a_key_is_created_once_and_changed_by_who_knows_it(bus: JetStream,
     assert await bucket.create(name, b"again") > newer
 
 
-async def test_of_many_who_create_a_key_one_succeeds(bus: JetStream, name: str) -> None:
+async def test_one_of_many_creates_key(bus: JetStream, name: str) -> None:
     bucket = bus.bucket(names.SESSIONS)
     tries = [bucket.create(name, b"%d" % number) for number in range(16)]
     results = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(result) for result in results if not isinstance(result, int)] == [Fenced] * 15
 
 
-async def test_who_watches_sees_keys_come_and_expire(bus: JetStream, name: str) -> None:
+async def test_watcher_sees_keys_come_and_expire(bus: JetStream, name: str) -> None:
     bucket = bus.bucket(names.LEASES)
     await bucket.create(f"{name}.a", b"1")
     async with bucket.watching(f"{name}.*") as changes, aclosing(changes):
@@ -170,7 +170,7 @@ async def test_large_values_are_kept_by_name(bus: JetStream, name: str) -> None:
     assert await store.get(name) is None
 
 
-async def test_a_request_is_answered_or_nobody_is_there(bus: JetStream, name: str) -> None:
+async def test_request_answered_or_nobody_there(bus: JetStream, name: str) -> None:
     subject = names.control_subject(name)
     with pytest.raises(NobodyThere):
         await bus.request(subject, b"?")
@@ -190,7 +190,7 @@ async def test_a_request_is_answered_or_nobody_is_there(bus: JetStream, name: st
     task.cancel()
 
 
-async def test_strangers_are_refused_and_a_bus_that_is_not_there_is_named(server: Broker, tmp_path: Path) -> None:
+async def test_bad_login_and_missing_bus_named(server: Broker, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="does not admit"):
         async with connected(f"nats://127.0.0.1:{server.port}"):
             pass
@@ -203,7 +203,7 @@ async def test_strangers_are_refused_and_a_bus_that_is_not_there_is_named(server
                 pass
 
 
-async def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path, name: str) -> None:
+async def test_acknowledged_survives_server_kill(tmp_path: Path, name: str) -> None:
     """And who is connected goes on with the server that takes its place, at the same address."""
     subject, folder = names.log_subject(name), tmp_path / "bus"
     async with serving(ServerOptions(folder, port=0)) as server, connected(server.url) as bus:
@@ -223,7 +223,7 @@ async def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path, na
                 assert await _bodies(bus, subject) == [b"%d" % number for number in range(6)]
 
 
-async def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
+async def test_directory_held_by_one_server(tmp_path: Path) -> None:
     async with serving(ServerOptions(tmp_path / "bus", port=0)):
         with pytest.raises(UsageError, match="in use by another bus"):
             async with serving(ServerOptions(tmp_path / "bus", port=0)):
@@ -251,13 +251,13 @@ async def test_a_directory_may_have_any_name(tmp_path: Path, folder: str) -> Non
         assert "wrong" not in str(raised.value)
 
 
-async def test_a_path_that_a_server_cannot_be_given_is_named(tmp_path: Path) -> None:
+async def test_unusable_path_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line breaks"):
         async with serving(ServerOptions(tmp_path / "a\nb", port=0)):
             pass
 
 
-async def test_a_subscription_that_is_given_up_does_not_end_the_connection(tmp_path: Path) -> None:
+async def test_closed_subscription_keeps_connection(tmp_path: Path) -> None:
     async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
         await bus.ensure()
 
@@ -276,7 +276,7 @@ async def test_a_subscription_that_is_given_up_does_not_end_the_connection(tmp_p
 
 
 @slow
-async def test_a_connection_that_takes_nothing_any_more_is_given_up(tmp_path: Path) -> None:
+async def test_stuck_connection_replaced(tmp_path: Path) -> None:
     """What was written to it never leaves, and another one is made all the same."""
     async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, Wire(server.port) as wire:
         url = server.url.replace(str(server.port), str(wire.port))

@@ -17,7 +17,7 @@ from tests.plugins.mesh.places import by_results, place
 PDF = b"%PDF-1.4\n" + bytes(7 << 20)
 
 
-async def test_a_prompt_and_a_message_above_8_mb_arrive(tmp_path: Path) -> None:
+async def test_prompt_above_8_mb_arrives(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(50):
         await here.node("n1")
         async with Mesh(here.bus).spawn(user("look ä", Document("application/pdf", PDF))) as peer:
@@ -29,7 +29,7 @@ async def test_a_prompt_and_a_message_above_8_mb_arrive(tmp_path: Path) -> None:
         assert [entry async for entry in here.bus.read(f"OBJ_{names.PARCELS}", "$O.sagent-parcels.C.>")] == []
 
 
-async def test_one_that_is_too_large_leaves_no_record(tmp_path: Path) -> None:
+async def test_oversized_prompt_leaves_no_record(tmp_path: Path) -> None:
     async with place(tmp_path, ()) as here:
         mesh, prompt = Mesh(here.bus), "a" * (MAX_BODY + 1)
         with pytest.raises(TooLarge, match="33,554,432"):
@@ -40,7 +40,7 @@ async def test_one_that_is_too_large_leaves_no_record(tmp_path: Path) -> None:
         assert await mesh.sessions() == []
 
 
-async def test_one_whose_body_is_gone_is_answered_by_that(tmp_path: Path) -> None:
+async def test_missing_prompt_body_answered(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(30):
         records = Records(here.bus)
         session = await Mesh(here.bus).submit("a" * 1_000_000)

@@ -12,7 +12,7 @@ from sagent.plugins.mesh.server import ServerOptions, serving
 from tests.waiting import SECONDS
 
 
-async def test_a_session_has_one_holder_and_the_next_when_it_is_released_or_expires(tmp_path: Path) -> None:
+async def test_lease_has_one_holder_at_a_time(tmp_path: Path) -> None:
     async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
         await bus.ensure()
         first = await Lease.take(bus, "s", "one")
@@ -32,7 +32,7 @@ async def test_a_session_has_one_holder_and_the_next_when_it_is_released_or_expi
         assert third.holds
 
 
-async def test_a_lease_that_was_seen_to_be_over_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ended_lease_stays_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
         await bus.ensure()
         lease = await Lease.take(bus, "s", "one")

@@ -17,7 +17,7 @@ class TestLocalBus(BusSuite):
         return LocalBus()
 
 
-async def test_of_a_message_that_was_given_up_only_its_id_is_kept() -> None:
+async def test_abandoned_message_keeps_only_id() -> None:
     bus = LocalBus()
     tracemalloc.start()
     try:

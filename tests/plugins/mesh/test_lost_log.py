@@ -8,7 +8,7 @@ from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
 
 
-async def test_session_whose_log_the_bus_lost_is_refused(tmp_path: Path) -> None:
+async def test_session_with_lost_log_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello."), Turn("Again.")])) as here:
         await here.node("n1")
         code, out, err = await here.ask("--json", "hello")

@@ -25,7 +25,7 @@ def by_last_words(received: Asked) -> Step:
     return Turn(" ".join(re.findall(r"msg \d", json.dumps(messages[after + 1 :]))), delay=0.5)
 
 
-async def test_each_of_several_senders_gets_the_answer_to_its_own_message(tmp_path: Path) -> None:
+async def test_each_sender_gets_own_answer(tmp_path: Path) -> None:
     async with place(tmp_path, by_last_words) as here, asyncio.timeout(40), AsyncExitStack() as stack:
         await here.node("n1")
         async with Mesh(here.bus).spawn("msg 0") as first:
@@ -39,7 +39,7 @@ async def test_each_of_several_senders_gets_the_answer_to_its_own_message(tmp_pa
                 assert result.session_id == first.path
 
 
-def test_what_is_read_after_an_answer_has_another_one() -> None:
+def test_later_messages_have_own_answer() -> None:
     replies, words = Replies(), [user(text) for text in "abc"]
     for number, message in enumerate(words, 1):
         replies.expect(message, number)

@@ -43,7 +43,7 @@ def steps(directory: Path) -> Callable[[Received], Step]:
 
 
 @slow
-async def test_sessions_end_whatever_becomes_of_nodes(tmp_path: Path) -> None:
+async def test_sessions_end_under_node_chaos(tmp_path: Path) -> None:
     chance = random.Random(7)
     async with place(tmp_path, steps(tmp_path), bill="worst") as here, asyncio.timeout(deep(60, 900)):
         mesh, wires = Mesh(here.bus), dict[str, Wire]()

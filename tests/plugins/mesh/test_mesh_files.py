@@ -57,7 +57,7 @@ async def test_files_next_to_a_submodule_travel(tmp_path: Path, repository: Path
     assert (there / "a").read_text() == "two\n"
 
 
-async def test_what_no_commit_has_travels_and_what_is_ignored_does_not(tmp_path: Path, repository: Path) -> None:
+async def test_uncommitted_travels_ignored_stays(tmp_path: Path, repository: Path) -> None:
     shelf = Shelf()
     base = await offer(shelf, repository)  # pyright: ignore[reportArgumentType]
     before = git(repository, "status", "--porcelain", "--branch")
@@ -84,9 +84,7 @@ async def test_what_no_commit_has_travels_and_what_is_ignored_does_not(tmp_path:
     assert git(repository, "status", "--porcelain", "--branch") == before
 
 
-async def test_a_long_chain_is_begun_anew_and_a_known_history_is_not_sent_again(
-    tmp_path: Path, repository: Path
-) -> None:
+async def test_long_chain_restarts_without_resend(tmp_path: Path, repository: Path) -> None:
     shelf = Shelf()
     files = Files(shelf, "git", tmp_path / "there")  # pyright: ignore[reportArgumentType]
     there = await files.restore(await offer(shelf, repository))  # pyright: ignore[reportArgumentType]

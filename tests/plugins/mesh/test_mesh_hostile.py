@@ -64,7 +64,7 @@ async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
         assert not list(tmp_path.rglob("outside"))
 
 
-async def test_what_is_the_nodes_to_say_cannot_be_asked_for(tmp_path: Path) -> None:
+async def test_node_settings_not_requestable(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         with pytest.raises(UsageError, match="permission_mode is set by the node"):
             await Mesh(here.bus).submit("x", flags={"permission_mode": "full"})
@@ -73,7 +73,7 @@ async def test_what_is_the_nodes_to_say_cannot_be_asked_for(tmp_path: Path) -> N
         assert "start `sagent node` with it" in err
 
 
-async def test_a_session_of_another_version_is_in_nobodys_way(tmp_path: Path) -> None:
+async def test_other_version_blocks_no_session(tmp_path: Path) -> None:
     async with place(tmp_path, ()) as here:
         records, bucket = Records(here.bus), here.bus.bucket(names.SESSIONS)
         await bucket.create("s8", encode(SessionRecord("s8")).replace(b'"version":1', b'"version":99'))
@@ -94,7 +94,7 @@ async def test_a_session_of_another_version_is_in_nobodys_way(tmp_path: Path) ->
                 await waiting
 
 
-async def test_a_session_whose_log_is_damaged_on_the_bus_is_answered_by_that(tmp_path: Path) -> None:
+async def test_damaged_log_answered_with_error(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
         assert await answered(here, SessionRecord("s1")) == ("Fine.", "")
@@ -105,7 +105,7 @@ async def test_a_session_whose_log_is_damaged_on_the_bus_is_answered_by_that(tmp
         assert await answered(here, SessionRecord("s2")) == ("Fine.", "")
 
 
-async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+async def test_invalid_label_refused_at_once(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         for label in ("a b", "*", ">", "a.b", "ä"):
             code, out, err = await here.ask("--label", label, "--detach", "x")
@@ -114,7 +114,7 @@ async def test_a_label_that_no_node_can_have_is_refused_and_not_waited_for(tmp_p
         assert await Records(here.bus).all() == []
 
 
-async def test_a_flag_that_is_smuggled_into_a_record_means_nothing(tmp_path: Path) -> None:
+async def test_smuggled_flag_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
         record = SessionRecord("s1", flags={"permission_mode": "full", "session": "/tmp/x"})

@@ -27,7 +27,7 @@ MALFORMED = (b"", b"\xff", b"no json", b"NaN", DEEP)
 
 
 @pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
-async def test_a_request_is_answered_with_what_is_wrong_with_it(data: bytes) -> None:
+async def test_bad_request_answered_with_error(data: bytes) -> None:
     answer = await Requests(cast("Agent", None), "n1", None).answer(data)
     assert list(answer) == ["error"]
 
@@ -62,7 +62,7 @@ async def test_files_are_not_fetched(data: bytes, tmp_path: Path) -> None:
         await fetch_changes(cast("Store", Kept()), "git.a", tmp_path, "s")
 
 
-def test_the_other_lines_of_a_message_are_read() -> None:
+def test_other_lines_still_read() -> None:
     lines = [*MALFORMED, b'{"kind":"Notice","event":{"agent":"root","level":"info","text":"hello"}}', END_LINE]
     lines += [b'{"kind":"Waits","event":{"agent":"root","line":"Reading\\u001b[2J"}}', b'{"kind":"Waits","event":[]}']
     *found, waits, nothing = read_lines(b"\n".join(lines))
@@ -71,7 +71,7 @@ def test_the_other_lines_of_a_message_are_read() -> None:
     assert nothing == ServerWait("", "")
 
 
-async def test_the_answer_of_somebody_who_knows_better_is_waited_for() -> None:
+async def test_inquiry_waits_for_valid_answer() -> None:
     answers = [*MALFORMED]
 
     class Bus:

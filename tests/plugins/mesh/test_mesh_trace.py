@@ -12,7 +12,7 @@ from tests.plugins.telemetry.otlp_receiver import collector
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def test_a_session_is_below_the_span_of_whoever_asks_for_it(tmp_path: Path) -> None:
+async def test_session_span_below_caller_span(tmp_path: Path) -> None:
     with collector() as collected:
         async with place(tmp_path, by_results([Turn("Hello.")])) as here:
             plain = here.environment

@@ -46,7 +46,7 @@ def said(directory: Path, agent: str = "root") -> list[str]:
     return [entry.content.text for entry in read_log(file) if isinstance(entry.content, Label)]
 
 
-async def test_what_is_appended_is_on_the_bus_and_comes_back_byte_for_byte(tmp_path: Path) -> None:
+async def test_mirror_restores_exact_bytes(tmp_path: Path) -> None:
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):
         session.begin(tmp_path)
@@ -61,7 +61,7 @@ async def test_what_is_appended_is_on_the_bus_and_comes_back_byte_for_byte(tmp_p
             assert (tmp_path / "b" / "s" / name).read_bytes() == (tmp_path / "a" / "s" / name).read_bytes()
 
 
-async def test_calls_that_have_begun_are_known_where_every_holder_says_so(tmp_path: Path) -> None:
+async def test_begun_calls_known(tmp_path: Path) -> None:
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):
         session.begin(tmp_path)
@@ -89,7 +89,7 @@ async def test_a_burst_leaves_in_few_messages(tmp_path: Path) -> None:
     assert len(stream.pieces) < 10
 
 
-async def test_a_line_larger_than_a_message_goes_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oversized_line_sent_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirrors, "MAX_MESSAGE_BYTES", 1000)
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (session, mirror):
@@ -101,7 +101,7 @@ async def test_a_line_larger_than_a_message_goes_by_reference(tmp_path: Path, mo
     assert said(tmp_path / "b" / "s") == ["x" * 5000, "short"]
 
 
-async def test_who_lost_the_session_waits_for_ever_and_writes_nothing(tmp_path: Path) -> None:
+async def test_former_holder_never_writes(tmp_path: Path) -> None:
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "a" / "s", "a") as (old, lost):
         old.log().append(Label("first"))
@@ -121,7 +121,7 @@ async def test_who_lost_the_session_waits_for_ever_and_writes_nothing(tmp_path: 
     assert said(tmp_path / "c" / "s") == ["first", "second"]
 
 
-async def test_a_stale_directory_is_set_aside_and_not_merged(tmp_path: Path) -> None:
+async def test_stale_directory_set_aside(tmp_path: Path) -> None:
     stream = SimulatedStream()
     async with mirrored(stream, tmp_path / "s", "a") as (session, mirror):
         session.log().append(Label("first"))
@@ -144,9 +144,7 @@ async def test_what_is_no_log_is_refused(tmp_path: Path, body: bytes) -> None:
 
 @settings(max_examples=deep(40, 1000), deadline=None)
 @given(seed=st.integers(0, 1 << 32), steps=st.lists(st.sampled_from("abcwt"), max_size=40))
-def test_only_the_holder_writes_and_nothing_acknowledged_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]
-) -> None:
+def test_only_holder_writes_nothing_lost(tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]) -> None:
     """Writers append, wait for acknowledgements and take each other's session away, in any order, on a bus that loses
     answers. A step "a", "b" or "c" appends, "w" waits, "t" is a takeover by another writer."""
     directory = tmp_path_factory.mktemp("race")

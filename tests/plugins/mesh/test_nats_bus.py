@@ -58,7 +58,7 @@ class TestNatsBus(BusSuite):
         b'{"version":1,"id":"x","to":"a","body":1e999}',
     ],
 )
-async def test_what_cannot_be_read_is_passed_over(broker: Broker, data: bytes) -> None:
+async def test_unreadable_message_skipped(broker: Broker, data: bytes) -> None:
     """It does not stand in the way of what comes after it."""
     to = Address(f"odd.a{new_id()}")
     async with nats_bus(broker.url) as bus:
@@ -93,16 +93,14 @@ async def test_clocks_need_not_agree(broker: Broker, monkeypatch: pytest.MonkeyP
                     await delivery.ack()
 
 
-async def test_of_a_message_that_the_bus_has_no_body_is_kept_here(broker: Broker) -> None:
+async def test_message_without_body_kept_locally(broker: Broker) -> None:
     async with nats_bus(broker.url) as bus:
         sent = await bus.send(message(Address(f"odd.a{new_id()}"), "x" * 1_000_000))
     assert sent.envelope.body is None
 
 
 @pytest.mark.parametrize("call", ["pull", "append"])
-async def test_a_receiver_goes_on_after_the_bus_did_not_answer(
-    broker: Broker, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_receiver_survives_bus_silence(broker: Broker, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     to, failures = Address(f"odd.a{new_id()}"), [Unavailable("the bus does not answer")]
     async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
         made: Callable[..., Awaitable[object]] = getattr(bus.jetstream, call)
@@ -119,9 +117,7 @@ async def test_a_receiver_goes_on_after_the_bus_did_not_answer(
     assert not failures
 
 
-async def test_an_answer_that_cannot_be_sent_keeps_nobody_from_the_next_message(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_answer_blocks_no_message(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     to, failures = f"odd.a{new_id()}", [Unavailable("the bus does not answer")]
     async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
         waited = list[float]()
@@ -146,7 +142,7 @@ async def test_an_answer_that_cannot_be_sent_keeps_nobody_from_the_next_message(
     assert waited[-1] > 50  # an answer is of use until its deadline
 
 
-async def test_whoever_sends_another_version_is_told(broker: Broker) -> None:
+async def test_other_version_reported_to_sender(broker: Broker) -> None:
     async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
         to = Address(f"odd.a{new_id()}")
         data = wire_bytes({"version": 9, "id": "later", "to": to.name, "answers_to": bus.client, "body": None})

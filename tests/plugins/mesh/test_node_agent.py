@@ -21,7 +21,7 @@ from tests.plugins.mesh.places import MODEL, by_results, place
 
 
 @slow
-async def test_a_child_on_another_node_answers_and_survives_the_node_of_its_parent(tmp_path: Path) -> None:
+async def test_remote_child_survives_parent_node(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 
     def choose(received: Received) -> Step:
@@ -49,9 +49,7 @@ async def test_a_child_on_another_node_answers_and_survives_the_node_of_its_pare
         assert sum(price or 0 for price in prices) <= result.cost.total + result.cost.unbilled <= Decimal("0.5")
 
 
-async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mesh.remote._NOBODY", 0.3)
     call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gqu", "budget_usd": 0.2}, id="c1")
     async with place(tmp_path, by_results([Turn("I ask.", calls=(call,)), Turn("All done.")])) as here:
@@ -75,7 +73,7 @@ async def test_a_label_that_nobody_has_is_said_and_its_allowance_comes_back(
         assert (child.state, child.result is not None) == ("idle", True)
 
 
-async def test_who_has_answered_spends_no_more_and_each_call_has_a_session_of_its_own(tmp_path: Path) -> None:
+async def test_answered_child_spends_no_more(tmp_path: Path) -> None:
     """What is left of an allowance is the caller's again, whoever writes to the agent afterwards. And servers give the
     calls of two replies the same id."""
 

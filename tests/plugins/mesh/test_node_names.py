@@ -16,7 +16,7 @@ from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
 
 
-async def test_a_second_node_of_a_name_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+async def test_duplicate_node_name_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         first = await here.node("n1")
         code, out, err = await here.ask_plain("node", "--bus", here.url, "--name", "n1", "--model", "anthropic/x")
@@ -30,7 +30,7 @@ async def test_a_second_node_of_a_name_is_refused_until_the_first_is_gone(tmp_pa
         assert (await here.ask("hello"))[:2] == (0, "Fine.\n")
 
 
-async def test_a_node_whose_name_another_has_by_now_leaves(tmp_path: Path) -> None:
+async def test_node_whose_name_was_taken_leaves(tmp_path: Path) -> None:
     async with place(tmp_path, ()) as here, asyncio.timeout(30):
         node = Node(here.bus, NodeOptions("n1", 1, (), tmp_path / "node"), opener({}), print)
         begun = asyncio.Event()

@@ -35,7 +35,7 @@ def test_users_are_made_listed_and_removed(shell: Shell) -> None:
         (["--node", "a", "--person", "a"], "There is a user a"),
     ],
 )
-def test_what_is_wrong_is_said_and_changes_nothing(shell: Shell, argv: list[str], said: str) -> None:
+def test_invalid_user_changes_nothing(shell: Shell, argv: list[str], said: str) -> None:
     done = shell.run("nodes", "permissions", "--dir", "u", *argv, model="")
     assert (done.code, done.out) == (2, "")
     assert said in done.err

@@ -250,7 +250,7 @@ plans = st.recursive(st.just("call"), lambda inner: st.lists(inner, min_size=1, 
 
 @settings(max_examples=deep(25, 1500))
 @given(st.integers(0, 1 << 32), st.lists(plans, min_size=1, max_size=5), st.integers(0, 12))
-def test_what_is_billed_for_all_nodes_stays_below_the_cap(
+def test_bill_of_all_nodes_below_cap(
     tmp_path_factory: pytest.TempPathFactory, seed: int, plan: Plan, blows: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:

@@ -79,7 +79,7 @@ async def test_it_plays_and_says_what_it_does(program: list[str], server: dict[s
         assert {card.address for card in await bus.cards()} == {"game.pong", "desk.words"}
 
 
-async def test_it_is_killed_in_the_middle_and_another_begins_anew(program: list[str], server: dict[str, str]) -> None:
+async def test_killed_agent_restarts_answer(program: list[str], server: dict[str, str]) -> None:
     async with http_bus(server["url"], server["token"]) as bus:
         kinds = [kind async for kind in _kinds_over_a_kill(program, server, bus)]
     assert kinds.count("restart") == 1

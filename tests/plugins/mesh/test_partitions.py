@@ -68,7 +68,7 @@ async def is_silent(here: Place) -> bool:
     return (here.directory / "ticks").stat().st_size == size
 
 
-async def test_a_node_that_is_cut_off_has_stopped_before_another_begins_and_writes_nothing_later(
+async def test_cut_off_node_stops_before_next(
     tmp_path: Path,
 ) -> None:
     async with machines(tmp_path, ticking(tmp_path), Turn("Done.")) as (here, net):
@@ -95,7 +95,7 @@ async def test_a_node_that_is_cut_off_has_stopped_before_another_begins_and_writ
         assert await rebuilt(here, session, tmp_path / "after") == before
 
 
-async def test_a_reply_that_comes_to_a_node_that_is_cut_off_is_in_no_log(tmp_path: Path) -> None:
+async def test_reply_during_partition_not_logged(tmp_path: Path) -> None:
     async with machines(tmp_path, Turn("Done.", delay=5)) as (here, net):
         await here.node("n1", within=net.machine("m1"))
         asking = asyncio.create_task(here.ask("--json", "--max-budget-usd", "0.5", "work"))
@@ -114,9 +114,7 @@ async def test_a_reply_that_comes_to_a_node_that_is_cut_off_is_in_no_log(tmp_pat
         assert bills(here) <= Decimal("0.5")
 
 
-async def test_a_cut_that_is_shorter_than_the_lease_moves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_short_partition_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With leases that outlast the test, for on a busy machine any cut may be longer than the usual ones."""
     monkeypatch.setattr(names, "LEASE_TTL", 240.0)
     turn = Turn("One.", calls=(Call("Bash", {"command": f"echo >>{tmp_path}/ticks; sleep 4"}),))
@@ -142,7 +140,7 @@ async def asked_from(here: Place, net: Network) -> Process:
     return await here.start(*argv, name="me", within=net.machine("m0"), stdout=pipe, stderr=pipe)
 
 
-async def test_who_has_asked_gets_the_answer_when_it_is_back(tmp_path: Path) -> None:
+async def test_caller_gets_answer_after_partition(tmp_path: Path) -> None:
     turn = Turn("One.", calls=(Call("Bash", {"command": f"echo >>{tmp_path}/ticks; sleep 1"}),))
     async with machines(tmp_path, turn, Turn("Done.")) as (here, net):
         await here.node("n1", within=net.machine("m1"))

@@ -30,6 +30,6 @@ def test_fields_of_the_bus_take_plain_json(made: Callable[[Any], object], kind: 
 
 
 @pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
-def test_what_is_no_json_is_refused_by_path(made: Callable[[Any], object]) -> None:
+def test_non_json_refused_with_path(made: Callable[[Any], object]) -> None:
     with pytest.raises(NotJsonError, match=r"a\[2\]: not a JSON value: set"):
         made({"a": [1, 2, {3}]})

@@ -11,7 +11,7 @@ from tests.plugins.mesh.places import by_results, place
 HALVES, WHOLE = "a\ud83d\ude00 e\u0301 \ud83d\udc69\u200d\ud83d\udc69 b\ud83d", "a😀 e\u0301 👩\u200d👩 b\ufffd"
 
 
-async def test_deltas_of_another_node_are_valid_text(tmp_path: Path) -> None:
+async def test_remote_deltas_are_valid_text(tmp_path: Path) -> None:
     cut = Call("Bash", f'{{"command": "touch {tmp_path}/ran', cut=True)
     turns = [Turn("", calls=(cut,), stop="max_tokens"), Turn(HALVES, thinking=HALVES, pieces=1)]
     heard = list[Event]()
