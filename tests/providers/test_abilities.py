@@ -20,7 +20,7 @@ from sagent.providers.registry import row_named
         ("groq/llama-3.3-70b", None, False),
     ],
 )
-def test_what_a_model_can_do(name: str, sight: bool | None, thought: bool) -> None:
+def test_model_abilities_by_name(name: str, sight: bool | None, thought: bool) -> None:
     provider, _, model = name.partition("/")
     row = row_named(provider)
     assert (accepts_images(row, model), can_reason(row, model)) == (sight, thought)

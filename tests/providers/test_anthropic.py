@@ -74,14 +74,14 @@ def talk(turns: int) -> list[Message]:
     return history
 
 
-def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+def test_anthropic_members_in_cacheable_order() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
     assert list(body) == ["tools", "system", "messages", "model", "stream", "max_tokens"]
     assert (body["model"], body["max_tokens"], body["stream"]) == ("claude-sonnet-4-5", 9, True)
     assert list(body_of()) == ["messages", "model", "stream", "max_tokens"]
 
 
-def test_breakpoints_on_tools_system_and_the_last_two_turns_of_the_user() -> None:
+def test_anthropic_cache_breakpoints() -> None:
     body = body_of(*talk(3), system="Be terse.", tools=TOOLS)
     assert [tool.get("cache_control") for tool in body["tools"]] == [None, MARK]
     assert body["system"][0]["cache_control"] == MARK
@@ -90,7 +90,7 @@ def test_breakpoints_on_tools_system_and_the_last_two_turns_of_the_user() -> Non
     assert body["messages"][6]["content"][-1]["cache_control"] == MARK
 
 
-def test_a_long_conversation_is_joined_from_what_was_kept_and_its_digest_holds() -> None:
+def test_long_conversation_joins_kept_blocks() -> None:
     provider = Anthropic.from_key("k" * 8)
     model, history, before = provider.model("claude-sonnet-4-5"), talk(200), b""
     for length in range(1, len(history) + 1, 2):
@@ -104,7 +104,7 @@ def test_a_long_conversation_is_joined_from_what_was_kept_and_its_digest_holds()
     assert json.loads(body)["messages"] == body_of(*history, system="Be terse.", tools=TOOLS)["messages"]
 
 
-def test_the_same_request_twice_is_the_same_bytes_and_other_histories_do_not_mix_in() -> None:
+def test_same_request_gives_same_bytes() -> None:
     model = Anthropic.from_key("k" * 8).model("claude-sonnet-4-5")
     history = talk(2)
     first = model.prepare(Request("c", history)).body.data
@@ -139,7 +139,7 @@ def test_media_and_results() -> None:
     assert "image/bmp" in blocks[4]["text"]
 
 
-def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> None:
+def test_anthropic_weight_bounds_text_and_media() -> None:
     model = Anthropic.from_key("k" * 8).model("claude-sonnet-4-5")
     text = Request("a", [user("x" * 10_000)])
     assert 10_000 < model.max_input_tokens(text) < 12_000
@@ -151,7 +151,7 @@ def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> N
     assert model.max_input_tokens(text) == model.prepare(text).body.max_input_tokens
 
 
-def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
+def test_anthropic_private_parts_go_back_as_they_came() -> None:
     told, _ = drafted(
         start(0, type="thinking", thinking="", signature=""),
         delta(0, type="thinking_delta", thinking="Hm"),
@@ -214,7 +214,7 @@ def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("reason", "named"), [("tool_use", True), ("pause_turn", True), ("end_turn", False)])
-def test_a_container_is_named_while_its_code_waits(reason: str, named: bool) -> None:
+def test_container_sent_while_its_code_waits(reason: str, named: bool) -> None:
     """Web search of 2026 runs code: "container_id is required when there are pending tool uses"."""
     container = {"id": "container_1", "expires_at": "2026-05-25T08:28:55Z"}
     last = {"type": "message_delta", "delta": {"stop_reason": reason, "container": container}, "usage": {}}
@@ -240,7 +240,7 @@ def test_a_container_is_named_while_its_code_waits(reason: str, named: bool) -> 
     assert "container" not in body_of(*history, assistant("Done."), user("and?"), options=searching)
 
 
-def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
+def test_cut_thinking_is_shown_not_sent_back() -> None:
     reader, _ = drafted(start(0, type="thinking", thinking=""), delta(0, type="thinking_delta", thinking="Hm"))
     assert reader.message().parts == (Thinking("Hm"),)
 
@@ -289,7 +289,7 @@ def test_why_it_ended(reason: str | None, expected: str) -> None:
     assert reader.message().stop == expected
 
 
-def test_deltas_as_they_come_and_when_it_reasons() -> None:
+def test_anthropic_deltas_and_reasoning_state() -> None:
     reader, out = drafted(
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 4, "output_tokens": 1}}},
         {"type": "ping"},
@@ -310,7 +310,7 @@ def test_deltas_as_they_come_and_when_it_reasons() -> None:
     assert out[1:] == [ThinkingPart("a"), ThinkingPart("b"), TextPart("c")]
 
 
-def test_events_that_are_not_as_promised_do_no_harm() -> None:
+def test_malformed_events_do_no_harm() -> None:
     reader, out = drafted(
         {"type": "whatever", "x": 1},
         delta(7, type="text_delta", text="no start"),
@@ -324,13 +324,13 @@ def test_events_that_are_not_as_promised_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("index", [None, [], {}, "x", 1.5])
-def test_a_block_has_its_place_whatever_its_index(index: object) -> None:
+def test_blocks_keep_place_whatever_index(index: object) -> None:
     events = (start(0, type="text", text=""), delta(0, type="text_delta", text="Hello."), stop(0))
     reader, _ = drafted(*({**event, "index": index} for event in events), *ended("end_turn"))
     assert reader.message().parts == (Text("Hello."),)
 
 
-def test_a_block_without_a_type_is_what_its_deltas_are() -> None:
+def test_untyped_block_follows_its_deltas() -> None:
     reader, out = drafted(
         start(0, text=""),
         delta(0, type="text_delta", text="Hello."),
@@ -344,7 +344,7 @@ def test_a_block_without_a_type_is_what_its_deltas_are() -> None:
     assert out[0] == TextPart("Hello.")
 
 
-def test_content_and_input_as_strings_are_read() -> None:
+def test_content_and_input_strings_are_read() -> None:
     reader = MessagesReplyReader(Origin("anthropic", "m"))
     reader.whole({"type": "message", "content": "Hello.", "stop_reason": "end_turn"}, [])
     assert (reader.message().content, reader.complete) == ("Hello.", True)
@@ -352,12 +352,12 @@ def test_content_and_input_as_strings_are_read() -> None:
     assert dict(reader.message().calls[0].arguments) == {"a": 1}
 
 
-def test_counts_below_zero_count_as_none() -> None:
+def test_negative_counts_are_ignored() -> None:
     told = {"input_tokens": -1, "output_tokens": -2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": -4}
     assert drafted(*ended("end_turn", **told))[0].usage() == Usage(cache_read=3)
 
 
-def test_a_count_that_was_told_is_not_taken_back() -> None:
+def test_later_count_does_not_lower_one() -> None:
     reader, _ = drafted(
         {"type": "message_start", "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 7}}},
         *ended("end_turn", input_tokens=0, cache_read_input_tokens=None, output_tokens=3),
@@ -365,14 +365,14 @@ def test_a_count_that_was_told_is_not_taken_back() -> None:
     assert reader.usage() == Usage(input=5, cache_read=7, output=3)
 
 
-def test_thinking_told_of_the_whole_reply_only_is_in_its_charge() -> None:
+def test_thinking_of_whole_reply_is_charged() -> None:
     rounds = [{"type": "message", "input_tokens": 28, "output_tokens": 106}]
     told = {"input_tokens": 28, "output_tokens": 106, "output_tokens_details": {"thinking_tokens": 67}}
     reader = drafted(*ended("end_turn", **told, iterations=rounds))[0]
     assert reader.usage() == reader.charges()[0].usage == Usage(input=28, output=106, reasoning=67)
 
 
-def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
+def test_usage_is_cumulative_rounds_are_billed() -> None:
     base = {
         "cache_creation_input_tokens": 30,
         "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
@@ -409,7 +409,7 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
     ]
 
 
-def test_searches_are_billed_by_the_call_and_once() -> None:
+def test_searches_are_billed_once_per_call() -> None:
     used = {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1}}
     reader, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, **used))
     assert reader.charges()[0].usage == reader.usage() == Usage(input=5, output=1, fees={"web_search": 2})
@@ -441,7 +441,7 @@ def test_tiers(told: dict, tier: str) -> None:
     assert reader.charges()[0].tier == tier
 
 
-def test_a_gateway_s_own_price_is_taken() -> None:
+def test_gateway_price_is_taken() -> None:
     reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
     assert reader.charges()[0].usd == Decimal("0.000112")
     rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}] * 2
@@ -498,7 +498,7 @@ def test_what_an_effort_means(
     assert bool(thought.notes) == noted
 
 
-def test_a_thinking_budget_leaves_room_for_the_answer() -> None:
+def test_thinking_budget_leaves_room_for_answer() -> None:
     assert (
         as_object(thinking_parameters("claude-sonnet-4-5", "high", 10_000).members["thinking"])["budget_tokens"]
         == 7_500
@@ -508,7 +508,7 @@ def test_a_thinking_budget_leaves_room_for_the_answer() -> None:
     assert thinking_parameters("claude-sonnet-4-5", "high", 1_000).notes
 
 
-def test_thinking_is_left_out_where_another_model_began_the_step() -> None:
+def test_thinking_left_out_after_other_model() -> None:
     call = Message("assistant", (ToolCall("1", "A"),), model="openai/x", stop="tool_use")
     history = (user("hi"), call, Message("user", (ToolResult("1", (Text("ok"),)),)))
     request = prepared(*history, effort="high")
@@ -525,7 +525,7 @@ def test_thinking_is_left_out_where_another_model_began_the_step() -> None:
     )
 
 
-def test_a_conversation_that_was_edited_is_allowed_to_lose_thoughts_bound_to_it() -> None:
+def test_edited_conversation_may_drop_thoughts() -> None:
     call = prepared(model="claude-opus-5-5")
     body = json.loads(call.body.data)
     assert body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
@@ -543,7 +543,7 @@ def test_the_output_limit() -> None:
     assert clamped.notes
 
 
-def test_options_go_out_as_they_are_and_server_tools_beside_ours() -> None:
+def test_options_and_server_tools_go_out() -> None:
     web = {"type": "web_search_20250305", "name": "web_search"}
     options = json_freeze_object({"temperature": 0.5, "betas": ["x-1", "y-2"], "tools": [web]})
     call = prepared(tools=TOOLS, options=options)
@@ -555,7 +555,7 @@ def test_options_go_out_as_they_are_and_server_tools_beside_ours() -> None:
     assert "betas" not in body
 
 
-def test_an_error_object_where_a_reply_belongs() -> None:
+def test_error_object_in_place_of_reply() -> None:
     reader = MessagesReplyReader(Origin("anthropic", "x"))
     reader.whole({"hello": 1}, [])
     assert not reader.complete
@@ -577,7 +577,7 @@ def test_refusals_say_why() -> None:
     assert reader.notes() == ("the provider refused to continue: cyber: no",)
 
 
-def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:
+def test_switch_and_back_keeps_thoughts_apart() -> None:
     foreign = Message(
         "assistant",
         (Thinking("x", Private("chat:moonshot", json_freeze_object({"field": "reasoning_content"}))), Text("y")),
@@ -586,7 +586,7 @@ def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:
     assert body_of(user("hi"), assistant("ok"))["messages"][-1]["role"] == "user"
 
 
-async def test_the_wire_is_that_of_the_version_that_is_named_and_the_key_goes_where_compatible_services_look() -> None:
+async def test_anthropic_version_and_key_headers() -> None:
     """The SDK's current version refuses what compatible services take (temperature); some read only x-api-key."""
     async with FakeProviderServer([Turn("hi")]) as server:
         provider = Anthropic.from_key("k" * 8, base_url=server.url)
@@ -601,7 +601,7 @@ async def test_the_wire_is_that_of_the_version_that_is_named_and_the_key_goes_wh
     assert server.requests[0].json["temperature"] == 0.5
 
 
-async def test_a_stream_that_a_gateway_ends_with_done_is_whole_where_the_reply_said_why_it_stopped() -> None:
+async def test_done_after_stop_reason_is_whole() -> None:
     def stream(*events: dict) -> Raw:
         lines = [f"data: {json.dumps(event)}\n\n" for event in events]
         return Raw(200, (("content-type", "text/event-stream"),), "".join((*lines, "data: [DONE]\n\n")).encode())

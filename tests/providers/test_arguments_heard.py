@@ -41,7 +41,7 @@ async def test_arguments_are_reported_as_they_come(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_stopped_call_counts_its_arguments_once(family: str) -> None:
+async def test_stopped_call_counts_arguments_once(family: str) -> None:
     heard = Heard()
     async with FakeProviderServer(
         [Stall(Turn(calls=[WRITE], pieces=20, gap=0.01), after_events=12)], counts=False

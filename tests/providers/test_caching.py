@@ -47,7 +47,7 @@ def marks_in(value: object) -> int:
     return json.dumps(value).count('"cache_control"')
 
 
-def test_claude_through_openrouter_is_asked_to_keep_tools_prompt_and_the_last_turns() -> None:
+def test_openrouter_claude_gets_cache_marks() -> None:
     body = body_of(*WORK)
     assert marks_in(body) == 4  # Anthropic takes no more
     assert body["tools"][1]["cache_control"] == MARK
@@ -58,7 +58,7 @@ def test_claude_through_openrouter_is_asked_to_keep_tools_prompt_and_the_last_tu
         assert "cache_control" not in message  # of a tool's message OpenRouter would never answer it
 
 
-def test_the_marks_go_on_and_the_bytes_before_them_stay() -> None:
+def test_cache_marks_move_and_prefix_stays() -> None:
     longer = (*WORK, assistant("Done."), user("two"), assistant("Yes."), user("three"))
     before, after = body_of(*WORK)["messages"], body_of(*longer)["messages"]
     bare = [
@@ -91,13 +91,13 @@ def test_an_image_carries_no_mark() -> None:
         ("dashscope", "qwen3.6-plus", 0),
     ],
 )
-def test_only_those_are_asked_that_do_not_keep_prefixes_by_themselves(provider: str, model: str, marks: int) -> None:
+def test_only_unaided_models_get_marks(provider: str, model: str, marks: int) -> None:
     body = body_of(provider=provider, model=model)
     assert marks_in(body) == marks
     assert isinstance(body["messages"][0]["content"], str) == (not marks)
 
 
-def test_a_row_of_ones_own_may_name_models_or_none() -> None:
+def test_own_row_names_models_for_marks() -> None:
     url = "https://llm.acme.example/v1"
     rows = read_rows({"acme": {"base_url": url, "cache_marks": ["house-"]}, "bare": {"base_url": url}}, "config.toml")
     request = Request("c", (user("hi"),))
@@ -119,7 +119,7 @@ def test_a_row_of_ones_own_may_name_models_or_none() -> None:
         "messages[0].content: invalid type: sequence, expected a string at line 1",
     ],
 )
-async def test_a_gateway_that_refuses_marks_gets_none_and_that_is_said(refusal: str) -> None:
+async def test_gateway_refusing_marks_gets_none(refusal: str) -> None:
     async with FakeProviderServer([Fail(400, message=refusal), Turn(text="Hello"), Turn(text="Again")]) as server:
         provider = provider_named("openai-compatible", key="k" * 8, base_url=f"{server.url}/v1")
         model, request = provider.model("claude-sonnet-5-5"), Request("c", WORK, system="s")
@@ -132,7 +132,7 @@ async def test_a_gateway_that_refuses_marks_gets_none_and_that_is_said(refusal: 
     assert isinstance(server.requests[1].json["messages"][0]["content"], str)
 
 
-async def test_another_error_is_an_error_and_the_marks_stay() -> None:
+async def test_other_error_keeps_marks() -> None:
     async with FakeProviderServer([Fail(400, message="max_tokens is too large"), Turn(text="Hello")]) as server:
         provider = provider_named("openai-compatible", key="k" * 8, base_url=f"{server.url}/v1")
         model, request = provider.model("claude-sonnet-5-5"), Request("c", WORK)
@@ -146,7 +146,7 @@ async def test_another_error_is_an_error_and_the_marks_stay() -> None:
 # -- caches of an hour -------------------------------------------------------------------------------------------------
 
 
-def test_an_hour_is_asked_for_by_the_option() -> None:
+def test_option_asks_for_an_hour() -> None:
     bodies = [
         body_of(*WORK, options=HOUR),
         body_of(*WORK, provider="anthropic", model="claude-sonnet-5-5", options=HOUR),
@@ -159,7 +159,7 @@ def test_an_hour_is_asked_for_by_the_option() -> None:
 @pytest.mark.parametrize(
     ("provider", "model"), [("anthropic", "claude-opus-5-5"), ("openrouter", "anthropic/claude-3-haiku")]
 )
-def test_the_log_tells_that_an_hour_was_asked_for(provider: str, model: str) -> None:
+def test_log_tells_an_hour_was_asked_for(provider: str, model: str) -> None:
     asked = provider_named(provider, key="k" * 8).model(model)
     digests = [asked.prepare(Request("c", WORK, options=options)).digest for options in (HOUR, json_freeze_object({}))]
     assert [digest.parameters.get("cache_control") for digest in digests] == [HOUR["cache_control"], None]
@@ -169,7 +169,7 @@ def test_the_log_tells_that_an_hour_was_asked_for(provider: str, model: str) -> 
     ("provider", "model"),
     [("openrouter", "google/gemini-3.8-flash"), ("openai", "gpt-5.5"), ("google", "gemini-4-argon")],
 )
-def test_who_keeps_prefixes_by_himself_is_not_sent_the_option_and_that_is_said(provider: str, model: str) -> None:
+def test_needless_cache_option_is_left_out(provider: str, model: str) -> None:
     """It may stand in the config, for all that is used."""
     call = provider_named(provider, key="k" * 8).model(model).prepare(Request("c", WORK, options=HOUR))
     assert b"cache_control" not in call.body.data
@@ -177,12 +177,12 @@ def test_who_keeps_prefixes_by_himself_is_not_sent_the_option_and_that_is_said(p
 
 
 @pytest.mark.parametrize("given", [True, "1h", {"type": "ephemeral", "ttl": "2h"}, {"ttl": "1h"}, {}, None])
-def test_what_is_no_life_of_a_cache_is_refused(given: object) -> None:
+def test_unknown_cache_life_is_refused(given: object) -> None:
     with pytest.raises(UsageError, match="five minutes, or for an hour"):
         read_options({"cache_control": given}, capped=False)
 
 
-async def test_the_cap_holds_what_an_hour_costs() -> None:
+async def test_cap_holds_the_cost_of_an_hour() -> None:
     ledger = Ledger(Decimal(5), PriceBook())
     held: list[Decimal] = []
     for options in ({}, {"cache_control": {"type": "ephemeral"}}, HOUR):
@@ -194,7 +194,7 @@ async def test_the_cap_holds_what_an_hour_costs() -> None:
     assert held[2] / held[0] == Decimal("1.6")  # twice the price of input, and 1.25 times
 
 
-async def test_an_agent_under_a_cap_is_refused_an_hour_that_it_cannot_pay() -> None:
+async def test_cap_refuses_an_unpayable_hour() -> None:
     steps = [Turn(text="Hello", usage=Usage(input=10, cache_write_1h=3_000, output=5))] * 2
     async with FakeProviderServer(steps, counts=False) as server:
         model = provider_named("anthropic", key="k" * 8, base_url=server.url).model("claude-opus-5-5")
@@ -206,7 +206,7 @@ async def test_an_agent_under_a_cap_is_refused_an_hour_that_it_cannot_pay() -> N
     assert len(server.requests) == 1
 
 
-def test_a_write_of_an_hour_costs_twice_the_input_where_the_list_does_not_tell() -> None:
+def test_hour_write_costs_twice_the_input() -> None:
     hour, input_alone = Usage(cache_write_1h=1_000_000), Usage(input=1_000_000)
     for provider, model in (("google", "claude-opus-4-6"), ("anthropic", "claude-opus-4-6")):
         ours = PriceBook().price(provider, model, hour)
@@ -226,7 +226,7 @@ def bill_of(usage: dict[str, object], *, hourly: bool = False) -> Charge:
     return reader.bill(0)[1][0]
 
 
-def test_reads_and_writes_are_billed_as_such() -> None:
+def test_cache_reads_and_writes_are_billed() -> None:
     details = {"cached_tokens": 8_000, "cache_write_tokens": 1_500}
     told = {"prompt_tokens": 10_000, "completion_tokens": 5, "total_tokens": 10_005, "prompt_tokens_details": details}
     assert bill_of(told).usage == Usage(input=500, cache_read=8_000, cache_write=1_500, output=5)
@@ -237,7 +237,7 @@ def test_reads_and_writes_are_billed_as_such() -> None:
 
 
 @pytest.mark.parametrize("total", [0, 35, 9_535])
-def test_a_gateway_that_counts_as_anthropic_does_is_understood(total: int) -> None:
+def test_anthropic_style_gateway_counts(total: int) -> None:
     told = {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": total}
     counts = {"cache_read_input_tokens": 8_000, "cache_creation_input_tokens": 1_500}
     assert bill_of({**told, **counts}).usage == Usage(input=30, cache_read=8_000, cache_write=1_500, output=5)
@@ -246,7 +246,7 @@ def test_a_gateway_that_counts_as_anthropic_does_is_understood(total: int) -> No
 # -- headers of a row --------------------------------------------------------------------------------------------------
 
 
-async def test_openrouter_is_told_which_program_asks_and_a_person_may_change_it() -> None:
+async def test_openrouter_app_headers_can_change() -> None:
     mine = {"X-Title": "my own", "HTTP-Referer": "https://me.example"}
     rows = [None] + [read_rows({"openrouter": {"headers": headers}}, "config.toml") for headers in (mine, {})]
     async with FakeProviderServer([Turn(text="Hello")] * 3) as server:
@@ -260,7 +260,7 @@ async def test_openrouter_is_told_which_program_asks_and_a_person_may_change_it(
 
 
 @pytest.mark.parametrize("headers", [{"Authorization": "x"}, {"a b": "x"}, {"x": "a\nb"}, {"x": 1}])
-def test_headers_that_are_ours_or_none_are_refused_without_showing_them(headers: dict[str, object]) -> None:
+def test_bad_headers_are_refused_unshown(headers: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="headers") as refused:
         read_rows({"acme": {"headers": headers}}, "config.toml")
     assert "a\nb" not in str(refused.value)

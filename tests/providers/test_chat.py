@@ -68,7 +68,7 @@ def call(index: int | None, call_id: str | None = None, name: str | None = None,
     return delta if index is None else {"index": index, **delta}
 
 
-def test_a_thought_comes_before_the_text_that_came_with_it() -> None:
+def test_chunk_thought_comes_before_its_text() -> None:
     """vLLM ends the one and begins the other in one chunk, and an answer in one piece has both."""
     told = [TextPart("Yes"), TextPart(".")]
     _, out = drafted(says(reasoning="Hm"), says(content="Yes", reasoning="."), says(content="."))
@@ -81,7 +81,7 @@ def test_a_thought_comes_before_the_text_that_came_with_it() -> None:
 
 @pytest.mark.parametrize("signed", [{}, {"signature": "c2ln"}], ids=["plain", "signed"])
 @pytest.mark.parametrize("calling", [False, True])
-def test_mistral_gets_its_thinking_back_as_it_came(signed: dict, calling: bool) -> None:
+def test_mistral_thinking_goes_back(signed: dict, calling: bool) -> None:
     def thought(text: str) -> dict:
         return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **signed}
 
@@ -94,13 +94,13 @@ def test_mistral_gets_its_thinking_back_as_it_came(signed: dict, calling: bool) 
 
 
 @pytest.mark.parametrize("place", [{"service_tier": "priority"}, {"usage": {"service_tier": "priority"}}])
-def test_a_service_tier_is_said_by_the_chunk_or_by_its_usage(place: dict) -> None:
+def test_service_tier_in_chunk_or_usage(place: dict) -> None:
     counts = {"prompt_tokens": 9, "completion_tokens": 2}
     reader, _ = drafted(says(content="Hi"), {**ends("stop"), **place, "usage": {**counts, **place.get("usage", {})}})
     assert reader.charges()[0].tier == "priority"
 
 
-def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+def test_chat_members_in_cacheable_order() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
     assert list(body)[:3] == ["tools", "messages", "model"]
     assert body["messages"][0] == {"role": "system", "content": "Be terse."}
@@ -151,7 +151,7 @@ def test_reasoning_effort_at_openai(model: str, effort: str | None, tools: bool,
     assert bool(notes) == noted
 
 
-def test_what_cannot_be_told_is_noted() -> None:
+def test_unsendable_effort_is_noted() -> None:
     assert prepared(provider="openai-compatible", model="x", effort="high").notes
     assert not prepared(provider="openai-compatible", model="x").notes
     assert prepared(provider="groq", model="gpt-oss-120b", effort="max").notes
@@ -184,7 +184,7 @@ def test_media_go_where_they_can_be_seen() -> None:
         Fail(500, message="Qwen/Qwen3-0.6B is not a multimodal model"),
     ],
 )
-async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_images(step: Fail) -> None:
+async def test_blind_model_continues_with_images(step: Fail) -> None:
     looked = Message("assistant", (ToolCall("1", "A"),), model="anthropic/x", stop="tool_use")
     seen = Message("user", (ToolResult("1", (Text("see"), Image("image/png", b"PNG"))),))
     history = (user("look", Image("image/png", b"PNG"), Document("application/pdf", b"%PDF")), looked, seen)
@@ -200,7 +200,7 @@ async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_im
     assert server.requests[1].body.count(b"it cannot be shown to this model") == 3
 
 
-def test_document_that_a_model_reads_the_name_of_is_said() -> None:
+def test_document_read_by_name_only_is_noted() -> None:
     paper = user("read", Document("application/pdf", b"%PDF", 'a "b".pdf'))
     [note] = prepared(paper, provider="mistral", model="m").notes
     assert 'a "b".pdf' in note and "cannot be shown" in note
@@ -231,7 +231,7 @@ def test_the_weight() -> None:
     assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
 
 
-def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
+def test_chat_tool_errors_are_prefixed() -> None:
     asked = Message("assistant", (ToolCall("1", "A"), ToolCall("2", "A")))
     results = (
         ToolResult("1", (Text("no such file"),), is_error=True),
@@ -255,7 +255,7 @@ def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
         ("openai-compatible", "chat:other", {}),
     ],
 )
-def test_reasoning_goes_back_to_who_wants_it(provider: str, family: str, expected: dict) -> None:
+def test_reasoning_returns_where_wanted(provider: str, family: str, expected: dict) -> None:
     reader, _ = drafted(says(reasoning_content="hm"), calls(call(0, "1", "A", "{}")), ends("tool_calls"), family=family)
     message = reader.message()
     sent = body_of(
@@ -268,7 +268,7 @@ def test_reasoning_goes_back_to_who_wants_it(provider: str, family: str, expecte
     )
 
 
-def test_reasoning_details_go_back_joined_and_unchanged() -> None:
+def test_reasoning_details_return_joined() -> None:
     detail = {"type": "reasoning.text", "format": "anthropic", "index": 0}
     reader, out = drafted(
         says(reasoning="He", reasoning_details=[{**detail, "text": "He"}]),
@@ -287,7 +287,7 @@ def test_reasoning_details_go_back_joined_and_unchanged() -> None:
     ]
 
 
-def test_details_that_repeat_all_that_was_said_are_told_once() -> None:
+def test_repeated_details_are_told_once() -> None:
     whole = "The person wants to know the weather."
     reader, out = drafted(
         *(says(reasoning_details=[{"type": "reasoning.text", "text": whole[:end]}]) for end in (20, 30, len(whole))),
@@ -398,14 +398,14 @@ def test_calls_as_servers_send_them(deltas: list[dict], expected: list[tuple]) -
     assert message.stop == "tool_use"
 
 
-def test_calls_of_a_reply_in_one_piece_are_as_many_as_it_has_whatever_their_ids() -> None:
+def test_one_piece_calls_counted_despite_ids() -> None:
     message = {"content": None, "tool_calls": [call(None, "a", "A", "{}"), call(None, "a", "A", ""), call(0, "", "B")]}
     reader = ChatReplyReader(Origin("acme", "m"), "chat:acme")
     reader.whole({"id": "c", "choices": [{"message": message, "finish_reason": "tool_calls"}]}, [])
     assert [(each.id, each.name) for each in reader.message().calls] == [("a", "A"), ("a", "A"), ("", "B")]
 
 
-def test_reasoning_that_is_a_summary_in_the_content() -> None:
+def test_reasoning_summary_in_content() -> None:
     """Databricks', of Claude."""
     pieces = [{"text": "Let me "}, {"text": "think"}, {"text": "", "signature": "S"}]
     deltas = [says(content=[{"type": "reasoning", "summary": [piece]}]) for piece in pieces]
@@ -414,14 +414,14 @@ def test_reasoning_that_is_a_summary_in_the_content() -> None:
     assert (thought.text, text.text) == ("Let me think", "Hi")
 
 
-def test_a_part_of_the_content_that_is_no_text_is_kept_with_the_text() -> None:
+def test_untyped_content_part_is_kept() -> None:
     reference = {"type": "reference", "reference_ids": [1, 2]}
     reader, _ = drafted(says(content=[{"type": "text", "text": "So."}, reference]), ends("stop"))
     (text,) = reader.message().parts
     assert (text.text, json_thaw(text.private.data)) == ("So.", {"parts": [reference]})
 
 
-def test_calls_of_a_reply_that_was_split_into_choices() -> None:
+def test_calls_split_into_choices_are_read() -> None:
     """Copilot's, of Claude."""
     called = {"content": None, "tool_calls": [call(None, "a", "A", "{}")]}
     choices = [{"message": {"content": "I look."}, "finish_reason": "tool_calls"}, {"message": called}]
@@ -431,13 +431,13 @@ def test_calls_of_a_reply_that_was_split_into_choices() -> None:
     assert (message.content, [each.id for each in message.calls], message.stop) == ("I look.", ["a"], "tool_use")
 
 
-def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
+def test_chat_malformed_arguments_are_kept() -> None:
     reader, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
     message = reader.message()
     assert (message.calls[0].malformed, message.stop) == ('{"x": tru', "max_tokens")
 
 
-def test_thought_signatures_of_a_call_go_back() -> None:
+def test_thought_signatures_of_calls_return() -> None:
     extra = {"google": {"thought_signature": "xx"}}
     reader, _ = drafted(
         calls({**call(0, "a", "A", "{}"), "extra_content": extra}), ends("stop"), family="chat:openai-compatible"
@@ -446,7 +446,7 @@ def test_thought_signatures_of_a_call_go_back() -> None:
     assert sent["tool_calls"][0]["extra_content"] == extra
 
 
-def test_citations_are_kept_once_with_the_text_and_not_sent_back() -> None:
+def test_citations_kept_once_not_sent_back() -> None:
     cited = [{"type": "url_citation", "url_citation": {"url": f"https://{name}", "title": name}} for name in "ab"]
     reader, _ = drafted(
         {**says(content="Bern"), "citations": ["https://a"]},
@@ -465,7 +465,7 @@ def test_citations_are_kept_once_with_the_text_and_not_sent_back() -> None:
     assert sent == {"role": "assistant", "content": "Bern"}
 
 
-def test_the_usage_may_come_with_the_last_words() -> None:
+def test_usage_may_come_with_last_words() -> None:
     """At OpenRouter, z.ai, Mistral and DeepSeek the last chunk has choices, and at some words."""
     last = {
         "choices": [{"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"}],
@@ -476,7 +476,7 @@ def test_the_usage_may_come_with_the_last_words() -> None:
     assert [delta for delta in out if isinstance(delta, TextPart)] == [TextPart("hel"), TextPart("lo")]
 
 
-def test_a_count_that_was_told_is_not_taken_back() -> None:
+def test_chat_later_count_does_not_lower_one() -> None:
     told = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
     reader, _ = drafted(
         says(content="x"), {"choices": [], "usage": told}, {"choices": [], "usage": dict.fromkeys(told, 0)}
@@ -490,7 +490,7 @@ def test_a_call_of_nothing_is_none(nothing: object) -> None:
     assert (reader.message().calls, reader.message().stop) == ((), "end")
 
 
-def test_reasoning_is_never_more_than_a_completion_that_is_nothing_else() -> None:
+def test_reasoning_never_exceeds_completion() -> None:
     """OpenRouter counts it by another tokenizer than the completion that is billed."""
     told = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
     reader, _ = drafted(
@@ -657,17 +657,17 @@ def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
     assert reader.charges()[0].usd == Decimal(usd)
 
 
-def test_sources_that_a_search_used_are_counted() -> None:
+def test_search_sources_are_counted() -> None:
     reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "num_sources_used": 4}})
     assert reader.usage() == Usage(input=1, fees={"search_source": 4})
 
 
-def test_a_gateway_s_share_alone_is_no_price() -> None:
+def test_gateway_share_alone_is_no_price() -> None:
     reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "cost": 0.1, "is_byok": True}})
     assert reader.charges()[0].usd is None
 
 
-def test_nothing_told_is_nothing_billed_here() -> None:
+def test_nothing_told_is_nothing_billed() -> None:
     assert drafted(says(content="x"))[0].usage() is None
 
 
@@ -690,7 +690,7 @@ def test_chunks_that_say_nothing(chunk: dict) -> None:
     assert not reader.complete
 
 
-def test_a_stream_that_ends_by_repeating_itself_says_it_once() -> None:
+def test_repeated_text_at_end_is_dropped() -> None:
     repeated = {
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}]
     }
@@ -710,7 +710,7 @@ def test_a_stream_that_ends_by_repeating_itself_says_it_once() -> None:
         ("  hello", "", "  hello"),
     ],
 )
-def test_thinking_in_the_text_is_taken_out_of_its_beginning(text: str, thought: str, rest: str, size: int) -> None:
+def test_inline_thinking_taken_from_start(text: str, thought: str, rest: str, size: int) -> None:
     pieces = [says(content=text[at : at + size]) for at in range(0, len(text), size)]
     reader, out = drafted(*pieces, ends("stop"))
     message = reader.message()
@@ -719,12 +719,12 @@ def test_thinking_in_the_text_is_taken_out_of_its_beginning(text: str, thought: 
     assert "".join(part.text for part in out if isinstance(part, ThinkingPart)) == thought
 
 
-def test_marks_are_text_where_reasoning_comes_apart_from_it() -> None:
+def test_marks_stay_text_with_own_reasoning() -> None:
     reader, _ = drafted(says(reasoning="hm"), says(content="<think> is a mark"), ends("stop"))
     assert reader.message().content == "<think> is a mark"
 
 
-def test_thinking_that_came_in_the_text_goes_back_in_it() -> None:
+def test_inline_thinking_returns_inline() -> None:
     chunks = says(content="<think>hm</think>I look."), calls(call(0, "a", "A", "{}")), ends("tool_calls")
     reader, _ = drafted(*chunks, family="chat:openai-compatible")
     reply = replace(reader.message(), model="openai-compatible/x")
@@ -748,7 +748,7 @@ def test_done_alone_is_no_reply() -> None:
 
 
 @pytest.mark.parametrize("more", [{"index": 0, "id": "a"}, {"id": "a"}, {}], ids=["index", "id", "name"])
-def test_a_call_that_is_named_in_each_piece_is_not_read_anew_with_each(monkeypatch, more: dict[str, object]) -> None:
+def test_call_named_in_each_piece_read_once(monkeypatch, more: dict[str, object]) -> None:
     """Of a long one that took minutes."""
     read: list[str] = []
 

@@ -69,7 +69,7 @@ async def test_an_answer_that_is_an_image_only(raw_server: Callable[..., Any]) -
     assert body["messages"][1]["content"] == "[image/png]"
 
 
-async def test_an_image_that_is_somewhere_else_is_its_address(raw_server: Callable[..., Any]) -> None:
+async def test_image_elsewhere_is_its_address(raw_server: Callable[..., Any]) -> None:
     answer = streamed(chunk(images=[{"image_url": {"url": "https://a/cat.png"}}]), chunk("stop"))
     reply, _ = await answered(raw_server, "openai-compatible", "m", answer)
     assert reply.message.parts == (Text("https://a/cat.png"),)
@@ -79,7 +79,7 @@ async def test_an_image_that_is_somewhere_else_is_its_address(raw_server: Callab
     "url",
     ["data:text/plain;base64,eA==", "data:image/png;base64,e", "data:image/p\x1bng;base64,eA==", "data:image/png"],
 )
-async def test_what_is_no_image_is_kept_with_the_text(raw_server: Callable[..., Any], url: str) -> None:
+async def test_non_image_is_kept_with_text(raw_server: Callable[..., Any], url: str) -> None:
     answer = streamed(chunk(content="Here."), chunk(images=[{"image_url": {"url": url}}]), chunk("stop"))
     reply, _ = await answered(raw_server, "openai-compatible", "m", answer)
     (text,) = reply.message.parts
@@ -93,7 +93,7 @@ async def test_what_is_no_image_is_kept_with_the_text(raw_server: Callable[..., 
     ("model", "rates"),
     [("gemini-2.5-flash-image", ("0.3", "2.5", "30")), ("gemini-3-pro-image-preview", ("2", "12", "120"))],
 )
-async def test_gemini_bills_its_images_at_their_price(
+async def test_gemini_images_billed_at_image_price(
     raw_server: Callable[..., Any], model: str, rates: tuple[str, str, str]
 ) -> None:
     details = [{"modality": "IMAGE", "tokenCount": 1_290}]
@@ -108,20 +108,20 @@ async def test_gemini_bills_its_images_at_their_price(
     assert PriceBook().bill("google", charge) == sum(sums) / 1_000_000
 
 
-def test_what_is_held_covers_an_answer_of_nothing_else() -> None:
+def test_reservation_covers_image_only_answer() -> None:
     book, model = PriceBook(), "gemini-3-pro-image-preview"
     drawn = Usage(output=1_000, fees={"image_output": 1_000})
     assert bound_of(book, "google", model, 0, 1_000) == book.price("google", model, drawn) == Decimal("0.12")
 
 
-def test_a_model_whose_images_have_no_known_price_has_no_bound() -> None:
+def test_unpriced_image_model_has_no_bound() -> None:
     model = "google/gemini-3-pro-image-preview"
     assert bound_of(PriceBook(), "openrouter", model, 0, 1_000) is None
     own = PriceBook({f"openrouter/{model}": {"input": 2, "output": 12, "image_output": 120}})
     assert bound_of(own, "openrouter", model, 0, 1_000) == Decimal("0.24")  # hosts differ there: twice the list
 
 
-def test_an_image_of_unknown_price_is_not_billed_as_text() -> None:
+def test_unpriced_image_is_not_billed_as_text() -> None:
     drawn = Usage(output=1_000, fees={"image_output": 1_000})
     assert PriceBook().price("google", "gemini-3.8-flash", drawn) is None
     assert PriceBook({"house/pen": {"input": 1, "output": 2, "image_output": 20}}).price(

@@ -67,7 +67,7 @@ async def failure(model: Model) -> ModelError:
     return caught.value
 
 
-async def test_a_reply_its_cost_and_the_digest_of_the_bytes_sent(raw_server) -> None:
+async def test_reply_cost_and_digest_of_sent_bytes(raw_server) -> None:
     async with (
         raw_server([HEAD, chunk(says("he") + says("llo", "stop") + USAGE + DONE), END]) as server,
         chat(server.url) as model,
@@ -91,12 +91,12 @@ async def test_a_reply_its_cost_and_the_digest_of_the_bytes_sent(raw_server) -> 
         [HEAD, chunk(b"data: [DONE]\n\n"), END],
     ],
 )
-async def test_a_stream_without_its_closing_event_is_cut(raw_server, pieces) -> None:
+async def test_stream_without_closing_event_is_cut(raw_server, pieces) -> None:
     async with raw_server(pieces) as server, chat(server.url) as model:
         assert (await failure(model)).kind == "cut"
 
 
-async def test_a_finished_reply_does_not_wait_for_a_server_that_only_pings(raw_server, monkeypatch) -> None:
+async def test_finished_reply_ignores_pings(raw_server, monkeypatch) -> None:
     monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
     pings = [0.01, chunk(PING)] * 6_000
     async with raw_server([HEAD, chunk(says("hello", "stop") + USAGE), *pings]) as server, chat(server.url) as model:
@@ -112,7 +112,7 @@ async def collect(stream: AsyncIterator[Delta | Reply], heard: list[Delta | Repl
 
 @pytest.mark.parametrize("talk", ["word ", "wo rd", "x" * 40])
 @pytest.mark.parametrize("of", ["anthropic", "openai", "google", "openai-compatible"])
-async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str) -> None:
+async def test_server_past_output_limit_is_left(of: str, talk: str) -> None:
     async with FakeProviderServer([Turn(text=talk * (24_000 // len(talk)), pieces=7)]) as server:
         provider = provider_named(of, key="k" * 8, base_url=server.url)
         heard: list[Delta | Reply] = []
@@ -128,7 +128,7 @@ async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str)
 
 
 @pytest.mark.parametrize("flood", [PING, b"data: " + b"x" * 40, event({"choices": [], "other": "x" * 40})])
-async def test_a_stream_of_anything_ends_somewhere(raw_server, monkeypatch: pytest.MonkeyPatch, flood: bytes) -> None:
+async def test_endless_stream_is_left(raw_server, monkeypatch: pytest.MonkeyPatch, flood: bytes) -> None:
     monkeypatch.setattr(exchange, "_STREAM", 5_000)
     pieces = [HEAD, *[chunk(flood * 40)] * 20, END]
     async with raw_server(pieces) as server, chat(server.url) as model:
@@ -138,7 +138,7 @@ async def test_a_stream_of_anything_ends_somewhere(raw_server, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("bound", "first", "flood"), [("_STREAM", b"", b" \n"), ("_WHOLE_BODY", b"{", b"x" * 40)])
-async def test_an_answer_that_never_begins_and_a_whole_one_end_too(
+async def test_endless_answers_are_left(
     raw_server, monkeypatch: pytest.MonkeyPatch, bound: str, first: bytes, flood: bytes
 ) -> None:
     monkeypatch.setattr(exchange, bound, 5_000)
@@ -149,7 +149,7 @@ async def test_an_answer_that_never_begins_and_a_whole_one_end_too(
     assert not error.retryable
 
 
-async def test_an_honest_answer_of_spaces_is_not_left(raw_server) -> None:
+async def test_answer_of_spaces_is_not_left(raw_server) -> None:
     """OpenAI's models have one token for 128 of them, and may write nothing else up to the limit."""
     pieces = [HEAD, *[chunk(says(" " * 128))] * 20, chunk(says("", "length") + USAGE + DONE), END]
     async with raw_server(pieces) as server, chat(server.url) as model:
@@ -163,7 +163,7 @@ def thinks(text: str) -> bytes:
     return event({"id": "c1", "choices": [{"index": 0, "delta": {"reasoning": text}}]})
 
 
-async def test_a_summary_may_be_longer_than_the_thought_but_not_without_end(raw_server) -> None:
+async def test_summary_may_exceed_thought_boundedly(raw_server) -> None:
     request = Request("c", [user("hi")], max_output=20)
     short = [HEAD, chunk(thinks("word " * 130) + says("256", "stop") + USAGE + DONE), END]
     endless = [HEAD, chunk(thinks("word " * 90) * 5 + says("256", "stop") + USAGE + DONE), END]
@@ -187,7 +187,7 @@ async def test_a_summary_may_be_longer_than_the_thought_but_not_without_end(raw_
         [HEAD, chunk(says("hello", "stop")), 30.0],
     ],
 )
-async def test_a_reply_that_is_complete_is_taken_however_the_stream_ends(raw_server, pieces) -> None:
+async def test_complete_reply_survives_bad_end(raw_server, pieces) -> None:
     async with raw_server(pieces) as server, chat(server.url, QUICK) as model:
         _, reply = await ask(model)
         assert reply.message.content == "hello"
@@ -195,7 +195,7 @@ async def test_a_reply_that_is_complete_is_taken_however_the_stream_ends(raw_ser
         assert reply.usage.output == 1
 
 
-async def test_a_line_that_is_not_json_is_a_broken_protocol_and_what_came_before_is_told(raw_server) -> None:
+async def test_non_json_line_is_protocol_error(raw_server) -> None:
     async with raw_server([HEAD, chunk(says("he") + b"data: {broken\n\n"), END]) as server, chat(server.url) as model:
         told = []
 
@@ -245,7 +245,7 @@ BROKEN = {"code": 502, "message": "Provider disconnected"}
         page(json.dumps({"choices": [{"index": 0, "finish_reason": "error"}], "usage": TOLD}).encode()),
     ],
 )
-async def test_a_reply_that_fails_keeps_its_bill(raw_server, answer) -> None:
+async def test_failed_reply_keeps_its_bill(raw_server, answer) -> None:
     heard: list[Delta | Reply] = []
     async with raw_server(answer) as server, chat(server.url) as model:
         with pytest.raises(ModelError) as caught:
@@ -263,7 +263,7 @@ def streamed(failed: dict) -> list[bytes]:
 
 @pytest.mark.parametrize("answer", [lambda failed: page(json.dumps(failed).encode()), streamed])
 @pytest.mark.parametrize("way", ["openai", "anthropic", "google"])
-async def test_so_does_one_of_the_other_families(raw_server, way: str, answer) -> None:
+async def test_failed_reply_of_other_families_is_billed(raw_server, way: str, answer) -> None:
     told = {
         "openai": {"status": "failed", "output": [], "usage": {"input_tokens": 90, "output_tokens": 7}},
         "anthropic": {"type": "error", "usage": {"input_tokens": 90, "output_tokens": 7}},
@@ -280,7 +280,7 @@ async def test_so_does_one_of_the_other_families(raw_server, way: str, answer) -
 
 
 @pytest.mark.parametrize("status", [b"400 Bad Request", b"200 OK"])
-async def test_a_generation_that_was_no_call_is_asked_for_again_twice(raw_server, status: bytes) -> None:
+async def test_failed_generation_is_retried_twice(raw_server, status: bytes) -> None:
     misfired = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<fn=x>"}
     refused = page(json.dumps({"error": {**misfired, "status_code": 400}}).encode(), status=status)
     streamed = [HEAD, chunk(says("<fn=x>") + event({"error": misfired})), END]
@@ -295,7 +295,7 @@ async def test_a_generation_that_was_no_call_is_asked_for_again_twice(raw_server
         assert len(server.requests) == 3
 
 
-async def test_an_error_whose_body_never_ends_keeps_its_status(raw_server, monkeypatch) -> None:
+async def test_endless_error_body_keeps_status(raw_server, monkeypatch) -> None:
     monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
     told = b'{"error":{"message":"slow down"}}'
     endless = b"HTTP/1.1 429 Too Many\r\nretry-after: 9\r\ncontent-length: 5000\r\n\r\n" + told
@@ -327,7 +327,7 @@ async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> N
         assert words in str(error)
 
 
-async def test_a_byte_that_is_no_character_spoils_no_whole_answer(raw_server) -> None:
+async def test_half_character_spoils_no_answer(raw_server) -> None:
     """Some servers send the half of a character that a limit cut."""
     said = b'{"type": "message", "stop_reason": "max_tokens", "content": [{"type": "text", "text": "Hi \xf0\x9f"}]}'
     async with raw_server(page(said)) as server:
@@ -337,7 +337,7 @@ async def test_a_byte_that_is_no_character_spoils_no_whole_answer(raw_server) ->
 
 
 @pytest.mark.parametrize("form", ["data: %s\n", "%s\n"])
-async def test_events_that_nothing_parts_are_read_and_so_are_json_lines(raw_server, form) -> None:
+async def test_unseparated_events_and_json_lines(raw_server, form) -> None:
     chunks = ({"delta": {"content": "Hel"}}, {"delta": {"content": "lo"}, "finish_reason": "stop"})
     lines = [json.dumps({"id": "c1", "choices": [{"index": 0, **chunk}]}) for chunk in chunks]
     async with raw_server(page("".join(form % line for line in lines).encode())) as server, chat(server.url) as model:
@@ -368,13 +368,13 @@ FAILED = event({"error": {"message": "Flagged", "type": "invalid_request_error"}
         ),
     ],
 )
-async def test_only_a_refusal_says_that_nothing_is_billed(raw_server, answer, sent) -> None:
+async def test_only_refusal_is_unbilled(raw_server, answer, sent) -> None:
     async with raw_server(answer) as server, chat(server.url) as model:
         assert (await failure(model)).sent == sent
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": 9}, {"completion_tokens": 80}])
-async def test_a_bill_that_tells_half_is_an_estimate(raw_server, usage) -> None:
+async def test_half_told_bill_is_an_estimate(raw_server, usage) -> None:
     told = event({"id": "c1", "choices": [], "usage": usage})
     answer = [HEAD, chunk(says("word " * 80, "stop") + told + DONE), END]
     async with raw_server(answer) as server, chat(server.url) as model:
@@ -382,7 +382,7 @@ async def test_a_bill_that_tells_half_is_an_estimate(raw_server, usage) -> None:
         assert reply.charges[0].estimated
 
 
-async def test_a_reply_in_one_piece_is_taken_too(raw_server) -> None:
+async def test_one_piece_reply_is_taken(raw_server) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
     body = {
         "id": "c9",
@@ -402,7 +402,7 @@ async def test_a_reply_in_one_piece_is_taken_too(raw_server) -> None:
         assert (reply.message.stop, reply.usage.output) == ("tool_use", 3)
 
 
-async def test_silence_ends_the_call_and_pings_do_not_count_as_silence(raw_server) -> None:
+async def test_silence_ends_call_despite_pings(raw_server) -> None:
     silent = [HEAD, chunk(says("he")), 30.0]
     pinging = [HEAD, chunk(says("he")), *[0.15, chunk(b": ping\n\n")] * 8, chunk(says("llo", "stop") + DONE), END]
     async with raw_server(silent, pinging) as server, chat(server.url, QUICK) as model:
@@ -413,7 +413,7 @@ async def test_silence_ends_the_call_and_pings_do_not_count_as_silence(raw_serve
         assert reply.message.content == "hello"
 
 
-async def test_before_the_first_event_and_while_it_reasons_a_model_may_be_silent_longer(raw_server) -> None:
+async def test_longer_silence_before_first_event(raw_server) -> None:
     thought = event({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]})
     late = [1.0, HEAD, 0.05, chunk(thought), 1.0, chunk(says("hello", "stop") + DONE), END]
     never = [30.0]
@@ -424,7 +424,7 @@ async def test_before_the_first_event_and_while_it_reasons_a_model_may_be_silent
         assert (await failure(model)).kind == "stalled"  # bytes that make no event are no life
 
 
-async def test_a_slow_reader_is_not_taken_for_a_silent_provider(raw_server) -> None:
+async def test_slow_reader_is_no_silent_provider(raw_server) -> None:
     pieces = [HEAD, chunk(says("a")), chunk(says("b")), chunk(says("c", "stop") + DONE), END]
     async with raw_server(pieces) as server, chat(server.url, QUICK) as model:
         told = []
@@ -434,7 +434,7 @@ async def test_a_slow_reader_is_not_taken_for_a_silent_provider(raw_server) -> N
         assert isinstance(told[-1], Reply)
 
 
-async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_server) -> None:
+async def test_left_or_cancelled_call_frees_next(raw_server) -> None:
     open_end = [HEAD, chunk(says("he")), 30.0]
     good = [HEAD, chunk(says("hello", "stop") + USAGE + DONE), END]
     async with raw_server(open_end, open_end, good, good) as server, chat(server.url) as model:
@@ -449,7 +449,7 @@ async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_se
         assert server.connections == connections  # the finished one is used again
 
 
-async def test_arguments_that_had_come_count_where_a_call_is_interrupted(raw_server) -> None:
+async def test_interrupted_call_bills_its_arguments(raw_server) -> None:
     """They are not shown as they come, but the model has made them."""
     call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": '{"content": "' + "ab" * 6_000}}
     written = event({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
@@ -463,7 +463,7 @@ async def test_arguments_that_had_come_count_where_a_call_is_interrupted(raw_ser
         await agent.aclose()
 
 
-async def test_a_long_stream_of_small_pieces_is_read_together_and_whole(raw_server) -> None:
+async def test_small_pieces_are_read_together(raw_server) -> None:
     words = [f"{number} " for number in range(400)]
     pieces: list[object] = [HEAD]
     for word in words:
@@ -480,7 +480,7 @@ async def test_a_long_stream_of_small_pieces_is_read_together_and_whole(raw_serv
         assert server.connections == 1
 
 
-async def test_a_stall_is_told_from_a_cancellation_that_comes_with_it(raw_server) -> None:
+async def test_stall_is_told_from_cancellation(raw_server) -> None:
     """Cancelling a stalled call cancels it; nothing of the watch is left behind in the task."""
     async with raw_server([HEAD, chunk(says("he")), 30.0]) as server, chat(server.url, QUICK) as model:
         assert (await failure(model)).kind == "stalled"
@@ -514,7 +514,7 @@ async def test_the_models_of_a_server(raw_server) -> None:
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
-async def test_what_is_no_number_in_json_breaks_nothing(raw_server, number: str) -> None:
+async def test_json_nan_breaks_nothing(raw_server, number: str) -> None:
     """Wherever it stands: in counts, in arguments, or in what is kept to be sent back."""
     body = """{"candidates": [{"content": {"parts": [
         {"functionCall": {"name": "A", "args": {"n": NUMBER}}}, {"executableCode": {"code": NUMBER}}

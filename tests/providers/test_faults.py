@@ -105,7 +105,7 @@ def test_the_kind(status: int, body: object, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("status", [400, 422, 500])
-def test_an_overflow_is_known_by_its_words(words: str, status: int) -> None:
+def test_overflow_is_known_by_its_words(words: str, status: int) -> None:
     assert fault(status, {"error": {"message": words}}).kind == "context_overflow"
 
 
@@ -130,13 +130,13 @@ def test_other_refusals_are_no_overflow(words: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["message", "param"])
-def test_a_refusal_of_the_output_limit_says_how_much_may_be_asked_for(place: str) -> None:
+def test_output_limit_refusal_gives_limit(place: str) -> None:
     words = "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas"
     error = fault(400, {"error": {"message": "Param Incorrect", place: words}})
     assert (error.kind, error.most_output) == ("invalid_request", 16_384)
 
 
-def test_a_rate_limit_in_tokens_is_no_overflow_unless_it_can_never_fit() -> None:
+def test_token_rate_limit_is_no_overflow() -> None:
     told = "Rate limit reached for gpt-4 on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000."
     assert fault(429, {"error": {"code": "rate_limit_exceeded", "message": told}}).kind == "rate_limit"
     never = "Request too large for gpt-4 on tokens per min (TPM): Limit 10, Requested 20. The input must be reduced."
@@ -177,13 +177,13 @@ def test_the_words(body: object, words: str) -> None:
         ("application/json", "utf-16"),
     ],
 )
-def test_the_words_of_a_body_in_another_encoding(kind: str, encoding: str) -> None:
+def test_error_body_in_other_encoding(kind: str, encoding: str) -> None:
     words = "请稍后再试" if encoding == "gb2312" else "böse"
     body = f"<html>{words}</html>" if encoding == "gb2312" else json.dumps({"error": words}, ensure_ascii=False)
     assert words in fault(500, body.encode(encoding), {"content-type": kind}).args[0]
 
 
-def test_a_page_of_html_is_told_in_a_few_words() -> None:
+def test_html_error_page_is_summarised() -> None:
     page = (
         b"<!DOCTYPE html><html><head><title>502 Bad Gateway</title><style>p{}</style></head><body><h1>nginx</h1></body>"
     )
@@ -194,7 +194,7 @@ def test_a_page_of_html_is_told_in_a_few_words() -> None:
     assert "p{}" not in said
 
 
-def test_the_key_is_never_shown_and_its_variable_is_named() -> None:
+def test_key_is_hidden_and_variable_named() -> None:
     error = fault(401, {"error": {"message": "Incorrect API key: sk-very-secret-key"}})
     assert "sk-very" not in str(error)
     assert "***" in str(error)
@@ -250,7 +250,7 @@ def test_the_wait_as_a_moment() -> None:
     assert fault(429, b"", {"retry-after": formatdate(time.time() - 30, usegmt=True)}).retry_after is None
 
 
-def test_the_wait_in_words_and_in_a_repeated_header() -> None:
+def test_wait_in_words_and_repeated_header() -> None:
     assert fault(429, {"error": {"message": "Please try again in 1.25s. Visit"}}).retry_after == 1.25
     assert fault(429, {"error": {"message": "Please try again in 6m12s."}}).retry_after == 372.0
     assert fault(429, {"error": {"message": "slow"}, "retry_after": 12}).retry_after == 12.0
@@ -263,12 +263,12 @@ def test_the_wait_in_words_and_in_a_repeated_header() -> None:
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(429, 4_000.0), (500, None), (503, None)])
-def test_only_who_passed_a_limit_waits_for_its_end(status: int, seconds: float | None) -> None:
+def test_only_exceeded_limit_is_waited_for(status: int, seconds: float | None) -> None:
     headers = {"x-ratelimit-reset": "4000", "x-ratelimit-remaining": "99"}
     assert fault(status, {"error": {"message": "no"}}, headers).retry_after == seconds
 
 
-def test_nobody_waits_for_what_waiting_does_not_cure() -> None:
+def test_no_wait_for_incurable_errors() -> None:
     assert fault(400, {"error": {"message": "no"}}, {"retry-after": "5"}).retry_after is None
 
 
@@ -323,7 +323,7 @@ def test_what_a_person_can_mend_says_how(status: int, words: str, next_step: str
     assert said.startswith(f"{words}. ") and next_step in said
 
 
-def test_a_provider_that_says_so_is_not_asked_again() -> None:
+def test_provider_can_forbid_retries() -> None:
     slow_down = {"error": {"message": "slow down"}}
     said = [
         fault(429, slow_down, {"x-should-retry": word} if word else None).retryable for word in ("false", "true", "")
@@ -332,19 +332,19 @@ def test_a_provider_that_says_so_is_not_asked_again() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><title>Proxy Authentication Required</title></html>"])
-def test_a_proxy_that_wants_a_password_goes_on_wanting_it(body: bytes) -> None:
+def test_proxy_password_is_not_retried(body: bytes) -> None:
     error = fault(407, body)
     assert (error.kind, error.retryable) == ("network", False)
 
 
-def test_a_page_where_a_key_is_refused_blames_the_key_first() -> None:
+def test_page_at_refused_key_names_key_first() -> None:
     page = b"<html><title>401 Authorization Required</title></html>"
     said = str(fault(401, page))
     assert 0 < said.index("Check ACME_API_KEY") < said.index("proxy")
     assert "ACME_API_KEY" not in str(fault(502, page))
 
 
-def test_place_that_only_param_names_is_said() -> None:
+def test_place_named_by_param_is_said() -> None:
     body = b'{"error": {"message": "Invalid image.", "type": "invalid_request_error", "param": "input[3].content[1]"}}'
     assert "Invalid image (at input[3].content[1])." in str(from_status(Origin("p", "m"), 400, {}, body))
 

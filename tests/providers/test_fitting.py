@@ -203,7 +203,7 @@ def test_no_schema_is_refused(schema: object, family: str) -> None:
 
 
 @given(st.lists(st.sampled_from(NAMES), unique=True, max_size=9))
-def test_names_are_taken_distinct_and_mapped_back(names: list[str]) -> None:
+def test_names_are_made_distinct_and_mapped_back(names: list[str]) -> None:
     tools = tuple(spec({"type": "object", "properties": {}}, name) for name in names)
     found = fit_tools(tools, ANTHROPIC)
     assert faults(found.tools, "anthropic") == []
@@ -226,7 +226,7 @@ def test_branches_are_merged_and_said() -> None:
     assert "(id), or (name)" in tool.description
 
 
-def test_property_of_two_branches_takes_either() -> None:
+def test_property_of_two_branches_allows_both() -> None:
     one, other = (
         {"properties": {"x": {"type": "string"}}},
         {"properties": {"x": {"type": "integer"}}, "required": ["x"]},
@@ -236,7 +236,7 @@ def test_property_of_two_branches_takes_either() -> None:
     assert fitted({"type": "object", "allOf": [one, other]})["required"] == ["x"]
 
 
-def test_limits_that_are_not_sent_are_words() -> None:
+def test_unsent_limits_become_words() -> None:
     found = fitted({"type": "object", "properties": {"x": {"type": "string", "format": "odd", "const": 5}}}, GOOGLE)
     assert "format: odd" in str(found) and "one of [5]" in str(found)
 
@@ -298,7 +298,7 @@ async def test_tool_is_called_with_its_own_names(made: type[Anthropic | OpenAI |
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_our_own_tools_go_out_as_they_are(form: ToolForm) -> None:
+def test_own_tools_go_out_unchanged(form: ToolForm) -> None:
     tools = (Read(), Write(), Edit(), Bash(), Glob(), Grep())
     specs = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
     assert are_plain(specs, form)

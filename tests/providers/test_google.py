@@ -92,7 +92,7 @@ def read_back(*chunks: dict, model: str = NEW) -> list[dict]:
 # Requests
 
 
-def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+def test_google_members_in_cacheable_order() -> None:
     options = json_freeze_object({"tools": [{"googleSearch": {}}], "safetySettings": [], "toolConfig": {"x": 1}})
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9, options=options)
     assert list(body) == ["tools", "systemInstruction", "contents", "safetySettings", "toolConfig", "generationConfig"]
@@ -106,14 +106,14 @@ def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     assert body["systemInstruction"] == {"parts": [{"text": "Be terse."}]}
 
 
-def test_options_for_the_generation_join_ours() -> None:
+def test_generation_options_join_ours() -> None:
     options = json_freeze_object({"generationConfig": {"temperature": 0, "maxOutputTokens": 5}})
     config = body_of(options=options, max_output=9, effort="low")["generationConfig"]
     assert (config["temperature"], config["maxOutputTokens"]) == (0, 5)
     assert config["thinkingConfig"] == {"includeThoughts": True, "thinkingLevel": "LOW"}
 
 
-def test_the_address_holds_the_model_and_the_key_is_in_a_header() -> None:
+def test_gemini_model_in_url_key_in_header() -> None:
     call = prepared(model=OLD)
     root = "https://generativelanguage.googleapis.com"
     assert call.url == f"{root}/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
@@ -135,7 +135,7 @@ def test_where_models_are(base: str, model: str, url: str) -> None:
     assert model_url(base, model) == url
 
 
-def test_keys_and_addresses_from_the_environment() -> None:
+def test_gemini_keys_and_urls_from_environment() -> None:
     keys = {"GEMINI_API_KEY": "g" * 8, "GOOGLE_API_KEY": "o" * 8}
     bases = {"GEMINI_BASE_URL": "https://g.example", "GOOGLE_GEMINI_BASE_URL": "https://o.example"}
     for make in (Google.from_env, lambda **more: provider_named("google", **more)):
@@ -152,7 +152,7 @@ def test_keys_and_addresses_from_the_environment() -> None:
     assert infer("gemini-3.8-flash") == infer("gemma-4-31b-it") == "google"
 
 
-def test_a_result_stands_right_after_its_call_paired_by_id_or_else_by_order() -> None:
+def test_gemini_result_follows_its_call() -> None:
     reader, _ = drafted(
         said(call("A", "c2ln", id="own-1", args={"x": 1}), call("A"), call("B")), said(finishReason="STOP")
     )
@@ -169,7 +169,7 @@ def test_a_result_stands_right_after_its_call_paired_by_id_or_else_by_order() ->
     ]
 
 
-def test_signatures_go_back_on_the_part_they_came_with() -> None:
+def test_signatures_return_on_their_part() -> None:
     sent = [
         {"text": "Hm.", "thought": True, "thoughtSignature": "AA=="},
         {"text": "One."},
@@ -183,7 +183,7 @@ def test_signatures_go_back_on_the_part_they_came_with() -> None:
     assert read_back(said(*sent), model=OLD) == sent
 
 
-def test_thoughts_without_a_signature_and_blank_text_do_not_go_back() -> None:
+def test_unsigned_thoughts_do_not_return() -> None:
     assert read_back(said({"text": "Hm.", "thought": True}), said({"text": " "}), said({"text": "Yes."})) == [
         {"text": " Yes."}
     ]
@@ -191,7 +191,7 @@ def test_thoughts_without_a_signature_and_blank_text_do_not_go_back() -> None:
     assert blank == [{"text": "Yes.\n"}, {"text": "", "thoughtSignature": "AA=="}]
 
 
-def test_a_call_of_another_model_is_signed_for_gemini_3_only() -> None:
+def test_foreign_call_is_signed_for_gemini_3() -> None:
     elsewhere = Private("anthropic", json_freeze_object({"signature": "x", "thoughtSignature": "x"}))
     parts = (Text("On it.", elsewhere), ToolCall("a", "A", private=elsewhere), ToolCall("b", "A"))
     history = [user("hi"), Message("assistant", parts, model="anthropic/x", stop="tool_use")]
@@ -202,7 +202,7 @@ def test_a_call_of_another_model_is_signed_for_gemini_3_only() -> None:
         assert not any("thoughtSignature" in part for part in spoken)
 
 
-def test_a_conversation_keeps_its_signatures_when_it_moves_between_generations() -> None:
+def test_signatures_survive_generation_switch() -> None:
     provider = Google.from_key("k" * 8)
     reader, _ = drafted(said(call("A", "AA==")), said(finishReason="STOP"))
     history = [user("hi"), reader.message()]
@@ -232,7 +232,7 @@ def test_media_in_messages_and_results() -> None:
     assert old[2:6] == [{"text": "[from the result of A]"}, picture, {"text": "[from the result of B]"}, paper]
 
 
-def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> None:
+def test_google_weight_bounds_text_and_media() -> None:
     model = Google.from_key("k" * 8).model(NEW)
     picture = model.max_input_tokens(Request("a", [user("hi", Image("image/png", b"x" * 300_000))]))
     assert 5_000 < picture < 6_000
@@ -331,7 +331,7 @@ def test_generations() -> None:
     ]
 
 
-def test_the_output_limit_is_held_and_said() -> None:
+def test_output_limit_is_held_and_said() -> None:
     assert body_of()["generationConfig"]["maxOutputTokens"] == 32_000
     assert body_of(effort="high")["generationConfig"]["maxOutputTokens"] == 64_000
     clamped = prepared(max_output=10**6)
@@ -343,7 +343,7 @@ def test_the_output_limit_is_held_and_said() -> None:
 # Replies
 
 
-def test_texts_and_thoughts_are_told_as_they_come_and_kept_in_one_piece() -> None:
+def test_gemini_streams_texts_and_thoughts() -> None:
     reader, out = drafted(
         said({"text": "Hm", "thought": True}),
         said({"text": "m.", "thought": True}),
@@ -355,7 +355,7 @@ def test_texts_and_thoughts_are_told_as_they_come_and_kept_in_one_piece() -> Non
     assert (reader.complete, reader.message().stop, reader.response_id) == (True, "end", "r1")
 
 
-def test_arguments_that_come_in_pieces_are_put_in_their_places() -> None:
+def test_gemini_arguments_in_pieces() -> None:
     def more(*pieces: dict, **rest: object) -> dict:
         return said({"functionCall": {"partialArgs": list(pieces), **rest}})
 
@@ -400,7 +400,7 @@ def test_finish_reasons(reason: str, stop: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "UNEXPECTED_TOOL_CALL"])
-def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(reason: str) -> None:
+def test_spoiled_reply_is_retried_and_billed(reason: str) -> None:
     out: list[Delta] = []
     reader = GenerateReplyReader(Origin("google", NEW))
     broken = {**said(finishReason=reason, finishMessage="print(x"), "usageMetadata": {"promptTokenCount": 7}}
@@ -419,7 +419,7 @@ def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(rea
         [{"text": " \n"}, {"text": "", "thoughtSignature": "AA=="}],
     ],
 )
-def test_reply_without_a_word_says_nothing(parts: list[dict]) -> None:
+def test_wordless_reply_says_nothing(parts: list[dict]) -> None:
     """Gemini's known habit, most often after results; an agent would end its turn with nothing."""
     reader = GenerateReplyReader(Origin("google", NEW))
     reader.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, [])
@@ -429,7 +429,7 @@ def test_reply_without_a_word_says_nothing(parts: list[dict]) -> None:
 
 @pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY"])
 @pytest.mark.parametrize("before", [[], [{"text": "Hm.", "thought": True}]])
-def test_a_lone_signature_of_a_reply_that_did_not_end_by_itself_is_kept(before: list[dict], reason: str) -> None:
+def test_lone_signature_of_cut_reply_is_kept(before: list[dict], reason: str) -> None:
     reader, _ = drafted(said(*before, {"text": "", "thoughtSignature": "AA=="}, finishReason=reason))
     own = reader.message().parts[-1]
     assert isinstance(own, Opaque) and own.private is not None
@@ -446,24 +446,24 @@ def test_a_lone_signature_of_a_reply_that_did_not_end_by_itself_is_kept(before: 
         ({"text": "Hm.", "thought": True}, "MAX_TOKENS"),
     ],
 )
-def test_what_was_done_is_a_reply_and_so_is_one_cut_at_its_limit(part: dict, reason: str) -> None:
+def test_reply_of_actions_or_at_limit_is_complete(part: dict, reason: str) -> None:
     assert drafted(said(part, finishReason=reason))[0].complete
 
 
-def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
+def test_call_of_unoffered_tool_is_a_call() -> None:
     reader, _ = drafted(said(call("Z"), finishReason="UNEXPECTED_TOOL_CALL"))
     assert (reader.message().stop, [c.name for c in reader.message().calls]) == ("tool_use", ["Z"])
 
 
 @pytest.mark.parametrize("reason", ["PROHIBITED_CONTENT", "JAILBREAK"])
-def test_a_blocked_prompt_is_an_answer_of_the_filter(reason: str) -> None:
+def test_blocked_prompt_is_content_filter(reason: str) -> None:
     reader, _ = drafted({"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 3}})
     assert (reader.complete, reader.message().stop, reader.message().parts) == (True, "content_filter", ())
     assert reader.notes() == (f"the provider blocked the prompt: {reason}",)
     assert not drafted({"promptFeedback": {"safetyRatings": []}})[0].complete
 
 
-def test_parts_of_google_s_own_are_kept_shown_and_sent_back_as_they_were() -> None:
+def test_google_parts_are_kept_and_returned() -> None:
     own = [
         {"executableCode": {"language": "PYTHON", "code": "print(6*7)\n", "id": "x"}, "thoughtSignature": "AA=="},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "42\n", "id": "x"}},
@@ -486,7 +486,7 @@ def test_parts_of_google_s_own_are_kept_shown_and_sent_back_as_they_were() -> No
     ]
 
 
-def test_sources_and_citations_are_kept_with_the_last_text_and_stay_at_home() -> None:
+def test_grounding_is_kept_and_not_returned() -> None:
     grounded = {"webSearchQueries": ["q"], "groundingChunks": [{"web": {"uri": "https://a.example"}}]}
     chunks = [
         said({"text": "Bern"}, groundingMetadata={}),
@@ -503,9 +503,7 @@ def test_sources_and_citations_are_kept_with_the_last_text_and_stay_at_home() ->
     ("model", "queries", "searches"),
     [(NEW, ["a", "b", ""], 2), (OLD, ["a", "b"], 1), ("gemini-2.5-pro", [], 0), (NEW, [], 0)],
 )
-def test_searches_are_billed_by_the_query_and_before_gemini_3_by_the_request(
-    model: str, queries: list[str], searches: int
-) -> None:
+def test_searches_billed_by_query_or_request(model: str, queries: list[str], searches: int) -> None:
     grounded = said({"text": "x"}, finishReason="STOP", groundingMetadata={"webSearchQueries": queries})
     reader, _ = drafted({**grounded, "usageMetadata": {"promptTokenCount": 3}}, model=model)
     usage = reader.usage()
@@ -513,13 +511,13 @@ def test_searches_are_billed_by_the_query_and_before_gemini_3_by_the_request(
     assert reader.charges()[0].usage == usage
 
 
-def test_a_map_in_the_sources_is_a_fee_of_its_own() -> None:
+def test_map_source_is_its_own_fee() -> None:
     chunk = said({"text": "x"}, groundingMetadata={"groundingChunks": [{"maps": {"uri": "u"}}, {"web": {}}]})
     reader, _ = drafted({**chunk, "usageMetadata": {"promptTokenCount": 3}})
     assert reader.usage() == Usage(input=3, fees={"map_search": 1})
 
 
-def test_usage_in_buckets_and_the_last_count_wins() -> None:
+def test_last_usage_count_wins() -> None:
     first = {"promptTokenCount": 100, "candidatesTokenCount": 1, "totalTokenCount": 101}
     last = {
         "promptTokenCount": 100,
@@ -548,7 +546,7 @@ def test_usage_in_buckets_and_the_last_count_wins() -> None:
     assert drafted({"usageMetadata": {"trafficType": "ON_DEMAND"}})[0].usage() is None
 
 
-def test_an_alias_is_billed_as_the_model_that_answered() -> None:
+def test_alias_is_billed_as_answering_model() -> None:
     chunk = {"usageMetadata": {"promptTokenCount": 1}, "modelVersion": "gemini-3.8-flash"}
     assert drafted(chunk, model="gemini-flash-latest")[0].charges()[0].model == "gemini-3.8-flash"
     assert drafted(chunk, model=NEW)[0].charges()[0].model == NEW
@@ -575,7 +573,7 @@ def raw(body: object, status: int = 200) -> Raw:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-async def test_newlines_comments_and_cuts_change_nothing(newline: str) -> None:
+async def test_newlines_and_cuts_change_nothing(newline: str) -> None:
     turn = Turn("Grüße 🌍", thinking="Hm.", calls=(AskFor("A", {"x": 1}),), pieces=2)
     plain = await answered(turn)
     assert isinstance(plain, Reply)
@@ -585,7 +583,7 @@ async def test_newlines_comments_and_cuts_change_nothing(newline: str) -> None:
         assert (found.message, found.usage) == (plain.message, plain.usage)
 
 
-async def test_a_stream_as_one_json_array_is_read() -> None:
+async def test_stream_as_json_array_is_read() -> None:
     usage = {"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}
     found = await answered(raw([said({"text": "a"}), {**said({"text": "b"}, finishReason="STOP"), **usage}]))
     assert isinstance(found, Reply)
@@ -596,7 +594,7 @@ async def test_a_stream_as_one_json_array_is_read() -> None:
     assert (cut.kind, cut.retryable) == ("protocol", True)
 
 
-async def test_a_whole_answer_in_place_of_a_stream_is_read() -> None:
+async def test_whole_answer_for_stream_is_read() -> None:
     found = await answered(raw(said({"text": "a"})))
     assert (found.message.content, found.message.stop) == ("a", "end")
     empty = await answered(raw({"candidates": [], "usageMetadata": {"promptTokenCount": 3}}))
@@ -604,7 +602,7 @@ async def test_a_whole_answer_in_place_of_a_stream_is_read() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 4])
-async def test_a_stream_without_a_finish_reason_is_cut(after: int) -> None:
+async def test_missing_finish_reason_is_cut(after: int) -> None:
     assert (await answered(Cut(Turn("abcdefgh", pieces=1), after, "clean"))).kind == "cut"
 
 
@@ -654,13 +652,13 @@ def quota(name: str) -> dict:
         (refusal(504, "DEADLINE_EXCEEDED", "Deadline expired"), "server", None),
     ],
 )
-async def test_errors_have_their_kind_and_their_wait(step: Raw, kind: str, retry_after: float | None) -> None:
+async def test_google_errors_have_kind_and_wait(step: Raw, kind: str, retry_after: float | None) -> None:
     error = await answered(step)
     assert isinstance(error, ModelError)
     assert (error.kind, error.retry_after, error.status) == (kind, retry_after, step.status)
 
 
-async def test_a_daily_quota_lasts_until_it_is_filled_again() -> None:
+async def test_daily_quota_waits_until_refill() -> None:
     step = refusal(
         429,
         "RESOURCE_EXHAUSTED",
@@ -677,7 +675,7 @@ async def test_a_daily_quota_lasts_until_it_is_filled_again() -> None:
     assert error.retry_after == 3 or abs(there.timestamp() - there.replace(minute=0, second=0).timestamp()) < 60
 
 
-async def test_an_error_inside_a_stream_asks_for_its_wait() -> None:
+async def test_error_in_stream_asks_for_its_wait() -> None:
     body = json.dumps(
         {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": [retry_info("9s")]}}
     )
@@ -691,7 +689,7 @@ async def test_an_error_inside_a_stream_asks_for_its_wait() -> None:
     assert (error.kind, error.status, error.retry_after) == ("rate_limit", 429, 9.0)
 
 
-async def test_the_listing_tells_sizes_and_goes_on_over_pages(raw_server) -> None:
+async def test_listing_goes_over_pages(raw_server) -> None:
     def page(**body: object) -> list[bytes]:
         data = json.dumps(body).encode()
         return [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data)]
@@ -711,7 +709,7 @@ async def test_the_listing_tells_sizes_and_goes_on_over_pages(raw_server) -> Non
     assert b"x-goog-api-key: kkkkkkkk" in server.requests[1]
 
 
-async def test_the_fake_provider_lists_in_google_s_way() -> None:
+async def test_fake_provider_lists_like_google() -> None:
     async with FakeProviderServer(models=[Listed("gemini-9", "Nine", 7, 3)]) as server:
         provider = Google.from_key("k" * 8, base_url=server.url)
         assert await provider.models() == (ModelInfo("gemini-9", ModelLimits(7, 3), "Nine"),)

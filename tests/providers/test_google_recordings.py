@@ -165,7 +165,7 @@ def check_usage(found: Reply, told: list, name: str) -> None:
 
 
 @recorded
-async def test_what_was_read_goes_out_again_in_types_that_the_sdk_accepts(genai: ModuleType) -> None:
+async def test_recordings_pass_sdk_types(genai: ModuleType) -> None:
     """Every recorded reply, answered and sent back; the same parts with the same signatures."""
     types, checked = genai.types, 0
     tools = (ToolSpec("read", "Read.", json_freeze_object({"type": "object", "properties": {}})),)

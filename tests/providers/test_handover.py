@@ -225,7 +225,7 @@ def test_what_is_closed_never_changes(kind: type, history: list[Message], furthe
 @settings(max_examples=deep(40, 100), deadline=None)
 @given(histories)
 @pytest.mark.parametrize("kind", [Anthropic, Moonshot, OpenAI])
-def test_what_was_kept_is_what_would_be_written_anew(kind: type, history: list[Message]) -> None:
+def test_kept_body_equals_fresh_body(kind: type, history: list[Message]) -> None:
     kept, fresh = kind.from_key("k" * 8), kind.from_key("k" * 8)
     for length in range(len(history) + 1):
         grown = body_of(kept, history[:length])
@@ -234,7 +234,7 @@ def test_what_was_kept_is_what_would_be_written_anew(kind: type, history: list[M
 
 @settings(max_examples=deep(15, 60), deadline=None)
 @given(histories)
-def test_a_request_begins_with_the_one_before_it(history: list[Message]) -> None:
+def test_request_starts_with_earlier_one(history: list[Message]) -> None:
     """In a conversation as agents have it, where each request ends with the user's turn."""
     provider = Anthropic.from_key("k" * 8)
     talk: list[Message] = []
@@ -256,7 +256,7 @@ def fed(*history: Message, rules: Rules | None = None) -> list:
     return [turn for message in history for turn in handover.feed(message)] + [handover.open()]
 
 
-def test_results_come_in_the_order_of_the_calls_and_once() -> None:
+def test_results_in_call_order_and_once() -> None:
     calls = (ToolCall("1", "A"), ToolCall("2", "B"))
     turns = fed(
         user("hi"),
@@ -270,7 +270,7 @@ def test_results_come_in_the_order_of_the_calls_and_once() -> None:
     assert last.parts == (Text("wait"),)
 
 
-def test_a_call_without_a_result_is_answered_as_interrupted_and_a_late_result_changes_nothing() -> None:
+def test_missing_result_is_interrupted() -> None:
     history = [user("hi"), Message("assistant", (ToolCall("1", "A"),)), user("stop"), assistant("ok")]
     turns = fed(*history)
     assert isinstance(turns[2], UserTurn)
@@ -281,7 +281,7 @@ def test_a_call_without_a_result_is_answered_as_interrupted_and_a_late_result_ch
     assert later[-1] == UserTurn((), (Text(EMPTY),))
 
 
-def test_calls_with_the_same_id_in_one_message_are_answered_in_order() -> None:
+def test_same_id_calls_answered_in_order() -> None:
     turns = fed(
         user("hi"),
         Message("assistant", (ToolCall("", "A"), ToolCall("", "B"))),
@@ -292,7 +292,7 @@ def test_calls_with_the_same_id_in_one_message_are_answered_in_order() -> None:
     assert len({answer.call_id for answer in answers}) == 2
 
 
-def test_a_paused_turn_goes_on_in_the_same_turn() -> None:
+def test_paused_turn_continues_same_turn() -> None:
     use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "s1"})))
     done = Opaque("found", Private("anthropic", json_freeze_object({"type": "web_tool_result", "tool_use_id": "s1"})))
     paused = Message("assistant", (Text("a"), use), stop="pause")
@@ -302,7 +302,7 @@ def test_a_paused_turn_goes_on_in_the_same_turn() -> None:
     assert fed(user("hi"), paused, user("stop"))[1] == ModelTurn((Text("a"),))
 
 
-def test_thinking_at_the_end_of_a_turn_is_left_out() -> None:
+def test_final_thinking_is_left_out() -> None:
     """A reply must not end in thinking (Anthropic: 400), and one that holds nothing else is no turn at all."""
     call = ToolCall("a", "Read")
     wants = Message("assistant", (Thinking("hm", SIGNED), call, Thinking("so", SIGNED)), stop="tool_use")
@@ -311,13 +311,13 @@ def test_thinking_at_the_end_of_a_turn_is_left_out() -> None:
     assert fed(user("hi"), alone, user("go on")) == [UserTurn((), (Text("hi"), Text("go on")))]
 
 
-def test_thinking_that_is_last_once_a_lost_server_tool_is_left_out_goes_too() -> None:
+def test_thinking_before_lost_tool_is_left_out() -> None:
     use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "s1"})))
     cut = Message("assistant", (Text("a"), Thinking("hm", SIGNED), use), stop="interrupted")
     assert fed(user("hi"), cut)[1] == ModelTurn((Text("a"),))
 
 
-def test_private_data_goes_back_to_its_family_only() -> None:
+def test_private_data_stays_in_its_family() -> None:
     reply = Message("assistant", (Thinking("hm", SIGNED), Opaque("advice", SIGNED), Text("x", SIGNED)))
     assert fed(user("hi"), reply)[1] == ModelTurn(reply.parts)  # pyright: ignore[reportArgumentType]
     assert fed(user("hi"), reply, rules=Rules("chat:x"))[1] == ModelTurn((Text("advice"), Text("x")))
@@ -334,16 +334,16 @@ def test_who_sent_a_message_is_told() -> None:
     assert fed(user("done", sender="job:3"))[-1].parts == (Text("[from job:3]\ndone"),)
 
 
-def test_an_assistant_at_the_end_is_asked_to_go_on() -> None:
+def test_final_assistant_is_asked_to_go_on() -> None:
     assert fed(user("hi"), assistant("Hello."))[-1] == UserTurn((), (Text(CONTINUE),))
 
 
-def test_two_answers_in_a_row_stay_two_turns() -> None:
+def test_answers_in_a_row_stay_apart() -> None:
     turns = fed(user("hi"), assistant("a"), assistant("b"))
     assert [type(turn) for turn in turns] == [UserTurn, ModelTurn, UserTurn, ModelTurn, UserTurn]
 
 
-def test_media_in_results_reach_a_chat_model_in_the_next_message() -> None:
+def test_result_media_go_in_next_chat_message() -> None:
     history = [
         user("look"),
         Message("assistant", (ToolCall("1", "Read"),)),
@@ -355,7 +355,7 @@ def test_media_in_results_reach_a_chat_model_in_the_next_message() -> None:
     assert [block["type"] for block in after["content"]] == ["text", "image_url", "text"]
 
 
-def test_a_made_up_id_is_the_same_after_a_resume() -> None:
+def test_made_up_id_survives_resume() -> None:
     """A log mends what is no valid Unicode."""
     rules = Rules("chat:mistral", id_length=9)
     said = Message("assistant", (ToolCall("call-\ud800", "Read"),))
@@ -363,7 +363,7 @@ def test_a_made_up_id_is_the_same_after_a_resume() -> None:
     assert fed(user("hi"), said, rules=rules) == fed(user("hi"), again, rules=rules)
 
 
-def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
+def test_own_long_ids_kept_others_cut() -> None:
     """OpenRouter's details name the call that they sign."""
     long = "tool_0_get_current_weather_PWzyW2sI3uKsGniIxpGn"
     history = [
@@ -377,7 +377,7 @@ def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
         assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == [wanted]
 
 
-def test_results_whose_uses_were_renamed_on_the_way_keep_them() -> None:
+def test_renamed_uses_keep_their_results() -> None:
     use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "srvtoolu_1"})))
     found = {"type": "web_search_tool_result", "tool_use_id": "other", "content": ()}
     result = Opaque("", Private("anthropic", json_freeze_object(found)))

@@ -331,7 +331,7 @@ def sent(provider: str, model: str, history: Sequence[Message]) -> tuple[dict, l
 
 @settings(max_examples=deep(32, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(talks())
-def test_every_family_accepts_what_any_can_say(talk: tuple[list[Message], object]) -> None:
+def test_families_accept_each_other(talk: tuple[list[Message], object]) -> None:
     history, _ = talk
     for (provider, model), family in TARGETS.items():
         body, complaints = sent(provider, model, history)
@@ -362,7 +362,7 @@ HOMES = {
 @pytest.mark.parametrize("home", HOMES)
 @settings(max_examples=deep(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_back_at_home_nothing_of_one_s_own_is_lost(home: str, data: st.DataObject) -> None:
+def test_own_blocks_return_home_unchanged(home: str, data: st.DataObject) -> None:
     """Whoever spoke in between: every block of the family's own is there again as it came, in its order."""
     others = [family for family in READERS if family != home]
     history, said = data.draw(talks(home, home, *others))
@@ -396,7 +396,7 @@ def comparable(block: Raw) -> Raw:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(talks())
-def test_the_sdks_own_types_accept_it_too(talk: tuple[list[Message], object]) -> None:
+def test_sdk_types_accept_handover(talk: tuple[list[Message], object]) -> None:
     history, _ = talk
     adapters = sdk_adapters()
     for (provider, model), family in TARGETS.items():

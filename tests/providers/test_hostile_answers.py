@@ -73,7 +73,7 @@ IMPOSSIBLE = (-5, -0.5, "NaN", "Infinity", "many", True, [], {}, None)  # NaN is
 
 @FAMILIES
 @pytest.mark.parametrize("value", IMPOSSIBLE, ids=repr)
-def test_a_count_that_cannot_be_is_no_statement_and_its_half_is_estimated(family, value: object) -> None:
+def test_impossible_count_is_estimated(family, value: object) -> None:
     for usage, (charge,) in (family(value, 9).bill(400), family(value, value).bill(400)):
         assert usage.input == 100
         assert charge.estimated
@@ -84,7 +84,7 @@ def test_a_count_that_cannot_be_is_no_statement_and_its_half_is_estimated(family
 
 @FAMILIES
 @pytest.mark.parametrize("value", [1e30, 10**4000, "9" * 50], ids=["1e30", "10**4000", "digits"])
-def test_an_absurdly_large_count_is_neither_lost_nor_too_large_to_be_added_and_shown(family, value: object) -> None:
+def test_huge_count_is_kept(family, value: object) -> None:
     for usage, (charge,) in (family(value, 9).bill(400), family(9, value).bill(400)):
         assert usage.input + usage.output == 10**12 + 9
         assert not charge.estimated
@@ -118,7 +118,7 @@ async def asked(model) -> ModelError:
 @pytest.mark.parametrize(
     "piece", [b"data: " + b"x" * 90 + b"\n", b"x" * 100, b"data:\n" * 9], ids=["lines", "line", "short"]
 )
-async def test_an_event_without_end_is_left_at_its_bound(raw_server, monkeypatch, kind, piece: bytes) -> None:
+async def test_endless_event_is_left_at_bound(raw_server, monkeypatch, kind, piece: bytes) -> None:
     monkeypatch.setattr(exchange, "_WHOLE_BODY", 3_000)
     pieces = [b"%x\r\n%s\r\n" % (len(piece), piece)] * 60
     async with raw_server([HEAD % b"", *pieces]) as server:
@@ -145,7 +145,7 @@ DEEP = (  # JSON that Python reads, and what is made of it is deeper than it goe
 
 
 @pytest.mark.parametrize(("kind", "event"), DEEP, ids=lambda value: getattr(value, "__name__", ""))
-async def test_an_answer_nested_too_deeply_is_refused(raw_server, kind, event: str) -> None:
+async def test_deeply_nested_answer_is_refused(raw_server, kind, event: str) -> None:
     end = 'data: {"type": "message_stop"}\n\n' if kind is Anthropic else "data: [DONE]\n\n"
     body = f"data: {event % nested(700)}\n\n{end}".encode()
     async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body]) as server:
@@ -157,7 +157,7 @@ async def test_an_answer_nested_too_deeply_is_refused(raw_server, kind, event: s
 
 
 @pytest.mark.parametrize("path", ["$" + ".a" * 3_000, f"$.a[{'9' * 5_000}]"], ids=["steps", "index"])
-async def test_a_path_to_nowhere_is_no_fault_of_ours(raw_server, path: str) -> None:
+async def test_path_to_nowhere_is_no_own_fault(raw_server, path: str) -> None:
     call = {"name": "f", "partialArgs": [{"jsonPath": path, "stringValue": "x"}]}
     event = {"candidates": [{"content": {"parts": [{"functionCall": call}]}, "finishReason": "STOP"}]}
     body = f"data: {json.dumps(event)}\n\n".encode()
@@ -182,7 +182,7 @@ PINGS = (
 
 @pytest.mark.parametrize("way", ["direct", "sdk"])
 @pytest.mark.parametrize("piece", PINGS, ids=["pings", "comments", "halves"])
-async def test_signs_of_life_without_end_are_left_at_their_bound(raw_server, monkeypatch, piece: bytes, way) -> None:
+async def test_endless_pings_are_left_at_bound(raw_server, monkeypatch, piece: bytes, way) -> None:
     if way == "sdk":
         pytest.importorskip("httpx2")
     monkeypatch.setattr(exchange, "_QUIET", 3_000)
@@ -193,7 +193,7 @@ async def test_signs_of_life_without_end_are_left_at_their_bound(raw_server, mon
         await provider.aclose()
 
 
-async def test_signs_of_life_between_what_is_said_have_no_bound(monkeypatch) -> None:
+async def test_pings_between_text_are_unbounded(monkeypatch) -> None:
     """Nor has an event of many pieces, such as a picture."""
     monkeypatch.setattr(exchange, "_QUIET", 3_000)
     turn = Turn(text="word " * 400, pieces=5)
@@ -205,7 +205,7 @@ async def test_signs_of_life_between_what_is_said_have_no_bound(monkeypatch) -> 
         await provider.aclose()
 
 
-async def test_little_is_read_after_an_error_and_after_a_reply() -> None:
+async def test_little_is_read_after_error_or_reply() -> None:
     """However many bytes the next ones stand for."""
     read = 0
 
@@ -233,7 +233,7 @@ EMPTY_PARTS = (
 
 
 @pytest.mark.parametrize(("reader", "event"), EMPTY_PARTS)
-def test_parts_that_hold_nothing_have_a_bound(monkeypatch, reader: ReplyReader, event: dict) -> None:
+def test_empty_parts_have_a_bound(monkeypatch, reader: ReplyReader, event: dict) -> None:
     monkeypatch.setattr(reply, "MAX_PARTS", 20)
 
     def flood() -> None:
@@ -244,7 +244,7 @@ def test_parts_that_hold_nothing_have_a_bound(monkeypatch, reader: ReplyReader, 
         flood()
 
 
-def test_of_many_images_each_is_compared_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_image_is_compared_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway may repeat what it has drawn in each chunk, and never end."""
     compared, reader = [], ChatReplyReader(ORIGIN, "chat")
     monkeypatch.setattr(Image, "__eq__", lambda one, other: compared.append(other) or one.data == other.data)
@@ -256,7 +256,7 @@ def test_of_many_images_each_is_compared_with_few(monkeypatch: pytest.MonkeyPatc
     assert len(compared) < 3_000
 
 
-def test_citations_that_never_repeat_are_kept_up_to_a_bound() -> None:
+def test_citations_are_bounded() -> None:
     reader = ChatReplyReader(ORIGIN, "chat")
     for number in range(0, 2_000, 100):
         cited = [{"n": number + each} for each in range(100)]
@@ -268,7 +268,7 @@ def test_citations_that_never_repeat_are_kept_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
-async def test_few_bytes_that_stand_for_very_many_come_in_pieces(encoding: str) -> None:
+async def test_inflated_bytes_come_in_pieces(encoding: str) -> None:
     compress = gzip.compress if encoding == "gzip" else pytest.importorskip("brotli").compress
 
     async def bomb() -> AsyncIterator[bytes]:
@@ -281,7 +281,7 @@ async def test_few_bytes_that_stand_for_very_many_come_in_pieces(encoding: str) 
 
 
 @pytest.mark.parametrize("kind", [Anthropic, OpenAI, Google])
-async def test_the_sdks_read_no_more_of_an_error_than_we_do(raw_server, kind) -> None:
+async def test_sdk_error_reading_is_bounded(raw_server, kind) -> None:
     """Whole, an SDK reads it by itself, however long it is."""
     pytest.importorskip("httpx2")
     head = b"HTTP/1.1 400 Bad Request\r\nx-should-retry: false\r\ncontent-length: 10000000\r\n\r\n"
@@ -293,7 +293,7 @@ async def test_the_sdks_read_no_more_of_an_error_than_we_do(raw_server, kind) ->
 
 
 @pytest.mark.parametrize("kind", [Anthropic, OpenAI, Google])
-async def test_the_sdks_inflate_nothing_that_we_would_not(raw_server, kind) -> None:
+async def test_sdk_inflates_only_known_encodings(raw_server, kind) -> None:
     pytest.importorskip("httpx2")
     packed = gzip.compress(zlib.compress(b"data: {}\n\n"))
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate, gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
@@ -304,7 +304,7 @@ async def test_the_sdks_inflate_nothing_that_we_would_not(raw_server, kind) -> N
         await provider.aclose()
 
 
-def test_what_groqs_own_tools_have_found_is_no_output_of_the_model() -> None:
+def test_groq_tool_finds_are_no_output() -> None:
     """Its thoughts repeat it, however much it is: the answer is honest."""
     for model, most in (("groq/compound", 8), ("qwen/qwen3-32b", 100)):
         reader = ChatReplyReader(Origin("groq", model, "", ""), "chat")
@@ -321,7 +321,7 @@ def test_what_groqs_own_tools_have_found_is_no_output_of_the_model() -> None:
         (GenerateReplyReader(ORIGIN), {"candidates": [{"index": 1, "content": {"parts": [{"text": "one two "}]}}]}),
     ],
 )
-def test_what_nobody_asked_for_counts_towards_the_limit(reader: ReplyReader, event: dict) -> None:
+def test_unasked_text_counts_to_limit(reader: ReplyReader, event: dict) -> None:
     for _ in range(10):
         reader.feed(event, [])
     assert reader.least_tokens == 20
@@ -329,7 +329,7 @@ def test_what_nobody_asked_for_counts_towards_the_limit(reader: ReplyReader, eve
 
 
 @pytest.mark.parametrize(("said", "counted"), [(b"true", None), (b"-5", None), (b"NaN", None), (b"100", 358)])
-async def test_a_count_asked_for_is_read_no_otherwise(raw_server, said: bytes, counted: int | None) -> None:
+async def test_token_count_reply_is_read_strictly(raw_server, said: bytes, counted: int | None) -> None:
     body = b'{"input_tokens": %s}' % said
     async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body]) as server:
         provider = Anthropic.from_key("k", base_url=server.url)

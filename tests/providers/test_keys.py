@@ -46,7 +46,7 @@ async def said(model: Model) -> Reply:
 
 @pytest.mark.parametrize("provider", ["openai-compatible", "openai", "anthropic"])
 @pytest.mark.parametrize("step", [LIMIT, QUOTA, Fail(402, message="Payment required")])
-async def test_the_next_key_takes_over_and_stays(provider: str, step: Step) -> None:
+async def test_next_key_takes_over_and_stays(provider: str, step: Step) -> None:
     async with FakeProviderServer(refusing(first=step)) as server:
         model = model_at(server, FIRST, SECOND, provider=provider)
         notes = [(await said(model)).notes for _ in range(3)]
@@ -55,7 +55,7 @@ async def test_the_next_key_takes_over_and_stays(provider: str, step: Step) -> N
     assert not any(key in str(notes) for key in (FIRST, SECOND))
 
 
-async def test_each_is_tried_once_and_then_the_error_holds() -> None:
+async def test_keys_are_tried_once_then_error() -> None:
     async with FakeProviderServer(refusing(first=LIMIT, second=QUOTA, third=LIMIT)) as server:
         model = model_at(server, FIRST, SECOND, THIRD)
         for _ in range(2):
@@ -76,7 +76,7 @@ async def test_other_errors_are_no_reason(step: Step) -> None:
     assert FIRST not in str(caught.value)
 
 
-async def test_a_wrong_key_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wrong_key_is_named_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", f"{FIRST},{SECOND}")
     echo = Fail(401, message=f"Incorrect API key provided: {SECOND}")
     async with FakeProviderServer(refusing(first=LIMIT, second=echo)) as server:
@@ -86,7 +86,7 @@ async def test_a_wrong_key_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch
     assert SECOND not in str(caught.value)
 
 
-async def test_an_agent_goes_on_without_a_wait_and_its_log_has_no_key(tmp_path: Path) -> None:
+async def test_agent_changes_keys_without_a_wait(tmp_path: Path) -> None:
     seen: list[Event] = []
     async with FakeProviderServer(refusing(first=LIMIT)) as server:
         with Session.create(tmp_path, tmp_path) as session:
@@ -113,7 +113,7 @@ async def test_the_sdk_sends_it_too() -> None:
     assert [key_of(request) for request in server.requests] == [FIRST, SECOND]
 
 
-def test_a_key_that_rested_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rested_key_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     keys, limit = Keys((FIRST, SECOND), ""), ModelError("rate_limit", "", provider="p", model="m", retry_after=30)

@@ -132,21 +132,21 @@ def test_bedrock_counts_from_one() -> None:
     assert [*map(named, found)] == ["tool mcp__maps__key"]
 
 
-def test_all_images_over_a_size_are_found() -> None:
+def test_all_images_over_size_are_found() -> None:
     wide = [Image("image/png", encode_png(b"\0" * size, size, 1, size, 1)) for size in (300, 301, 299)]
     words = "messages.0.content.1: image dimensions exceed the size for many-image requests: 299 pixels"
     error = ModelError("invalid_request", words, provider="p", status=400)
     assert len(find_refused(error, b"{}", Request("c", [Message("user", tuple(wide))]), None)) == 2
 
 
-def test_older_half_of_too_many_images_is_found() -> None:
+def test_older_half_of_images_is_found() -> None:
     images = tuple(Image("image/png", PNG + bytes([number])) for number in range(5))
     error = ModelError("invalid_request", "Too many images and documents: 5 + 0 > 4", provider="p", status=400)
     found = find_refused(error, b"{}", Request("c", [Message("user", images)]), None)
     assert [*found] == [f"media {sha256_hex(image.data)}" for image in images[:3]]
 
 
-def test_last_of_too_many_tools_are_found() -> None:
+def test_last_of_too_many_tools_found() -> None:
     tools = tuple(ToolSpec(name, name, SPECS[0].parameters) for name in ("Read", *(f"mcp__a__{n}" for n in range(10))))
     words = "Invalid 'tools': array too long. Expected an array with maximum length 9, but got one with length 11."
     error = ModelError("invalid_request", words, provider="p", status=400)
@@ -216,7 +216,7 @@ def _note(notices: list[str], event: object) -> None:
     notices.append(str(event))
 
 
-async def test_what_did_not_help_is_not_left_out() -> None:
+async def test_useless_omission_is_undone() -> None:
     fails = Fail(400, message="messages.0.content.1: Could not process image")
     async with FakeProviderServer(lambda _: fails, strict=False) as server:
         provider = Anthropic.from_key("k" * 9, base_url=server.url)
@@ -246,7 +246,7 @@ async def test_many_refused_parts_end() -> None:
     assert len(server.requests) == 23
 
 
-async def test_tools_of_one_server_are_left_out_together() -> None:
+async def test_tools_of_one_server_left_out_together() -> None:
     names = [f"mcp__{server}__t{number}" for server in ("bad", "good") for number in range(12)]
 
     def steps(request: Received) -> Fail | Turn:
@@ -273,7 +273,7 @@ async def test_tools_of_one_server_are_left_out_together() -> None:
         (user("hi"), "this gateway counts nothing", None),
     ],
 )
-async def test_count_refused_for_a_part_does_not_end_counting(
+async def test_count_refused_for_part_keeps_counting(
     raw_server: Callable[..., AbstractAsyncContextManager[FakeProviderServer]],
     prompt: Message,
     words: str,
@@ -299,7 +299,7 @@ def _dislikes_integers(request: Received) -> Fail | Turn:
 
 
 @pytest.mark.parametrize("made", MODELS)
-async def test_corrected_tool_of_the_same_name_is_offered_again(made: type[Made]) -> None:
+async def test_corrected_tool_is_offered_again(made: type[Made]) -> None:
     async with FakeProviderServer(_dislikes_integers, strict=False) as server:
         provider = made.from_key("k" * 9, base_url=server.url)
         for kind in ("integer", "string", "integer"):  # of three agents, whose servers have the same names
@@ -345,7 +345,7 @@ async def test_large_image_is_sent_smaller_once(made: type[Made], tmp_path: Path
 
 
 @pytest.mark.parametrize("made", MODELS)
-async def test_image_that_is_refused_when_smaller_is_left_out(made: type[Made]) -> None:
+async def test_image_refused_smaller_is_left_out(made: type[Made]) -> None:
     pytest.importorskip("PIL")
 
     def steps(request: Received) -> Fail | Turn:
@@ -361,7 +361,7 @@ async def test_image_that_is_refused_when_smaller_is_left_out(made: type[Made]) 
     assert b"the provider refused it" in server.requests[2].body
 
 
-async def test_image_left_out_after_another_was_put_back() -> None:
+async def test_wrongly_suspected_image_put_back() -> None:
     """The first image is suspected in vain; later the second one is refused."""
     image = Message("user", (Text("see"), large(8), large(9)))
     replies = [
@@ -395,7 +395,7 @@ async def test_image_left_out_after_another_was_put_back() -> None:
         "Image is too large",
     ],
 )
-async def test_500_about_an_image_leaves_it_out(words: str) -> None:
+async def test_500_about_image_leaves_it_out(words: str) -> None:
     """vLLM, SGLang and Ollama pass on what their libraries raise."""
 
     def steps(request: Received) -> Fail | Turn:
@@ -410,7 +410,7 @@ async def test_500_about_an_image_leaves_it_out(words: str) -> None:
     assert len(server.requests) == 2
 
 
-async def test_500_about_a_grammar_leaves_the_odd_tool_out() -> None:
+async def test_500_about_grammar_leaves_tool_out() -> None:
     def steps(request: Received) -> Fail | Turn:
         fails = Fail(500, message="failed to parse grammar")
         return fails if b"mcp__maps__key" in request.body else Turn(text="hello")
@@ -424,7 +424,7 @@ async def test_500_about_a_grammar_leaves_the_odd_tool_out() -> None:
 
 
 @pytest.mark.parametrize("words", ["internal error", "failed to load model", "the image service is down"])
-async def test_other_500_is_tried_again_as_it_was(words: str) -> None:
+async def test_other_500_is_retried_unchanged(words: str) -> None:
     answers = [Fail(500, message=words), Turn(text="hello")]
     async with FakeProviderServer(answers, strict=False) as server:
         provider = OpenAICompatible.from_key("k" * 9, base_url=server.url)
@@ -443,7 +443,7 @@ async def test_other_500_is_tried_again_as_it_was(words: str) -> None:
         "At most 1 image(s) may be provided in one prompt: more are not allowed",
     ],
 )
-async def test_words_about_one_image_do_not_make_a_model_blind(words: str) -> None:
+async def test_one_bad_image_does_not_blind_model(words: str) -> None:
     bad, good = large(8), large(9)
 
     def steps(request: Received) -> Fail | Turn:

@@ -57,7 +57,7 @@ def test_prices(pricing: object, expected: dict[str, str]) -> None:
     assert prices_in({"pricing": pricing}) == {bucket: Decimal(price) for bucket, price in expected.items()}
 
 
-def test_a_listing_is_kept_and_another_process_reads_it(tmp_path: Path) -> None:
+def test_listing_is_shared_between_processes(tmp_path: Path) -> None:
     file = tmp_path / "state" / "listings.json"
     listings = Listings(file)
     assert listings.limits("acme", "m") == ModelLimits() and not listings.is_fresh("acme")
@@ -73,7 +73,7 @@ def test_a_listing_is_kept_and_another_process_reads_it(tmp_path: Path) -> None:
     assert Listings(file).limits("else", "x") == ModelLimits(1, 1), "what another process wrote stays"
 
 
-def test_a_listing_grows_old_but_stays_better_than_nothing(tmp_path: Path) -> None:
+def test_old_listing_is_better_than_none(tmp_path: Path) -> None:
     file = tmp_path / "listings.json"
     Listings(file).keep("acme", [ModelInfo("m", ModelLimits(8192, None))])
     data = as_object(json.loads(file.read_bytes()))
@@ -93,7 +93,7 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, text: str) -> None:
     assert Listings(file).limits("acme", "m") == ModelLimits(2, 1)
 
 
-def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+def test_unwritable_listing_stays_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     listings = Listings(tmp_path / "file" / "listings.json")
     listings.keep("acme", [ModelInfo("m", ModelLimits(2, 1))])
@@ -116,7 +116,7 @@ for number in range(20):
 """
 
 
-def test_what_processes_keep_at_the_same_time_is_all_kept(tmp_path: Path) -> None:
+def test_concurrent_listings_keep_all(tmp_path: Path) -> None:
     file = tmp_path / "state" / "listings.json"
     running = [subprocess.Popen([sys.executable, "-c", KEEPS, str(file), each]) for each in "abcd"]
     assert [each.wait() for each in running] == [0] * 4

@@ -226,7 +226,7 @@ def test_codes_of_rates_are_no_overflow(code: str, words: str) -> None:
     assert from_event(Origin("acme"), {"error": {"type": code, "message": words}}).kind != "context_overflow"
 
 
-def test_codes_and_status_say_it_without_words() -> None:
+def test_overflow_by_code_and_status() -> None:
     assert kind_of("No.", code="context_length_exceeded") == "context_overflow"
     for code in ("context_too_long", "prompt_too_long", "ContextLengthExceeded", "input_tokens_exceeded"):
         assert kind_of("No.", code=code) == "context_overflow"
@@ -236,7 +236,7 @@ def test_codes_and_status_say_it_without_words() -> None:
     assert kind_of("The image is too large: 9 MB.", 413) == "invalid_request"
 
 
-def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
+def test_unknown_refusal_judged_by_window() -> None:
     named = "Sequence of 140003 exceeds 131072, bailing."
     assert kind_of(named, window=131_072) == "context_overflow"
     assert kind_of(named, window=65_536) == "invalid_request"
@@ -262,7 +262,7 @@ def test_unknown_words_are_judged_by_the_window_and_what_was_sent() -> None:
         ("The image has 50012 tokens, too large: 32768", False),
     ],
 )
-def test_numbers_are_held_against_what_was_sent(words: str, is_about_size: bool) -> None:
+def test_told_numbers_held_against_sent(words: str, is_about_size: bool) -> None:
     found = kind_of(words, most_input=200_000)
     assert (found == "context_overflow") == is_about_size
 

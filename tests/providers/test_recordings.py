@@ -258,7 +258,7 @@ def content_thinking(content: object) -> str:
     return "".join(piece["text"] for item in content if item.get("type") == "thinking" for piece in item["thinking"])
 
 
-async def test_responses_as_the_openai_sdk_reads_them() -> None:
+async def test_responses_as_openai_sdk_reads_them() -> None:
     openai = pytest.importorskip("openai")
     compared = 0
     for path in recordings("openai.responses")[:: deep(9, 3)]:

@@ -61,7 +61,7 @@ async def sent(provider: str, model: str, *messages: Message, rows: dict[str, Ro
     ("provider", "model"), [("openai-chat", "gpt-audio"), ("openrouter", "google/gemini-3.8-flash")]
 )
 @pytest.mark.parametrize(("part", "name"), [(TALK, "wav"), (MP3, "mp3")], ids=["wav", "mp3"])
-async def test_chat_completions_hears_it_as_openai_has_it(provider: str, model: str, part: Document, name: str) -> None:
+async def test_chat_hears_as_openai_has_it(provider: str, model: str, part: Document, name: str) -> None:
     body = await sent(provider, model, user("What is said?", part))
     heard = {"data": base64.b64encode(part.data).decode(), "format": name}
     assert body["messages"][0]["content"] == [
@@ -128,13 +128,13 @@ async def test_an_advisor_does_without(tmp_path: Path) -> None:
     assert "[talk.wav: audio/wav, " in json.dumps(server.requests[0].json)
 
 
-async def test_a_person_may_say_that_a_model_hears() -> None:
+async def test_person_may_say_a_model_hears() -> None:
     rows = read_rows({"house": {"base_url": "http://127.0.0.1:1", "abilities": [{"of": "ear-", "audio": True}]}}, "x")
     body = await sent("house", "ear-1", user("?", TALK), rows=dict(rows))
     assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "input_audio"]
 
 
-async def test_models_of_one_provider_may_differ() -> None:
+async def test_models_of_one_provider_differ() -> None:
     """Each has its own bytes of the conversation that they share."""
     async with FakeProviderServer([Turn("x")] * 3) as server:
         opened: Any = provider_named("openrouter", key="k" * 8, base_url=server.url)
@@ -215,7 +215,7 @@ class TestCost:
         sums = (100 * Decimal("0.3"), 500 * 1, 100 * Decimal("0.03"), 300 * Decimal("0.1"), 10 * Decimal("2.5"))
         assert PriceBook().bill("google", charge) == sum(sums) / 1_000_000
 
-    def test_where_no_price_of_sound_is_known_it_costs_what_text_does(self) -> None:
+    def test_unpriced_sound_costs_as_text(self) -> None:
         heard, read = Usage(input=100, fees={"audio_input": 100}), Usage(input=100)
         assert PriceBook().price("google", "gemini-3.8-flash", heard) == PriceBook().price(
             "google", "gemini-3.8-flash", read
@@ -233,7 +233,7 @@ class TestFiles:
         (tmp_path / name).write_bytes(part.data)
         assert attach(f"What is said in @{name}?", tmp_path) == ([part], [])
 
-    def test_one_that_is_too_long_for_a_request_is_refused(self) -> None:
+    def test_too_long_recording_is_refused(self) -> None:
         with pytest.raises(ValueError, match="14 MB"):
             media_in(recording(900), "talk.wav")
 
@@ -244,7 +244,7 @@ class TestFiles:
         assert "a recording (WAV, MP3)" in wrong[0]
 
 
-def test_a_name_points_to_the_api_that_hears() -> None:
+def test_alias_points_to_hearing_api() -> None:
     assert infer("gpt-audio-mini") == "openai-chat"
     assert infer("gpt-5.5") == "openai"
 
@@ -277,7 +277,7 @@ class TestSpoken:
             bodies = [json.loads(sent.partition(b"\r\n\r\n")[2]) for sent in server.requests]
         return deltas, reply, bodies
 
-    async def test_its_words_are_the_answer_and_its_sound_a_file(self, raw_server: Callable[..., Any]) -> None:
+    async def test_spoken_answer_gives_text_and_file(self, raw_server: Callable[..., Any]) -> None:
         samples = bytes(range(250)) * 96  # half a second
         deltas, reply, bodies = await self.answered(raw_server, spoken(samples[:7_001], samples[7_001:]))
         assert "".join(getattr(delta, "text", "") for delta in deltas) == "Hello there."

@@ -80,18 +80,18 @@ def test_a_key_that_is_missing_is_named() -> None:
         ("claude-opus-4-6", "http://localhost:4000", "anthropic"),
     ],
 )
-def test_a_strangers_server_is_not_asked_with_the_makers_key(model: str, at: str, provider: str | None) -> None:
+def test_strangers_server_gets_no_maker_key(model: str, at: str, provider: str | None) -> None:
     assert infer(model, at=at) == provider
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
-def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
+def test_local_server_needs_no_key(host: str) -> None:
     url = f"http://{host}:8080"
     assert OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_BASE_URL": url}).url == f"{url}/v1"
     assert Anthropic.from_env(environ={"ANTHROPIC_BASE_URL": url}).access.base_url == url
 
 
-def test_a_server_of_ones_own_elsewhere_needs_no_key() -> None:
+def test_own_remote_server_needs_no_key() -> None:
     found = provider_named("ollama", environ={"OLLAMA_BASE_URL": "http://nas.example:11434"})
     assert found.name == "ollama"
     with pytest.raises(UsageError, match=r"OPENAI_COMPATIBLE_API_KEY \(to any word, if the server needs none\)"):
@@ -100,7 +100,7 @@ def test_a_server_of_ones_own_elsewhere_needs_no_key() -> None:
         provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://127.example"})
 
 
-def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -> None:
+def test_bad_key_address_or_way_is_refused() -> None:
     with pytest.raises(UsageError, match="The key for openai is empty"):
         OpenAI.from_key("")
     with pytest.raises(UsageError, match="give its base_url with the key"):
@@ -112,14 +112,14 @@ def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "schlüssel"])
-def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+def test_unsendable_key_is_refused_unshown(key: str) -> None:
     with pytest.raises(UsageError) as caught:
         OpenAI.from_key(key)
     assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "google"])
-def test_what_is_no_text_is_named_and_not_shown(name: str) -> None:
+def test_non_text_key_is_named_not_shown(name: str) -> None:
     wrong: Any = 3_141
     with pytest.raises(UsageError, match=r"^key is int: give a string$"):
         provider_named(name, key=wrong)
@@ -175,7 +175,7 @@ def test_where_chats_are_posted(base: str, url: str) -> None:
     assert api_root(base) == url
 
 
-def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:
+def test_unknown_provider_suggests_names() -> None:
     with pytest.raises(UsageError, match="Did you mean anthropic"):
         provider_named("antropic")
     with pytest.raises(UsageError, match=r"The providers are .*moonshot"):
@@ -229,19 +229,19 @@ def test_rows_of_a_user_s_own() -> None:
         ({"longest_id": 0}, "longest_id: a number of characters"),
     ],
 )
-def test_a_row_that_is_wrong_is_told_where_and_why(table: dict[str, object], words: str) -> None:
+def test_wrong_row_is_told_where_and_why(table: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=r"my\.toml: \[acme\]") as caught:
         read_rows({"acme": table}, "my.toml")
     assert words in str(caught.value)
 
 
-def test_a_known_server_behind_the_generic_provider_is_treated_as_what_it_is() -> None:
+def test_known_server_behind_generic_provider() -> None:
     provider = OpenAICompatible.from_key("k" * 8, base_url="https://api.deepseek.com")
     assert provider.row.quirks == built_in()["deepseek"].quirks
     assert provider.name == "openai-compatible"
 
 
-def test_limits_by_the_longest_beginning() -> None:
+def test_limits_by_longest_prefix() -> None:
     assert limits_of("anthropic", "claude-opus-4-6-20260101") == ModelLimits(1_000_000, 128_000)
     assert limits_of("anthropic", "claude-opus-4-20250514") == ModelLimits(200_000, 32_000)
     assert limits_of("openai", "gpt-4o-mini") == ModelLimits(128_000, 16_384)
@@ -250,7 +250,7 @@ def test_limits_by_the_longest_beginning() -> None:
     assert any(info.id == "claude-sonnet-5-5" for info in known_models("anthropic"))
 
 
-def test_the_first_request_imports_no_sdk_and_few_modules() -> None:
+def test_first_request_imports_no_sdk() -> None:
     """Start-up is counted in modules: times are noisy, counts are not."""
     script = """
 import asyncio, sys
@@ -272,7 +272,7 @@ print(sorted(heavy & set(sys.modules)), len(sys.modules) < 230)
     assert done.stdout.split("\n")[:2] == ["ModelError network", "[] True"]
 
 
-def test_names_are_there_before_their_modules() -> None:
+def test_names_exist_before_their_modules() -> None:
     import sagent.providers
 
     assert set(sagent.providers.__all__) >= {"Anthropic", "OpenAI", "provider_named"}
@@ -282,13 +282,13 @@ def test_names_are_there_before_their_modules() -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("url", ["http://host/v1?api-version=1", "http://host/v1#part", "nonsense", "ftp://host"])
-def test_an_address_below_which_there_can_be_no_path_is_refused(name: str, url: str) -> None:
+def test_pathless_base_url_is_refused(name: str, url: str) -> None:
     with pytest.raises(UsageError, match="is not a base URL"):
         provider_named(name, key="key-for-tests", base_url=url)
 
 
 @pytest.mark.parametrize("kind", [Moonshot, OpenAICompatible, Google])
-def test_a_provider_without_a_login_is_not_given_another_s(kind: type) -> None:
+def test_provider_without_login_gets_none(kind: type) -> None:
     """The SDK of its family would send it the key of the family's owner."""
     with pytest.raises(UsageError, match="has no login other than its API key"):
         kind.from_credentials(base_url="http://127.0.0.1:1/v1")

@@ -109,7 +109,7 @@ def ran(number: int = 1) -> dict:
 # What goes out
 
 
-def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+def test_responses_members_in_cacheable_order() -> None:
     call = prepared(system="Be terse.", tools=TOOLS, max_output=99, effort="high")
     body = json.loads(call.body.data)
     assert list(body)[:4] == ["tools", "instructions", "input", "model"]
@@ -144,9 +144,7 @@ def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
         ("o3", "xhigh", {"effort": "high", "summary": "auto"}, True),
     ],
 )
-def test_only_models_that_reason_are_told_how_hard(
-    model: str, effort: str | None, sent: dict | None, noted: bool
-) -> None:
+def test_only_reasoning_models_get_effort(model: str, effort: str | None, sent: dict | None, noted: bool) -> None:
     call = prepared(model=model, effort=effort, tools=TOOLS)
     body = json.loads(call.body.data)
     assert body.get("reasoning") == sent
@@ -155,12 +153,12 @@ def test_only_models_that_reason_are_told_how_hard(
     assert complaints(body) == []
 
 
-def test_what_is_out_of_bounds_is_clamped_and_said() -> None:
+def test_out_of_bounds_is_clamped_and_said() -> None:
     assert [prepared(max_output=5).notes != (), body_of(max_output=5)["max_output_tokens"]] == [True, 16]
     assert prepared(model="gpt-4o", max_output=99_999).notes
 
 
-def test_options_of_the_family_are_sent_as_they_are() -> None:
+def test_family_options_are_sent_as_they_are() -> None:
     options = json_freeze_object(
         {"tools": [{"type": "web_search"}], "include": ["web_search_call.action.sources"], "service_tier": "flex"}
     )
@@ -170,7 +168,7 @@ def test_options_of_the_family_are_sent_as_they_are() -> None:
     assert body["service_tier"] == "flex"
 
 
-def test_media_go_in_messages_and_in_results() -> None:
+def test_media_in_messages_and_results() -> None:
     media = (
         Image("image/png", b"PNG"),
         Document("application/pdf", b"%PDF", "a.pdf"),
@@ -193,7 +191,7 @@ def test_media_go_in_messages_and_in_results() -> None:
     assert complaints(body) == []
 
 
-def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
+def test_responses_tool_errors_are_prefixed() -> None:
     asked = Message("assistant", (ToolCall("1", "A"), ToolCall("2", "A")))
     results = (
         ToolResult("1", (Text("no such"), Text("file")), is_error=True),
@@ -220,7 +218,7 @@ def blank_png(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("width", "height", "detail"), [(2_560, 1_440, "auto"), (4_000, 2_500, "high"), (0, 0, "high")]
 )
-def test_an_image_is_shown_in_no_more_detail_than_it_counts_for(width: int, height: int, detail: str) -> None:
+def test_image_detail_matches_its_weight(width: int, height: int, detail: str) -> None:
     """GPT-5.6 bills an image of 4,000 x 2,500 pixels at 11,900 tokens where it may choose, and refuses larger ones."""
     data = blank_png(width, height) if width else b"no image"
     (item,) = body_of(user("", Image("image/png", data)))["input"]
@@ -280,7 +278,7 @@ def test_a_streamed_reply() -> None:
     assert (reader.message().stop, reader.response_id, reader.closed) == ("tool_use", "resp_1", True)
 
 
-def test_items_are_in_their_order_however_they_end() -> None:
+def test_items_keep_order_however_they_end() -> None:
     reader, _ = drafted(
         added(0, reasoning()), added(1, message()), delta("output_text", 1, "Hello."), done(1, message()),
         done(0, reasoning()), ended(),
@@ -297,7 +295,7 @@ def test_items_are_in_their_order_however_they_end() -> None:
         [delta("reasoning_text", 0, "Hm."), delta("output_text", 1, "Hello."), ended()],
     ],
 )
-def test_what_was_not_streamed_is_told_at_the_end(events: list[dict]) -> None:
+def test_unstreamed_text_is_told_at_end(events: list[dict]) -> None:
     events[-1]["response"].setdefault("output", [])
     reader = new_draft()
     out: list[Delta] = []
@@ -349,7 +347,7 @@ def whole_stream() -> list[dict]:
         lambda event: {} if event["type"].endswith("item.done") else event,
     ],
 )
-def test_items_are_told_apart_by_number_or_by_id(change: Callable[[dict], dict]) -> None:
+def test_items_known_by_number_or_id(change: Callable[[dict], dict]) -> None:
     reader, out = drafted(*map(change, whole_stream()))
     said = reader.message()
     assert [type(part) for part in said.parts] == [Thinking, Text, ToolCall, ToolCall]
@@ -361,12 +359,12 @@ def test_items_are_told_apart_by_number_or_by_id(change: Callable[[dict], dict])
     assert reader.complete
 
 
-def test_an_item_that_the_stream_left_out_moves_no_other() -> None:
+def test_missing_item_moves_no_other() -> None:
     reader, out = drafted(*whole_stream()[3:6], ended(output=[message()]))
     assert (reader.message().content, out) == ("Hello.", [TextPart("Hello.")])
 
 
-def test_texts_and_arguments_that_come_in_one_piece() -> None:
+def test_texts_and_arguments_in_one_piece() -> None:
     reader, out = drafted(
         added(0, message(text="")),
         {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hello."},
@@ -396,7 +394,7 @@ def test_why_it_ended(status: str, reason: str | None, stop: str, noted: bool) -
     assert (reader.message().stop, bool(reader.notes())) == (stop, noted)
 
 
-def test_a_refusal_is_shown_named_and_sent_back() -> None:
+def test_refusal_is_shown_and_sent_back() -> None:
     item = message(content=[{"type": "refusal", "refusal": "I cannot."}])
     reader, out = drafted(added(0, message(text="")), delta("refusal", 0, "I cannot."), done(0, item), ended())
     assert (reader.message().content, reader.message().stop) == ("I cannot.", "refusal")
@@ -418,7 +416,7 @@ def test_a_refusal_is_shown_named_and_sent_back() -> None:
         (None, "server"),
     ],
 )
-def test_a_failed_response_is_an_error_by_its_code(error: dict | None, kind: str) -> None:
+def test_failed_response_kind_by_code(error: dict | None, kind: str) -> None:
     failed = response(status="failed", error=error, usage={"input_tokens": 3, "output_tokens": 1})
     reader, out = new_draft(), []
     with pytest.raises(ModelError) as caught:
@@ -428,12 +426,12 @@ def test_a_failed_response_is_an_error_by_its_code(error: dict | None, kind: str
     assert not reader.complete
 
 
-def test_gateways_end_a_response_by_another_word() -> None:
+def test_gateway_end_events_are_read() -> None:
     reader, _ = drafted({"type": "response.done", "response": response(output=[message()])})
     assert (reader.complete, reader.message().stop) == (True, "end")
 
 
-def test_without_its_last_event_a_stream_is_cut() -> None:
+def test_missing_last_event_is_cut() -> None:
     reader, _ = drafted(added(0, message()), delta("output_text", 0, "Hello."), done(0, message()))
     reader.done()  # `[DONE]`
     assert not reader.complete
@@ -474,7 +472,7 @@ def billed(*output: dict, model: str = "gpt-5", **more: object) -> Usage:
     return usage
 
 
-def test_server_tools_that_are_billed_by_the_call() -> None:
+def test_server_tools_billed_per_call() -> None:
     opened = {**searched(2), "action": {"type": "open_page", "url": "https://a"}}
     found = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"]}
     output = (searched(), opened, searched(3), found, ran(), message())
@@ -495,7 +493,7 @@ def test_server_tools_that_are_billed_by_the_call() -> None:
 # What goes back
 
 
-def test_everything_goes_back_as_it_came_and_in_its_order() -> None:
+def test_output_returns_in_its_order() -> None:
     cited = [{"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 3}]
     two = message(2)
     two["content"] = [
@@ -526,7 +524,7 @@ def provider_reply() -> Message:
     return assistant("From elsewhere.", model="anthropic/x")
 
 
-def test_a_model_that_does_not_reason_is_shown_no_reasoning() -> None:
+def test_plain_model_is_sent_no_reasoning() -> None:
     talk = [
         user("hi"),
         replied(reasoning(), searched(), message()),
@@ -547,7 +545,7 @@ def test_a_model_that_does_not_reason_is_shown_no_reasoning() -> None:
     assert body_of(*talk)["input"][1] == reasoning()
 
 
-def test_what_the_api_would_refuse_stays_behind() -> None:
+def test_refusable_items_stay_behind() -> None:
     long = "x" * 416
     said = replied(
         reasoning(1, id=long, status=None, content=[]),  # Copilot's ids
@@ -572,7 +570,7 @@ def test_what_the_api_would_refuse_stays_behind() -> None:
     assert complaints(body_of(user("hi"), said)) == []
 
 
-def test_a_server_s_shell_goes_back_with_its_output() -> None:
+def test_server_shell_returns_with_output() -> None:
     shell = [
         {"type": "shell_call", "id": "sh_1", "call_id": "sc", "status": "completed", "action": {"commands": ["ls"]}},
         {"type": "shell_call_output", "id": "sho_1", "call_id": "sc", "output": [{"stdout": "a.py", "stderr": ""}]},
@@ -582,7 +580,7 @@ def test_a_server_s_shell_goes_back_with_its_output() -> None:
     assert said.parts[1].text.strip() == "a.py"
 
 
-def test_a_changed_call_goes_back_changed() -> None:
+def test_changed_call_goes_back_changed() -> None:
     said = replied(function_call(1, '{"path": "a"}'))
     assert body_of(user("hi"), said)["input"][1]["arguments"] == '{"path": "a"}'
     call = said.calls[0]
@@ -592,7 +590,7 @@ def test_a_changed_call_goes_back_changed() -> None:
     assert body_of(user("hi"), changed)["input"][1]["arguments"] == '{"path":"b"}'
 
 
-def test_a_custom_tool_s_call_is_one_with_a_single_argument() -> None:
+def test_custom_tool_call_has_one_argument() -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "exec", "input": ""}
     reader, _ = drafted(
         added(0, item), delta("custom_tool_call_input", 0, "print(1)"), done(0, {**item, "input": "print(1)"}), ended()
@@ -604,7 +602,7 @@ def test_a_custom_tool_s_call_is_one_with_a_single_argument() -> None:
 
 
 @pytest.mark.parametrize("offered", [[{"type": "x_search"}], [], [{"type": "custom", "name": "other"}]])
-def test_a_custom_tool_that_was_not_offered_has_run_there(offered: list) -> None:
+def test_unoffered_custom_tool_has_run_there(offered: list) -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_1", "name": "x_keyword_search", "input": ""}
     whole = {**item, "input": '{"query":"cats"}', "status": "completed"}
     answer = response(whole, message(), tools=offered)
@@ -615,7 +613,7 @@ def test_a_custom_tool_that_was_not_offered_has_run_there(offered: list) -> None
     assert body_of(user("hi"), said)["input"][1] == whole
 
 
-def test_a_custom_tool_that_was_offered_is_ours_to_run() -> None:
+def test_offered_custom_tool_is_ours_to_run() -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_1", "name": "exec", "input": "print(1)"}
     answer = response(item, tools=[{"type": "custom", "name": "exec"}])
     reader, _ = drafted(added(0, item), done(0, item), {"type": "response.completed", "response": answer})
@@ -646,9 +644,7 @@ def own_replies(draw: st.DrawFn) -> list[list[dict]]:
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(own_replies(), histories, st.sampled_from(["end", "interrupted"]))
-def test_every_history_is_accepted_and_ours_by_the_others(
-    replies: list[list[dict]], history: list[Message], stop: str
-) -> None:
+def test_responses_accept_every_history(replies: list[list[dict]], history: list[Message], stop: str) -> None:
     talk = list(history)
     for number, output in enumerate(replies):
         said = replied(*output)
@@ -665,7 +661,7 @@ def test_every_history_is_accepted_and_ours_by_the_others(
 
 @settings(max_examples=deep(40, 100), deadline=None)
 @given(own_replies())
-def test_a_prefix_never_changes_and_nothing_of_our_own_is_lost(replies: list[list[dict]]) -> None:
+def test_prefix_stays_and_own_items_return(replies: list[list[dict]]) -> None:
     model = OpenAI.from_key("k" * 8).model(MODEL)
     talk, before = [user("hi")], b""
     for number, some in enumerate(replies, 900):
@@ -684,7 +680,7 @@ def test_a_prefix_never_changes_and_nothing_of_our_own_is_lost(replies: list[lis
             assert sent[item["id"]] == (item if item.get("arguments") != "{no" else {**item, "arguments": "{}"})
 
 
-def test_the_sdk_s_own_types_accept_what_goes_out() -> None:
+def test_openai_sdk_types_accept_requests() -> None:
     validate = sdk_adapters()["responses"]
     said = replied(reasoning(), searched(), message(), ran(), reasoning(2), function_call())
     image = Image("image/png", b"PNG")
@@ -713,7 +709,7 @@ async def reply_of(provider: OpenAI, *messages: Message, model: str = MODEL) -> 
     raise AssertionError("no reply")
 
 
-async def test_reasoning_that_cannot_be_decrypted_is_left_out_and_said() -> None:
+async def test_undecryptable_reasoning_is_left_out() -> None:
     said = replied(reasoning(), message(), function_call())
     history = [user("hi"), said, Message("user", (ToolResult("call_1", (Text("ok"),)),))]
     words = "The encrypted content gAAA...x== could not be verified."
@@ -727,7 +723,7 @@ async def test_reasoning_that_cannot_be_decrypted_is_left_out_and_said() -> None
     assert kinds[1] == kinds[2] == [None, None, "function_call", "function_call_output"]
 
 
-async def test_summaries_that_an_organisation_may_not_have_are_not_asked_for_again() -> None:
+async def test_refused_summaries_not_asked_again() -> None:
     words = "Your organization must be verified to generate reasoning summaries."
     script = [Fail(400, message=words), Turn("fine"), Turn("fine")]
     async with FakeProviderServer(script) as server, aclosing(OpenAI.from_key("k", base_url=server.url)) as provider:
@@ -746,7 +742,7 @@ async def test_summaries_that_an_organisation_may_not_have_are_not_asked_for_aga
         (Fail(400), False),
     ],
 )
-async def test_a_server_without_responses_is_told_from_one_without_the_model(step: Fail, hinted: bool) -> None:
+async def test_missing_responses_api_is_hinted(step: Fail, hinted: bool) -> None:
     async with FakeProviderServer([step]) as server, aclosing(OpenAI.from_key("k", base_url=server.url)) as provider:
         with pytest.raises(ModelError) as caught:
             await reply_of(provider, user("hi"))
@@ -755,7 +751,7 @@ async def test_a_server_without_responses_is_told_from_one_without_the_model(ste
     assert caught.value.status == step.status
 
 
-async def test_no_hint_once_the_endpoint_has_answered() -> None:
+async def test_no_hint_after_an_answer() -> None:
     script = [Turn("fine"), Fail(404, body='{"detail":"Not Found"}')]
     async with FakeProviderServer(script) as server, aclosing(OpenAI.from_key("k", base_url=server.url)) as provider:
         await reply_of(provider, user("hi"))
@@ -764,7 +760,7 @@ async def test_no_hint_once_the_endpoint_has_answered() -> None:
     assert "Chat Completions" not in str(caught.value)
 
 
-def test_the_openai_row_speaks_responses_and_still_chat_as_a_compatible_server() -> None:
+def test_openai_row_speaks_responses_and_chat() -> None:
     assert isinstance(provider_named("openai", key="k" * 8), OpenAI.__mro__[1])
     chat = provider_named("openai-compatible", key="k" * 8, base_url="https://api.openai.com/v1").model("gpt-5.6-terra")
     body = json.loads(chat.prepare(Request("c", [user("hi")], max_output=9)).body.data)

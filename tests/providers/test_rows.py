@@ -52,7 +52,7 @@ SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
         ("vllm", "http://127.0.0.1:8000/v1", ""),
     ],
 )
-def test_where_a_provider_is_and_whose_key_it_wants(name: str, address: str, key: str) -> None:
+def test_provider_addresses_and_keys(name: str, address: str, key: str) -> None:
     """A server on this machine wants none, and takes one that was set up."""
     environ = {key: "k" * 8} if key else {}
     provider = provider_named(name, environ=environ)
@@ -125,7 +125,7 @@ def test_how_an_effort_is_told(row: str, model: str, effort: str, sent: dict, no
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_no_wish_is_no_word_and_no_wish_is_an_error(name: str) -> None:
+def test_no_effort_adds_no_member(name: str) -> None:
     quirks = built_in()[name].quirks
     for model in ("m", *(knob.of for knob in quirks.efforts)):
         assert effort_members(model, quirks, None, with_tools=False) == ({}, ())
@@ -133,7 +133,7 @@ def test_no_wish_is_no_word_and_no_wish_is_an_error(name: str) -> None:
             json.dumps(dict(effort_members(model, quirks, effort, with_tools=False)[0]))
 
 
-def test_the_longest_beginning_counts_with_a_vendor_s_name_or_without() -> None:
+def test_longest_prefix_with_or_without_vendor() -> None:
     quirks = read_rows(
         {"a": {"effort": "reasoning", "efforts": [{"of": "x-", "style": "always"}, {"of": "x-2", "style": "level"}]}},
         "t",
@@ -179,7 +179,7 @@ def accepted(row: str, messages: list[dict]) -> None:
 
 
 @pytest.mark.parametrize("name", CHAT)
-async def test_a_talk_that_began_elsewhere_goes_on_here(name: str) -> None:
+async def test_foreign_conversation_continues(name: str) -> None:
     """Its requests are accepted, grow by what is new, and carry back the reasoning that is wanted."""
     script = [Turn("Reading.", thinking="Let me see.", calls=(Call("read"), Call("read"))), Turn("Done.")]
     async with FakeProviderServer(script) as server:
@@ -211,7 +211,7 @@ async def test_a_talk_that_began_elsewhere_goes_on_here(name: str) -> None:
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("name", ["vllm", "ollama", "openai-compatible"])
-def test_reasoning_goes_back_under_the_name_it_came_by(field: str, name: str) -> None:
+def test_reasoning_returns_under_its_name(field: str, name: str) -> None:
     reader = ChatReplyReader(Origin(name, "m"), f"chat:{name}")
     call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     choice = {"index": 0, "delta": {field: "hm", "tool_calls": [call]}, "finish_reason": "tool_calls"}
@@ -221,7 +221,7 @@ def test_reasoning_goes_back_under_the_name_it_came_by(field: str, name: str) ->
     assert {name: value for name, value in sent.items() if name.startswith("reasoning")} == {field: "hm"}
 
 
-def test_reasoning_that_came_twice_goes_back_twice() -> None:
+def test_double_reasoning_returns_twice() -> None:
     """At a gateway of which we know nothing: the signatures of Gemini's calls are in the details."""
     signed = {"type": "reasoning.encrypted", "id": "c1", "data": "xx"}
     reader = ChatReplyReader(Origin("openai-compatible", "m"), "chat:openai-compatible")
@@ -254,7 +254,7 @@ def test_whose_address_it_is(url: str, name: str | None) -> None:
     assert (row and row.name) == name
 
 
-def test_a_row_of_the_user_s_own_has_every_quirk() -> None:
+def test_own_row_takes_every_quirk() -> None:
     table = {
         "base_url": "https://models.example/v1",
         "free": True,

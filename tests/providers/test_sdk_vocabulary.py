@@ -147,7 +147,7 @@ def test_every_output_item_of_responses() -> None:
     assert seen >= 25
 
 
-def test_every_event_of_responses_is_taken() -> None:
+def test_every_responses_event_is_taken() -> None:
     responses = pytest.importorskip("openai.types.responses")
     ends = ("response.completed", "response.failed", "response.incomplete")
     seen = 0
@@ -189,7 +189,7 @@ def test_every_part_of_generate_content() -> None:
     assert seen >= 12
 
 
-def test_every_finish_reason_of_generate_content() -> None:
+def test_every_generate_content_finish_reason() -> None:
     types = pytest.importorskip("google.genai").types
     for reason in types.FinishReason:
         reader = draft_of(GEMINI)

@@ -42,7 +42,7 @@ def said(deltas: list[Delta], kind: type[TextPart | ThinkingPart]) -> str:
 
 
 @given(st.lists(UNITS))
-def test_pieces_are_whole_and_lose_nothing(pieces: list[str]) -> None:
+def test_pieces_are_whole_and_complete(pieces: list[str]) -> None:
     shown, half = list[str](), ""
     for piece in pieces:
         text, half = whole_text(half + piece)
@@ -53,14 +53,14 @@ def test_pieces_are_whole_and_lose_nothing(pieces: list[str]) -> None:
 
 
 @given(UNITS)
-def test_pairs_are_joined_and_lone_halves_stay(text: str) -> None:
+def test_pairs_joined_and_lone_halves_stay(text: str) -> None:
     joined = join_pairs(text)
     assert joined.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
     assert "\ud83d\ude00" not in joined
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_streams_valid_text_however_it_is_split(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_stream_is_valid_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     model_id, path = FAMILIES[name]
@@ -99,7 +99,7 @@ def block(index: int, *pieces: str) -> list[dict[str, object]]:
     return [start, *({"type": delta, "index": index, "delta": {"type": "text_delta", "text": each}} for each in pieces)]
 
 
-def test_half_at_the_end_of_a_block_is_not_joined_with_the_next() -> None:
+def test_half_at_block_end_is_not_joined() -> None:
     out, _, reader = read(*block(0, "a", "\ud83d"), *block(1, "\ude00", "b"))
     texts = [part.text for part in reader.message().parts if isinstance(part, Text)]
     assert texts == ["a\ufffd", "\ufffdb"]
@@ -133,7 +133,7 @@ class Halves:
 
 
 @given(st.lists(st.builds(TextPart, UNITS) | st.builds(ThinkingPart, UNITS)))
-def test_events_of_any_model_are_valid_text(pieces: list[TextPart | ThinkingPart]) -> None:
+def test_events_of_models_are_valid_text(pieces: list[TextPart | ThinkingPart]) -> None:
     model, events = Halves(TextPart("a"), *pieces), list[Event]()
     agent = Agent(model)
     agent.listen(events.append)
@@ -155,7 +155,7 @@ def test_scripted_halves_are_joined() -> None:
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "😀b"]
 
 
-def test_progress_of_a_tool_is_valid_text() -> None:
+def test_tool_progress_is_valid_text() -> None:
     @tool(effect="none")
     async def count(run: RunContext) -> str:
         """Count."""
@@ -170,7 +170,7 @@ def test_progress_of_a_tool_is_valid_text() -> None:
 
 
 @pytest.mark.parametrize("how", ["given", "raised", "refused"])
-def test_result_and_name_of_call_are_valid_text(how: str) -> None:
+def test_call_name_and_result_are_valid_text(how: str) -> None:
     @tool(effect="none")
     async def count() -> ToolOutput | str:
         """Count."""

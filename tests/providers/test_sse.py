@@ -48,7 +48,7 @@ def test_what_was_written_is_read(payloads: list[str], data: st.DataObject) -> N
     assert [json.loads(text) for _, text in read(*chunks)] == payloads
 
 
-def test_an_event_that_lacks_only_its_blank_line_counts_at_the_end() -> None:
+def test_last_event_needs_no_blank_line() -> None:
     assert read(b"data: 1\n\ndata: 2") == [("", "1"), ("", "2")]
 
 
@@ -56,7 +56,7 @@ def test_a_bare_json_line_is_an_event() -> None:
     assert read(b'data: 1\n\n{"error":{"message":"no"}}\n') == [("", "1"), ("", '{"error":{"message":"no"}}')]
 
 
-def test_a_line_of_the_field_error_is_an_error() -> None:
+def test_field_error_line_is_an_error() -> None:
     assert read(b'data: 1\n\nerror: {"code":500}\n\ndata: [DONE]\n\n') == [
         ("", "1"),
         ("error", ' {"code":500}'),
@@ -64,7 +64,7 @@ def test_a_line_of_the_field_error_is_an_error() -> None:
     ]
 
 
-def test_comments_and_lines_without_data_are_life_but_no_event() -> None:
+def test_comments_are_life_but_no_event() -> None:
     reader = EventReader()
     assert reader.feed(b": ping\n") == []
     assert reader.alive
@@ -73,5 +73,5 @@ def test_comments_and_lines_without_data_are_life_but_no_event() -> None:
     assert not reader.alive
 
 
-def test_bytes_that_are_not_utf8_do_not_stop_the_reading() -> None:
+def test_invalid_utf8_does_not_stop_reading() -> None:
     assert read(b"data: a\xffb\n\n") == [("", "a\ufffdb")]

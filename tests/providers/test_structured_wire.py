@@ -122,7 +122,7 @@ def nodes(schema: object) -> Sequence[Mapping[str, object]]:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("schema", [THING, PLACE, NODE, schema_of(Open)], ids=["thing", "place", "node", "open"])
-def test_a_schema_keeps_its_shape_in_every_form(form: Form, schema: JsonObject) -> None:
+def test_schema_keeps_shape_in_every_form(form: Form, schema: JsonObject) -> None:
     said = fit_schema(schema, form)
     if schema == NODE and form is ANTHROPIC:
         assert said is None, "recursive"
@@ -142,7 +142,7 @@ def test_a_schema_keeps_its_shape_in_every_form(form: Form, schema: JsonObject) 
     assert fit_schema(said, form) == said, "what fits is not changed"
 
 
-def test_what_has_no_keyword_is_said_in_words() -> None:
+def test_unsupported_keywords_become_words() -> None:
     for form in FORMS.values():
         city = at(fit_schema(PLACE, form), "properties", "city")
         assert city == {"type": "string", "description": "the city (minLength: 1)"}
@@ -156,7 +156,7 @@ def test_what_has_no_keyword_is_said_in_words() -> None:
     assert "minItems" not in tags and tags["description"] == "(minItems: 2, maxItems: 5)"
 
 
-def test_patterns_that_look_around_are_not_openai_s() -> None:
+def test_openai_drops_lookaround_patterns() -> None:
     code = json_freeze_object({"type": "string", "pattern": "^(?!0)"})
     around = json_freeze_object({"type": "object", "properties": {"code": code}})
     assert at(fit_schema(around, OPENAI), "properties", "code") == {
@@ -178,7 +178,7 @@ def test_constants_have_types() -> None:
         ]
 
 
-def test_a_reference_with_a_description_is_written_out() -> None:
+def test_described_reference_is_written_out() -> None:
     for form in FORMS.values():
         other = as_object(at(fit_schema(THING, form), "properties", "other"))
         assert other["description"] == "another place" and other["type"] == "object"
@@ -217,19 +217,19 @@ SAYABLE: Sequence[Case] = [
 
 
 @pytest.mark.parametrize(("schema", "forms"), SAYABLE)
-def test_what_cannot_be_said_is_left_to_words(schema: Mapping[str, object], forms: set[str]) -> None:
+def test_inexpressible_schema_left_to_words(schema: Mapping[str, object], forms: set[str]) -> None:
     frozen = json_freeze_object({**schema})
     assert {name for name, form in FORMS.items() if fit_schema(frozen, form) is not None} == forms
 
 
-def test_bottomless_schemas_are_left_to_words() -> None:
+def test_bottomless_schemas_left_to_words() -> None:
     deep: dict[str, object] = {"type": "string"}
     for _ in range(200):
         deep = {"type": "object", "properties": {"a": deep}}
     assert all(fit_schema(json_freeze_object({**deep}), form) is None for form in FORMS.values())
 
 
-def test_what_fits_the_form_fits_the_type() -> None:
+def test_fitting_the_form_fits_the_type() -> None:
     """The answer that a provider holds to its form of the schema is one that pydantic takes."""
     answer = {"name": "n", "count": 3, "price": 1.5, "when": None, "color": "blue", "kind": 1, "only": "x"}
     answer |= {"place": {"city": "Bern", "zip": None}, "other": {"city": "Bern", "zip": "3000"}, "tags": ["a", "b"]}
@@ -239,7 +239,7 @@ def test_what_fits_the_form_fits_the_type() -> None:
     assert Thing.model_validate(answer).color is Color.BLUE
 
 
-def test_openai_s_own_strictness_changes_nothing() -> None:
+def test_openai_strictness_changes_nothing() -> None:
     strict = pytest.importorskip("openai.lib._pydantic")._ensure_strict_json_schema
     for schema in (THING, NODE, PLACE):
         for form in (OPENAI, CHAT):
@@ -247,7 +247,7 @@ def test_openai_s_own_strictness_changes_nothing() -> None:
             assert strict(json.loads(json.dumps(said)), path=(), root=said) == said
 
 
-def test_anthropic_s_own_transformation_changes_nothing() -> None:
+def test_anthropic_transform_changes_nothing() -> None:
     transform = pytest.importorskip("anthropic.lib._parse._transform").transform_schema
     for schema in (THING, PLACE):
         said = plain(fit_schema(schema, ANTHROPIC))
@@ -308,7 +308,7 @@ def test_responses_beside_the_verbosity() -> None:
     assert "text" not in body_of(openai(), asked(None))
 
 
-def test_google_beside_the_rest_of_the_configuration() -> None:
+def test_google_schema_beside_configuration() -> None:
     made = as_object(body_of(google(), asked(PLACE, generationConfig={"topP": 0.5}))["generationConfig"])
     assert (made["responseMimeType"], made["topP"]) == ("application/json", 0.5)
     assert made["responseJsonSchema"] == plain(fit_schema(PLACE, GOOGLE))
@@ -317,7 +317,7 @@ def test_google_beside_the_rest_of_the_configuration() -> None:
     }
 
 
-def test_chat_completions_as_the_row_says() -> None:
+def test_chat_schema_as_the_row_says() -> None:
     held = {name for name, row in built_in().items() if row.quirks.structured == "json_schema"}
     assert held >= {"openai", "openrouter", "mistral", "xai", "ollama", "vllm", "lmstudio"}
     for name in held - {"openai"}:
@@ -334,7 +334,7 @@ def test_chat_completions_as_the_row_says() -> None:
     assert not known.structures(asked(PLACE)), "a model of Chat Completions reads it in words too"
 
 
-def test_beside_tools_only_where_a_model_may_still_call_them() -> None:
+def test_schema_beside_tools_if_callable() -> None:
     for name in ("mistral", "xai"):
         assert "response_format" in body_of(chat(name), asked(PLACE, SPEC))
     for name in ("ollama", "vllm", "deepseek", "openrouter"):
@@ -379,7 +379,7 @@ def test_which_models_hold_to_it(model: Model, holds: bool) -> None:
     assert ("the city" in text) is holds
 
 
-def test_openai_s_recursive_schemas_and_anthropic_s() -> None:
+def test_anthropic_takes_no_recursive_schema() -> None:
     recursive = [
         model
         for model in (anthropic(), openai(), google())
@@ -405,7 +405,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_the_beginning_of_the_body_stays(model: Callable[[], Model]) -> None:
+def test_body_prefix_stays_the_same(model: Callable[[], Model]) -> None:
     """With and without a schema a request begins with the same bytes: what is cached of it stays good."""
     one = model()
     assert isinstance(one, WireModel)
@@ -510,7 +510,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("family", REFUSALS)
-async def test_a_refused_schema_is_told_in_words_over_http(family: str) -> None:
+async def test_refused_schema_is_told_in_words(family: str) -> None:
     async with FakeProviderServer([Fail(400, message=REFUSALS[family]), Turn(f"Here: {PLACED}")]) as server:
         agent = Agent(SERVED[family](server.url), limits=RunLimits(max_retries=0))
         notices: list[str] = []

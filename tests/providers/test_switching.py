@@ -266,7 +266,7 @@ def check_types(stage: Stage) -> None:
     assert checked > 75
 
 
-async def test_a_switch_while_calls_run_asks_the_next_model_with_their_results() -> None:
+async def test_switch_during_calls_sends_results() -> None:
     steps = [Turn("Moving.", thinking="Hm.", calls=(Call("move", {"to": GEMINI}), Call("look"))), Turn("Here.")]
     async with staged(*steps) as stage:
         agent = Agent(

@@ -40,7 +40,7 @@ def sent_by(rows: Mapping[str, Row], model: str, *messages: Message, **more: obj
 
 
 @pytest.mark.plugin("clouds")
-def test_a_deployment_is_like_the_model_that_it_is() -> None:
+def test_deployment_has_its_models_abilities() -> None:
     rows = {"azure": row_named("azure")}
     given = read_rows({"azure": {"abilities": [{"of": "prod", "like": "gpt-5.6-terra"}]}}, "config.toml")["azure"]
     told = {
@@ -61,7 +61,7 @@ def test_a_deployment_is_like_the_model_that_it_is() -> None:
     assert bodies[1]["model"] == "prod"
 
 
-def test_what_nobody_knows_is_said_with_what_would_tell() -> None:
+def test_unknown_ability_says_how_to_tell() -> None:
     _, notes = sent_by(rows_of(family="responses"), "prod", effort="high")
     assert "not known whether prod reasons" in notes[0]
     assert "[providers.acme] abilities" in notes[0]
@@ -76,7 +76,7 @@ def test_what_nobody_knows_is_said_with_what_would_tell() -> None:
         ("responses", lambda body: body["reasoning"]["effort"]),
     ],
 )
-def test_levels_that_are_told_are_sent_and_others_clamped(family: str, member: Callable[[dict], str]) -> None:
+def test_told_levels_sent_others_clamped(family: str, member: Callable[[dict], str]) -> None:
     rows = rows_of({"of": "grok-4.3", "efforts": ["low", "high"]}, family=family)
     for wish, level in (("low", "low"), ("xhigh", "high"), ("none", "low")):
         body, notes = sent_by(rows, "grok-4.3-fast", effort=wish)
@@ -86,7 +86,7 @@ def test_levels_that_are_told_are_sent_and_others_clamped(family: str, member: C
 
 
 @pytest.mark.parametrize("family", ["chat", "responses", "anthropic", "google"])
-def test_what_a_model_lacks_is_left_out_and_said(family: str) -> None:
+def test_missing_ability_left_out_and_said(family: str) -> None:
     rows = rows_of({"efforts": [], "images": False, "tools": False, "structured": False}, family=family)
     call = ToolCall("call_1", "A", json_freeze_object({}))
     found = ToolResult("call_1", (Text("see"), PIXEL))
@@ -103,7 +103,7 @@ def test_what_a_model_lacks_is_left_out_and_said(family: str) -> None:
     assert accepts_images(rows["acme"], "gpt-5.6-terra") is False
 
 
-def test_a_conversation_without_its_images_keeps_its_bytes() -> None:
+def test_dropped_images_keep_bytes() -> None:
     model = provider_named("acme", key="k" * 8, rows=rows_of({"images": False})).model("m")
     history = [user("look", PIXEL)]
     first = model.prepare(Request("c", history)).body.data
@@ -126,7 +126,7 @@ async def test_it_is_said_once() -> None:
     ]
 
 
-def test_the_longest_beginning_counts_and_the_rest_is_by_name() -> None:
+def test_longest_prefix_decides_abilities() -> None:
     row = rows_of({"images": False}, {"of": "vis", "images": True}, {"of": "vision-mini", "tools": False})["acme"]
     assert [accepts_images(row, model) for model in ("plain", "Vis-2", "vision-mini-2")] == [False, True, None]
 
@@ -135,12 +135,12 @@ def test_the_longest_beginning_counts_and_the_rest_is_by_name() -> None:
     ("model", "base"),
     [("ft:gpt-5.1-2025-11-13:acme::b7", "gpt-5.1"), ("openai/ft:gpt-4.1-mini:acme", "gpt-4.1-mini"), ("FT:o3:x", "o3")],
 )
-def test_a_fine_tuned_model_can_do_what_its_base_can(model: str, base: str) -> None:
+def test_fine_tuned_model_has_base_abilities(model: str, base: str) -> None:
     assert (efforts_of(model), openai_holds(model)) == (efforts_of(base), openai_holds(base))
     assert infer(model.rpartition("/")[2]) == "openai"
 
 
-def test_the_next_of_openais_reasoning_models_reason() -> None:
+def test_future_openai_models_reason() -> None:
     efforts: tuple[Effort, ...] = ("low", "medium", "high")
     assert efforts_of("o5") == efforts_of("o5-pro-2027-01-01".replace("-pro", "-mini")) == efforts
     assert openai_holds("o5-mini")
@@ -157,6 +157,6 @@ def test_what_says_nothing_is_refused(table: object) -> None:
         read_rows({"acme": {"base_url": URL, "abilities": [table]}}, "config.toml")
 
 
-def test_rows_of_ours_say_of_single_models_only_which_hear_and_which_find_tools() -> None:
+def test_rows_limit_single_model_claims() -> None:
     said = [able for row in built_in().values() for able in row.abilities]
     assert all(able == Abilities(able.of, audio=able.audio, tool_search=able.tool_search) for able in said)

@@ -87,7 +87,7 @@ async def test_a_compressed_body_is_inflated(raw_server, transport, name) -> Non
         assert b"\r\naccept-encoding: identity\r\n" in server.requests[0]
 
 
-async def test_without_the_package_brotli_is_named_and_not_guessed_at(raw_server, transport, monkeypatch) -> None:
+async def test_missing_brotli_is_named(raw_server, transport, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "brotli", None)
     encodings.cache_clear()
     try:
@@ -134,7 +134,7 @@ async def test_what_breaks_is_named(raw_server, transport, pieces, kind) -> None
         assert caught.value.reason
 
 
-async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, transport) -> None:
+async def test_connection_reused_unless_broken(raw_server, transport) -> None:
     cut = [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", None]
     closing = [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"]
     async with raw_server([OK], [OK], cut, [OK], closing, [OK]) as server:
@@ -148,7 +148,7 @@ async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, tr
             assert server.connections == expected
 
 
-async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_server, transport) -> None:
+async def test_surplus_answer_is_not_read_as_next(raw_server, transport) -> None:
     """Two answers at once: the second would be read, and billed, as that of another request."""
     stale = OK.replace(b"ok", b"no")
     async with raw_server([OK], [OK + stale], [OK], [OK + b"junk"], [OK]) as server:
@@ -158,7 +158,7 @@ async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_s
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_a_body_is_sent_once_whatever_becomes_of_it(raw_server, transport, kept) -> None:
+async def test_body_is_sent_once_on_failure(raw_server, transport, kept) -> None:
     """The server has had it, and may bill it: another try is for whoever reserves money for it."""
     answers = ([OK], [None]) if kept else ([None],)
     async with raw_server(*answers, [OK]) as server:
@@ -170,7 +170,7 @@ async def test_a_body_is_sent_once_whatever_becomes_of_it(raw_server, transport,
         assert len(server.requests) == len(answers)
 
 
-async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(raw_server, transport) -> None:
+async def test_closed_kept_connection_is_replaced(raw_server, transport) -> None:
     async with raw_server([OK, None], [OK]) as server:
         await fetch(transport, server.url)
         time.sleep(0.05)  # the end is at the socket, and the loop has not looked at it
@@ -178,7 +178,7 @@ async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(raw_s
         assert (server.connections, len(server.requests)) == (2, 2)
 
 
-async def test_a_connection_is_kept_for_as_long_as_the_server_says(raw_server, transport) -> None:
+async def test_connection_kept_as_server_says(raw_server, transport) -> None:
     def saying(keep_alive: bytes) -> list[bytes]:
         return [b"HTTP/1.1 200 OK\r\nkeep-alive: %s\r\ncontent-length: 2\r\n\r\nok" % keep_alive]
 
@@ -199,7 +199,7 @@ async def test_what_never_left_is_not_sent(transport, unused_tcp_port) -> None:
     assert not caught.value.sent
 
 
-async def test_an_answer_left_early_frees_its_connection_and_the_next_call_has_a_new_one(raw_server, transport) -> None:
+async def test_left_answer_frees_its_connection(raw_server, transport) -> None:
     slow = [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", 60.0]
     async with raw_server(slow, [OK]) as server:
         answer = await transport.post(server.url, {}, ())
@@ -209,7 +209,7 @@ async def test_an_answer_left_early_frees_its_connection_and_the_next_call_has_a
         assert server.connections == 2
 
 
-async def test_a_large_body_goes_out_whole_and_the_answer_may_come_before_its_end(raw_server, transport) -> None:
+async def test_large_body_may_be_answered_early(raw_server, transport) -> None:
     async with raw_server([OK]) as server:
         body = bytes(range(256)) * 20_000
         assert await fetch(transport, server.url, body) == (200, b"ok")
@@ -222,13 +222,13 @@ async def test_nobody_there(transport, unused_tcp_port) -> None:
     assert caught.value.kind == "network"
 
 
-async def test_a_server_of_this_machine_that_never_answered_is_not_running(transport, unused_tcp_port) -> None:
+async def test_silent_local_server_is_not_running(transport, unused_tcp_port) -> None:
     with pytest.raises(ExchangeFailed, match=r"refused\. Start the server there") as caught:
         await fetch(transport, f"http://localhost:{unused_tcp_port}")
     assert caught.value.final
 
 
-async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_server, transport) -> None:
+async def test_answered_local_server_may_return(raw_server, transport) -> None:
     async with raw_server([OK]) as server:
         await fetch(transport, server.url)
     with pytest.raises(ExchangeFailed) as caught:
@@ -244,7 +244,7 @@ async def test_an_url_that_cannot_be_called(transport, url) -> None:
     assert caught.value.kind == "network"
 
 
-def test_one_transport_serves_one_event_loop_after_another(listening) -> None:
+def test_transport_serves_successive_loops(listening) -> None:
     transport = DirectTransport()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -291,7 +291,7 @@ def tls_server(listening):
     return opened
 
 
-async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypatch, tls_server) -> None:
+async def test_small_pieces_read_together_in_tls(tmp_path, monkeypatch, tls_server) -> None:
     certificate = certificate_for(tmp_path)
     size = 300
     pieces = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, *[b"x"] * size]
@@ -311,7 +311,7 @@ async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("way", TRANSPORTS)
-async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_server, way: str) -> None:
+async def test_untrusted_certificate_says_cure(tmp_path, tls_server, way: str) -> None:
     async with tls_server(certificate_for(tmp_path)) as url:
         provider = OpenAI.from_key("key-for-tests", base_url=f"{url}/v1", transport=way)  # pyright: ignore[reportArgumentType]
         with pytest.raises(ModelError, match="SSL_CERT_FILE") as caught:
@@ -321,7 +321,7 @@ async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_s
 
 
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-async def test_roots_that_cannot_be_read_are_named(tmp_path, monkeypatch, tls_server, name: str) -> None:
+async def test_unreadable_roots_are_named(tmp_path, monkeypatch, tls_server, name: str) -> None:
     monkeypatch.setenv(name, str(tmp_path / "missing"))
     async with tls_server(certificate_for(tmp_path)) as url:
         transport = DirectTransport()
@@ -364,7 +364,7 @@ def proxy(listening):
     return opened
 
 
-async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, monkeypatch, tls_server) -> None:
+async def test_tls_trusts_only_named_authority(tmp_path, monkeypatch, tls_server) -> None:
     certificate = certificate_for(tmp_path)
     async with tls_server(certificate) as url:
         stranger = DirectTransport()
@@ -379,7 +379,7 @@ async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, mon
         await stranger.aclose()
 
 
-async def test_a_proxy_leads_to_https_by_connect(tmp_path, monkeypatch, tls_server, proxy) -> None:
+async def test_proxy_connects_to_https(tmp_path, monkeypatch, tls_server, proxy) -> None:
     certificate = certificate_for(tmp_path)
     seen: list[str] = []
     async with tls_server(certificate) as url, proxy(seen) as address:
@@ -393,7 +393,7 @@ async def test_a_proxy_leads_to_https_by_connect(tmp_path, monkeypatch, tls_serv
         await transport.aclose()
 
 
-async def test_a_proxy_passes_plain_requests_on_and_is_left_out_where_told(monkeypatch, raw_server, proxy) -> None:
+async def test_proxy_passes_plain_requests_on(monkeypatch, raw_server, proxy) -> None:
     seen: list[str] = []
     async with proxy(seen) as address, raw_server([OK]) as server:
         monkeypatch.setenv("http_proxy", address)
@@ -411,7 +411,7 @@ async def test_a_proxy_passes_plain_requests_on_and_is_left_out_where_told(monke
 
 @pytest.mark.parametrize("way", TRANSPORTS)
 @pytest.mark.parametrize(("status", "again"), [(407, False), (403, False), (502, True)])
-async def test_a_proxy_that_wants_a_password_is_not_asked_again(monkeypatch, proxy, way, status, again) -> None:
+async def test_proxy_password_error_is_final(monkeypatch, proxy, way, status, again) -> None:
     async with proxy([], status) as address:
         monkeypatch.setenv("NO_PROXY", "")
         monkeypatch.setenv("HTTPS_PROXY", address)
@@ -423,7 +423,7 @@ async def test_a_proxy_that_wants_a_password_is_not_asked_again(monkeypatch, pro
     assert ("NO_PROXY" in str(caught.value)) is not again
 
 
-async def test_a_proxy_that_refuses_and_one_that_cannot_be_used(monkeypatch, proxy) -> None:
+async def test_refusing_and_unusable_proxy(monkeypatch, proxy) -> None:
     seen: list[str] = []
     async with proxy(seen, 407) as address:
         monkeypatch.setenv("NO_PROXY", "")
@@ -452,7 +452,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     ["http://[::1", "http://proxy:70000", "proxy:port", "http:/proxy:8080", "htp://proxy:1", "http://us:p#s@h:1"],
 )
 @pytest.mark.parametrize("way", TRANSPORTS)
-def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
+def test_non_proxy_variable_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=rf"^{name} is not a proxy address") as caught:
         OpenAI.from_key("key-for-tests", transport=way)
@@ -463,7 +463,7 @@ def test_a_variable_that_names_no_proxy_is_named(monkeypatch, name: str, value: 
 
 @pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("way", TRANSPORTS)
-def test_a_proxy_that_speaks_socks_is_a_clear_no(monkeypatch, way: Way) -> None:
+def test_socks_proxy_is_refused(monkeypatch, way: Way) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv("ALL_PROXY", "socks5://us:secret@127.0.0.1:1")
     with pytest.raises(UsageError, match=r"ALL_PROXY names a socks5 proxy.*--transport sdk.*NO_PROXY") as caught:
@@ -474,7 +474,7 @@ def test_a_proxy_that_speaks_socks_is_a_clear_no(monkeypatch, way: Way) -> None:
 @pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("url", ["http://example.invalid", "https://example.invalid"])
 @pytest.mark.parametrize("how", ["dead", "dumb", "closing"])
-async def test_a_proxy_that_does_not_work_is_named(monkeypatch, raw_server, how: str, url: str) -> None:
+async def test_broken_proxy_is_named(monkeypatch, raw_server, how: str, url: str) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     answers = {"dead": [OK], "dumb": [b"SSH-2.0-x\r\n\r\n", None], "closing": [None]}[how]
     async with raw_server(answers) as server:
@@ -537,7 +537,7 @@ def test_who_is_asked_without_a_proxy(monkeypatch, host: str, excepted: str, lef
         ({}, False, "name its certificate in SSL_CERT_FILE"),
     ],
 )
-async def test_a_certificate_s_fault_says_what_to_do(tmp_path, monkeypatch, tls_server, made, trusted, words) -> None:
+async def test_certificate_fault_says_what_to_do(tmp_path, monkeypatch, tls_server, made, trusted, words) -> None:
     certificate = certificate_for(tmp_path, **made)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if trusted:
@@ -552,7 +552,7 @@ async def test_a_certificate_s_fault_says_what_to_do(tmp_path, monkeypatch, tls_
 
 @pytest.mark.parametrize("bits", [zlib.MAX_WBITS, -zlib.MAX_WBITS])
 @pytest.mark.parametrize("step", [1, 1000])
-async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: int) -> None:
+async def test_deflate_with_and_without_header(raw_server, bits: int, step: int) -> None:
     packer = zlib.compressobj(wbits=bits)
     body = packer.compress(b"hello " * 50) + packer.flush()
     pieces = [body[at : at + step] for at in range(0, len(body), step)]
@@ -563,7 +563,7 @@ async def test_deflate_with_a_header_and_without(raw_server, bits: int, step: in
         await transport.aclose()
 
 
-async def test_an_encoding_that_is_not_read_is_a_clear_no(raw_server) -> None:
+async def test_unrequested_encoding_is_refused(raw_server) -> None:
     async with raw_server([b"HTTP/1.1 200 OK\r\ncontent-encoding: zstd\r\ncontent-length: 3\r\n\r\nabc"]) as server:
         transport = DirectTransport()
         with pytest.raises(ExchangeFailed, match="'zstd', which was not requested") as caught:

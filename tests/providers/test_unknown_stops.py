@@ -77,7 +77,7 @@ def made(reader: ReplyReader) -> bool:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_arguments_that_arrive_as_text_show_whether_they_are_whole(family: str) -> None:
+def test_text_arguments_show_completeness(family: str) -> None:
     whole = json.dumps({"file_path": "a", "content": "é {"})
     assert made(streamed(family, whole, UNKNOWN))
     assert not any(made(streamed(family, whole[:end], UNKNOWN)) for end in range(len(whole)))
@@ -85,7 +85,7 @@ def test_arguments_that_arrive_as_text_show_whether_they_are_whole(family: str) 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", None])
 @pytest.mark.parametrize("native", ["length", "MAX_TOKENS", "max_output_tokens", "content_filter", "SAFETY", "refusal"])
-def test_gateway_tells_the_cut_by_the_reason_of_the_model(reason: str | None, native: str) -> None:
+def test_gateway_cut_by_model_reason(reason: str | None, native: str) -> None:
     reader = ChatReplyReader(ORIGIN, "chat:acme")
     call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": ""}}
     reader.feed({"choices": [{"delta": {"tool_calls": [call]}}]}, [])
@@ -94,7 +94,7 @@ def test_gateway_tells_the_cut_by_the_reason_of_the_model(reason: str | None, na
 
 
 @pytest.mark.parametrize("native", ["STOP", "completed", "tool_calls", "end_turn", "stop_sequence", "eos"])
-def test_reasons_of_a_whole_reply_change_nothing(native: str) -> None:
+def test_known_end_reasons_change_nothing(native: str) -> None:
     reader = ChatReplyReader(ORIGIN, "chat:acme")
     call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": ""}}
     reader.feed({"choices": [{"delta": {"tool_calls": [call]}}]}, [])
@@ -104,8 +104,6 @@ def test_reasons_of_a_whole_reply_change_nothing(native: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES[:2])
 @pytest.mark.parametrize("given", [{}, {"file_path": "a"}])
-def test_arguments_that_arrive_as_an_object_may_have_been_cut_by_who_read_them(
-    family: str, given: dict[str, str]
-) -> None:
+def test_object_arguments_may_have_been_cut(family: str, given: dict[str, str]) -> None:
     assert made(at_once(family, given, "tool_use"))
     assert not made(at_once(family, given, UNKNOWN))

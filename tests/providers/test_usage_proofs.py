@@ -62,9 +62,7 @@ def chat_usage(prompt: int, completion: int, total: int, read: int, written: int
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_total_proves_that_the_cache_is_outside_the_prompt(
-    prompt: int, completion: int, cached: int, written: int
-) -> None:
+def test_total_proves_cache_outside_prompt(prompt: int, completion: int, cached: int, written: int) -> None:
     total = prompt + completion + cached + written
     true = Usage(prompt, cached, written, output=completion)
     assert chat(chat_usage(prompt, completion, total, cached, written)) == true
@@ -76,7 +74,7 @@ def test_total_proves_that_the_cache_is_outside_the_prompt(
 
 
 @given(COUNTS, COUNTS, COUNTS)
-def test_total_proves_it_of_a_cache_that_is_only_read(prompt: int, completion: int, cached: int) -> None:
+def test_total_proves_read_cache_outside(prompt: int, completion: int, cached: int) -> None:
     total = prompt + completion + cached
     true = Usage(prompt, cached, output=completion)
     assert chat(chat_usage(prompt, completion, total, cached, 0)) == true
@@ -85,7 +83,7 @@ def test_total_proves_it_of_a_cache_that_is_only_read(prompt: int, completion: i
 
 
 @given(COUNTS, st.integers(0, 100), st.integers(0, 100), COUNTS)
-def test_cache_inside_the_prompt_stays_inside(prompt: int, share: int, part: int, completion: int) -> None:
+def test_cache_inside_prompt_stays_inside(prompt: int, share: int, part: int, completion: int) -> None:
     cached = prompt * share // 100
     written = (prompt - cached) * part // 100
     total = prompt + completion
@@ -95,7 +93,7 @@ def test_cache_inside_the_prompt_stays_inside(prompt: int, share: int, part: int
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_cache_and_reasoning_outside_are_told_apart(prompt: int, completion: int, cached: int, thought: int) -> None:
+def test_cache_and_reasoning_outside_prompt(prompt: int, completion: int, cached: int, thought: int) -> None:
     total = prompt + completion + cached + thought
     usage = chat_usage(prompt, completion, total, cached, 0)
     found = chat({**usage, "completion_tokens_details": {"reasoning_tokens": thought}})
@@ -103,7 +101,7 @@ def test_cache_and_reasoning_outside_are_told_apart(prompt: int, completion: int
 
 
 @pytest.mark.parametrize("total", [0, 736])
-def test_reasoning_above_completion_is_outside_it(total: int) -> None:
+def test_reasoning_above_completion_is_added(total: int) -> None:
     counts = {"prompt_tokens": 36, "completion_tokens": 10, "total_tokens": total}
     true = Usage(36, output=700, reasoning=690)
     assert chat({**counts, "completion_tokens_details": {"reasoning_tokens": 690}}) == true
@@ -111,7 +109,7 @@ def test_reasoning_above_completion_is_outside_it(total: int) -> None:
     assert responses({**counts, "output_tokens_details": {"reasoning_tokens": 690}}) == true
 
 
-def test_cache_larger_than_the_prompt_is_outside_it() -> None:
+def test_cache_above_prompt_is_added() -> None:
     assert google({"promptTokenCount": 9, "candidatesTokenCount": 2, "cachedContentTokenCount": 500}) == Usage(
         9, 500, output=2
     )
@@ -120,7 +118,7 @@ def test_cache_larger_than_the_prompt_is_outside_it() -> None:
     )
 
 
-def test_total_proves_that_reasoning_was_miscounted() -> None:
+def test_total_proves_reasoning_miscounted() -> None:
     counts = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
     found = chat({**counts, "completion_tokens_details": {"reasoning_tokens": 271}})
     assert found == Usage(15, output=256, reasoning=256)
@@ -128,7 +126,7 @@ def test_total_proves_that_reasoning_was_miscounted() -> None:
 
 @pytest.mark.parametrize("wrong", [{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}, {"cost": 9}])
 @pytest.mark.parametrize("broken", [{"error": {"code": "tool_use_failed"}}, {"choices": [{"finish_reason": "error"}]}])
-def test_error_chunk_keeps_usage_told_before(wrong: dict[str, object], broken: dict[str, object]) -> None:
+def test_error_chunk_keeps_earlier_usage(wrong: dict[str, object], broken: dict[str, object]) -> None:
     reader, out = ChatReplyReader(ORIGIN, "f"), list[Delta]()
     reader.feed({"choices": [], "usage": {"prompt_tokens": 90, "completion_tokens": 7, "cost": 0.25}}, out)
     told = reader.charges()
@@ -140,7 +138,7 @@ def test_error_chunk_keeps_usage_told_before(wrong: dict[str, object], broken: d
     assert reader.charges() == told
 
 
-def test_error_event_adds_only_counts_that_nobody_told() -> None:
+def test_error_event_adds_untold_counts_only() -> None:
     messages, out = MessagesReplyReader(ORIGIN), list[Delta]()
     messages.feed({"type": "message_start", "message": {"usage": {"input_tokens": 90}}}, out)
     messages.failed({"type": "error", "usage": {"input_tokens": 1, "output_tokens": 7}}, out)
@@ -164,7 +162,7 @@ QUOTED = {"raw": '{"error":{"message":"No.","code":"tool_use_failed","failed_gen
         {"message": "tool_use_failed"},
     ],
 )
-def test_failed_generation_in_a_stream_has_its_own_kind(failed: dict[str, object]) -> None:
+def test_failed_generation_has_own_kind(failed: dict[str, object]) -> None:
     for event in ({"error": {**failed, "status_code": 400}}, {"error": failed}):
         error = from_event(ORIGIN, event)
         assert (error.kind, error.retryable, error.most_retries, error.sent) == ("generation", True, 2, True)
@@ -233,7 +231,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", PARTIAL)
-def test_counts_of_a_part_are_no_count_of_the_reply(name: str) -> None:
+def test_counts_of_part_are_estimates(name: str) -> None:
     family = name.partition(",")[0]
     reader, out = READERS[family](ORIGIN, family), list[Delta]()
     for event in PARTIAL[name]:
@@ -244,7 +242,7 @@ def test_counts_of_a_part_are_no_count_of_the_reply(name: str) -> None:
     assert all(charge.usage.total_input == 900 for charge in freeing)  # a count that is too small frees no money
 
 
-def test_counts_that_come_with_the_last_piece_or_grow_are_of_the_whole_reply() -> None:
+def test_last_or_growing_counts_are_whole() -> None:
     chat, google, whole = (
         ChatReplyReader(ORIGIN, "f"),
         GenerateReplyReader(ORIGIN, "f"),
@@ -268,7 +266,7 @@ def test_a_total_alone_is_no_output() -> None:
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_responses_with_the_cache_under_messages_names(prompt: int, completion: int, cached: int, written: int) -> None:
+def test_responses_cache_in_messages_names(prompt: int, completion: int, cached: int, written: int) -> None:
     total = prompt + completion + cached + written
     counts: dict[str, object] = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": total}
     cache: dict[str, object] = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
@@ -276,7 +274,7 @@ def test_responses_with_the_cache_under_messages_names(prompt: int, completion: 
 
 
 @given(COUNTS, COUNTS, COUNTS)
-def test_total_proves_that_thoughts_are_inside_the_candidates(prompt: int, said: int, thoughts: int) -> None:
+def test_total_proves_thoughts_inside(prompt: int, said: int, thoughts: int) -> None:
     counts: dict[str, object] = {"promptTokenCount": prompt, "candidatesTokenCount": said + thoughts}
     inside = google({**counts, "thoughtsTokenCount": thoughts, "totalTokenCount": prompt + said + thoughts})
     assert inside == Usage(prompt, output=said + thoughts, reasoning=thoughts)
@@ -285,14 +283,14 @@ def test_total_proves_that_thoughts_are_inside_the_candidates(prompt: int, said:
 
 
 @pytest.mark.parametrize("name", ["thinking_tokens", "reasoning_tokens"])
-def test_reasoning_above_output_is_outside_it_in_messages(name: str) -> None:
+def test_messages_reasoning_above_output(name: str) -> None:
     counts: dict[str, object] = {"input_tokens": 36, "output_tokens": 10, "output_tokens_details": {name: 690}}
     assert messages(counts) == Usage(36, output=700, reasoning=690)
     assert messages({**counts, "output_tokens": 700}) == Usage(36, output=700, reasoning=690)
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_names_of_messages_leave_the_cache_out_of_the_input(said: int, output: int, cached: int, written: int) -> None:
+def test_messages_names_exclude_cache(said: int, output: int, cached: int, written: int) -> None:
     counts: dict[str, object] = {"input_tokens": said, "output_tokens": output}
     cache: dict[str, object] = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
     for read_usage in (chat, responses, messages):
@@ -302,7 +300,7 @@ def test_names_of_messages_leave_the_cache_out_of_the_input(said: int, output: i
 
 
 @given(COUNTS, COUNTS)
-def test_written_tokens_are_found_where_only_their_lives_are_told(short: int, hour: int) -> None:
+def test_cache_writes_found_by_lives_only(short: int, hour: int) -> None:
     lives: dict[str, object] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
     told = messages({"input_tokens": 9, "output_tokens": 1, "cache_creation": lives})
     assert told == Usage(9, 0, short, hour, output=1)
@@ -322,7 +320,7 @@ def test_responses_in_the_names_of_chat() -> None:
     assert responses(counts) == chat(counts) == Usage(36, 64, output=310, reasoning=300)
 
 
-def test_a_missing_prompt_is_what_the_total_leaves() -> None:
+def test_missing_prompt_is_total_minus_rest() -> None:
     assert chat({"completion_tokens": 10, "total_tokens": 110}) == Usage(100, output=10)
     assert responses({"output_tokens": 10, "total_tokens": 110}) == Usage(100, output=10)
     parts: dict[str, object] = {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36, "completion_tokens": 10}

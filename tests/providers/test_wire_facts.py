@@ -61,7 +61,7 @@ def page(body: object) -> list[bytes]:
 @pytest.mark.parametrize(
     ("auth", "sent"), [("key", {"x-api-key": KEY}), ("bearer", {"authorization": f"Bearer {KEY}"})]
 )
-async def test_messages_have_the_old_version_and_one_key(way: str, auth: str, sent: dict) -> None:
+async def test_messages_version_and_single_key(way: str, auth: str, sent: dict) -> None:
     """The SDK by itself names 2026-10-21, which refuses `temperature`, and sends a bearer token, which some services
     do not read; where both keys arrive it is `x-api-key` that counts."""
     async with FakeProviderServer([Turn("hi")]) as server, opened(Anthropic, server.url, way, auth=auth) as model:
@@ -73,7 +73,7 @@ async def test_messages_have_the_old_version_and_one_key(way: str, auth: str, se
 
 
 @both
-async def test_aliases_of_gemini_are_asked_for_where_they_are(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gemini_aliases_use_v1beta(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only v1beta has them; the SDK by itself takes v1, or what the environment says."""
     monkeypatch.setenv("GOOGLE_GENAI_API_VERSION", "v1")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
@@ -97,7 +97,7 @@ async def test_aliases_of_gemini_are_asked_for_where_they_are(way: str, monkeypa
         ("deepseek", "stream_options", {"include_usage": True}),
     ],
 )
-def test_what_must_be_asked_for_is_asked_for(provider: str, member: str, value: object) -> None:
+def test_opt_in_members_are_sent(provider: str, member: str, value: object) -> None:
     model = provider_named(provider, key=KEY).model("m")
     assert json.loads(model.prepare(Request("c", [user("hi")])).body.data).get(member) == value  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -110,7 +110,7 @@ def test_what_must_be_asked_for_is_asked_for(provider: str, member: str, value: 
 @pytest.mark.parametrize(
     "wire", [Wire("bytes", "\r\n", "x"), Wire("bytes", "\r", "x"), Wire(7, "\n", "x"), Wire("whole", "\r\n")]
 )
-async def test_comments_line_ends_and_cuts_change_nothing(kind: type, way: str, wire: Wire) -> None:
+async def test_wire_line_ends_and_cuts_change_nothing(kind: type, way: str, wire: Wire) -> None:
     """google-genai's own parser fails at a comment; a character may come in pieces."""
     turn = Turn("Grüße 🌍", thinking="Hm.", calls=(Call("A", {"x": "ü"}, id="toolu_1"),), pieces=2)
     async with FakeProviderServer([turn], wire=wire) as server, opened(kind, server.url, way) as model:
@@ -122,7 +122,7 @@ async def test_comments_line_ends_and_cuts_change_nothing(kind: type, way: str, 
 
 @both
 @pytest.mark.parametrize("reason", ["end_turn", "max_tokens", None])
-async def test_messages_are_whole_where_they_say_why_they_stopped(way: str, reason: str | None) -> None:
+async def test_messages_whole_with_stop_reason(way: str, reason: str | None) -> None:
     """Gateways leave the last event out; and the anthropic SDK gives what there is for a message."""
     events = [
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}},
@@ -144,7 +144,7 @@ async def test_messages_are_whole_where_they_say_why_they_stopped(way: str, reas
 
 @every
 @both
-async def test_silence_in_the_middle_of_an_answer_is_a_stall(kind: type, way: str) -> None:
+async def test_mid_answer_silence_is_a_stall(kind: type, way: str) -> None:
     """Of the SDKs' clients two raise what is no error of theirs, after ten minutes."""
     step = Stall(Turn("abcdefgh", pieces=1), after_events=6)
     async with (
@@ -157,7 +157,7 @@ async def test_silence_in_the_middle_of_an_answer_is_a_stall(kind: type, way: st
 
 @every
 @both
-async def test_an_error_after_status_200_may_be_tried_again(kind: type, way: str) -> None:
+async def test_error_after_status_200_is_retryable(kind: type, way: str) -> None:
     """The anthropic SDK gives it the status 200 and never tries again."""
     step = ErrorEvent(Turn("abcdefgh", pieces=1), after_events=6)
     async with FakeProviderServer([step]) as server, opened(kind, server.url, way) as model:
@@ -209,7 +209,7 @@ def messages(*blocks: dict, rounds: list[dict], **told: object) -> MessagesReply
     return reader
 
 
-def test_a_compaction_is_billed_beside_the_reply_and_its_block_goes_back() -> None:
+def test_compaction_is_billed_and_returned() -> None:
     """Its tokens are in no top-level count, and say nothing of the size of the context, which is the last message's."""
     block = {"type": "compaction", "content": None}
     deltas = [{"type": "compaction_delta", "content": "What was said.", "encrypted_content": "gAAA"}]
@@ -231,7 +231,7 @@ def test_a_compaction_is_billed_beside_the_reply_and_its_block_goes_back() -> No
     assert sent["content"][0] == {"type": "compaction", "content": "What was said.", "encrypted_content": "gAAA"}
 
 
-def test_a_fallback_is_billed_as_the_model_that_answered_and_the_one_that_declined_as_itself() -> None:
+def test_fallback_is_billed_to_both_models() -> None:
     """Both read the context: the size of it is counted once, the words of both."""
     rounds = [
         {"type": "message", "model": "claude-fable-5-2", "input_tokens": 1_000, "output_tokens": 20},
@@ -249,7 +249,7 @@ WRITTEN = {"cached_tokens": 600, "cache_write_tokens": 300}
 
 
 @pytest.mark.parametrize("details", [WRITTEN, {**WRITTEN, "cache_write_tokens_details": {"ttl_30m_tokens": 300}}])
-def test_what_openai_writes_to_its_cache_is_inside_the_input(details: dict) -> None:
+def test_openai_cache_writes_are_inside_input(details: dict) -> None:
     """At Anthropic it stands beside it."""
     told = {"input_tokens": 1_000, "input_tokens_details": details, "output_tokens": 5, "total_tokens": 1_005}
     response = {"id": "r", "status": "completed", "output": [], "usage": told}
@@ -269,7 +269,7 @@ def test_what_openai_writes_to_its_cache_is_inside_the_input(details: dict) -> N
     ("told", "kept"),
     [("msg_1", True), (f"msg_{'x' * 60}", True), (f"msg_{'x' * 61}", False), ("msg_a+b=", False), ("item_1", False)],
 )
-def test_an_item_s_id_goes_back_only_where_openai_would_take_it(told: str, kept: bool) -> None:
+def test_item_id_returned_only_if_valid(told: str, kept: bool) -> None:
     """Copilot's have 416 characters, servers that imitate the API have their own."""
     content = [{"type": "output_text", "text": "Hi.", "annotations": []}]
     item = {"type": "message", "id": told, "role": "assistant", "status": "completed", "content": content}
