@@ -46,7 +46,7 @@ from tests.repl.samples import PNG
 
 
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
-async def test_a_task_is_answered_streamed_and_its_context_goes_on(place: Path, provider: list, transport: str) -> None:
+async def test_task_streams_and_context_continues(place: Path, provider: list, transport: str) -> None:
     provider += [Turn("I look.", calls=(Call("List", {}),)), Turn("There is **nothing**: é."), Turn("Still.")]
     async with a2a_served(place) as [peer]:
         updates = await peer.stream(said("What is here?"), transport)
@@ -65,7 +65,7 @@ def writes(path: Path) -> Turn:
     return Turn("", calls=(Call("Write", {"file_path": str(path), "content": "x\n"}),))
 
 
-async def test_a_question_is_put_to_the_client_and_answered_in_the_task(place: Path, provider: list) -> None:
+async def test_question_answered_by_client(place: Path, provider: list) -> None:
     provider += [writes(place / "a"), writes(place / "b"), Turn("Done.")]
     async with a2a_served(place, permission_mode="ask") as [peer]:
         asked = await peer.send(said("Write a and b."))
@@ -82,7 +82,7 @@ async def test_a_question_is_put_to_the_client_and_answered_in_the_task(place: P
         assert [each.artifact_id for each in done.artifacts] == ["change-1", "answer"]
 
 
-async def test_what_is_not_the_very_word_does_not_allow(place: Path, provider: list) -> None:
+async def test_only_exact_word_allows(place: Path, provider: list) -> None:
     provider += [writes(place / "a"), Turn("Not done.")]
     async with a2a_served(place, permission_mode="ask") as [peer]:
         asked = await peer.send(said("Write a."))
@@ -101,7 +101,7 @@ async def test_question_with_invalid_text_is_put(place: Path, provider: list) ->
         assert (state(done), text_of(done)) == ("completed", "Not done.")
 
 
-async def test_a_task_that_works_is_canceled_and_one_that_has_ended_is_not(place: Path, provider: list) -> None:
+async def test_only_active_task_cancelable(place: Path, provider: list) -> None:
     provider += [Stall(Turn("slow")), Turn("Here.")]
     async with a2a_served(place) as [peer]:
         client = await peer.client()
@@ -119,7 +119,7 @@ async def test_a_task_that_works_is_canceled_and_one_that_has_ended_is_not(place
         assert text_of(done) == "Here."
 
 
-async def test_a_message_that_is_sent_again_is_taken_once_also_after_a_restart(place: Path, provider: list) -> None:
+async def test_repeated_message_taken_once(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two")]
     first = said("Count.")
     async with a2a_served(place) as [peer]:
@@ -158,7 +158,7 @@ async def test_a_caller_sees_nothing_of_another(place: Path, provider: list) -> 
         assert [each.id for each in (await (await ann.client()).list_tasks(ListTasksRequest())).tasks] == [hers.id]
 
 
-async def test_nobody_comes_in_without_a_token_and_the_card_names_nothing_of_this_machine(place: Path) -> None:
+async def test_token_required_and_card_private(place: Path) -> None:
     async with a2a_served(place) as [peer], httpx.AsyncClient(base_url=peer.url) as http:
         card = await http.get("/.well-known/agent-card.json")
         assert card.status_code == 200 and "max-age" in card.headers["cache-control"] and card.headers["etag"]
@@ -173,7 +173,7 @@ async def test_nobody_comes_in_without_a_token_and_the_card_names_nothing_of_thi
         assert page.status_code == 403
 
 
-async def test_what_cannot_be_taken_is_refused_before_anything_is_done(place: Path, provider: list) -> None:
+async def test_invalid_request_refused_early(place: Path, provider: list) -> None:
     async with a2a_served(place) as [peer]:
         for message, error in (
             (said(" "), InvalidParamsError),
@@ -220,7 +220,7 @@ async def test_files_and_data_reach_the_model(place: Path, monkeypatch: pytest.M
             assert each in sent
 
 
-async def test_a_client_that_comes_back_follows_the_task_and_learns_how_it_stands(place: Path, provider: list) -> None:
+async def test_returning_client_follows_task(place: Path, provider: list) -> None:
     provider += [writes(place / "a"), Turn("Done.")]
     async with a2a_served(place, permission_mode="ask") as [peer]:
         client = await peer.client()
@@ -252,7 +252,7 @@ async def test_a_restart_keeps_what_there_was(place: Path, provider: list) -> No
         assert text_of(on) == "On."
 
 
-async def test_tasks_are_listed_page_by_page_and_by_state(place: Path, provider: list) -> None:
+async def test_tasks_listed_by_page_and_state(place: Path, provider: list) -> None:
     provider += [Turn("1"), Turn("2"), Turn("3")]
     async with a2a_served(place) as [peer]:
         client = await peer.client("HTTP+JSON")
@@ -269,7 +269,7 @@ async def test_tasks_are_listed_page_by_page_and_by_state(place: Path, provider:
 
 
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
-async def test_a_client_of_version_0_3_is_served_too(place: Path, provider: list, transport: str) -> None:
+async def test_version_0_3_client_served(place: Path, provider: list, transport: str) -> None:
     provider += [writes(place / "a"), Turn("Done.")]
     async with a2a_served(place, permission_mode="ask") as [peer]:
         old = await peer.client(transport, version="0.3")
@@ -281,7 +281,7 @@ async def test_a_client_of_version_0_3_is_served_too(place: Path, provider: list
         assert text_of(await old.get_task(GetTaskRequest(id=asked.task_id))) == "Done."
 
 
-async def test_the_methods_of_version_0_3_by_hand(place: Path, provider: list) -> None:
+async def test_version_0_3_methods_by_hand(place: Path, provider: list) -> None:
     provider += [Turn("Done.")]
     async with a2a_served(place) as [peer]:
         card = (await peer.http.get(f"{peer.url}/.well-known/agent-card.json")).json()
@@ -296,7 +296,7 @@ async def test_the_methods_of_version_0_3_by_hand(place: Path, provider: list) -
         assert old.status_code >= 400 or "error" in old.text
 
 
-async def test_a_context_that_the_client_names_is_one_session_also_after_a_restart(place: Path, provider: list) -> None:
+async def test_named_context_survives_restart(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two"), Turn("three")]
     async with a2a_served(place) as [peer]:
         both = await asyncio.gather(*(peer.send(said(text, context_id="my/context")) for text in ("a", "b")))
@@ -322,7 +322,7 @@ async def test_a_task_goes_on_without_its_client(place: Path, provider: list) ->
         assert text_of(await peer.until(task.id, "completed")) == "Do" + "ne." * 20
 
 
-async def test_a_follower_that_is_too_slow_is_sent_how_the_task_stands() -> None:
+async def test_slow_follower_gets_current_state() -> None:
     task = RunningTask(TaskRecord("t", "c", datetime.now(UTC)), lambda _: None)
     updates = task.follow()
     assert isinstance(await anext(updates), Task)
@@ -360,7 +360,7 @@ async def test_damage_is_said_of_its_tasks_alone(place: Path, provider: list) ->
         assert text_of(await peer.get(on.id)) == "three"
 
 
-async def test_context_whose_log_is_missing_is_not_begun_anew(place: Path, provider: list) -> None:
+async def test_context_without_log_refused(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two")]
     async with a2a_served(place) as [peer]:
         await peer.send(said("a", context_id="mine"))
@@ -372,9 +372,7 @@ async def test_context_whose_log_is_missing_is_not_begun_anew(place: Path, provi
     assert not list(load_settings({}).state_dir.glob("sessions/*/*/root.jsonl"))
 
 
-async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_read(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_asking_task_canceled_and_input_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = [writes(place / "a"), Turn("", calls=(Call("Bash", {"command": "cat fifo"}),)), Turn("Blue it is.")]
     turns.append(Turn("Blue it is."))  # where the message comes with or after the result
     async with FakeProviderServer(turns) as provider:
@@ -395,9 +393,7 @@ async def test_a_task_that_asks_is_canceled_and_what_is_said_while_it_works_is_r
         assert "Make it blue." in json.dumps(provider.requests[-1].json)
 
 
-async def test_no_more_sessions_are_open_than_may_be_however_many_come_at_once(
-    place: Path, provider: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_limit_holds_when_busy(place: Path, provider: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.a2a.contexts.MAX_OPEN", 2)
     provider += [Turn("fine"), Stall(Turn("slow")), Stall(Turn("slow"))]
     async with a2a_served(place) as [peer]:

@@ -49,7 +49,7 @@ def until(http: httpx2.Client, task: str, state: str) -> dict:
 
 
 @pytest.mark.plugin("audit")
-def test_after_a_kill_the_log_says_what_became_of_each_task(shell: Shell) -> None:
+def test_killed_server_settles_tasks_from_log(shell: Shell) -> None:
     shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
     slow = Turn("I begin.", calls=(Call("Bash", {"command": "touch began; sleep 300"}),))
     shell.serve([Turn("One."), slow, Turn("went on")])
@@ -114,9 +114,7 @@ def stopped(child: subprocess.Popen[bytes], how: signal.Signals) -> None:
     child.wait(20)
 
 
-def test_after_a_kill_the_receivers_of_a_task_are_there_and_are_sent_how_it_ended(
-    shell: Shell, posted: tuple[str, list[tuple[str, str]]]
-) -> None:
+def test_killed_server_still_notifies(shell: Shell, posted: tuple[str, list[tuple[str, str]]]) -> None:
     address, got = posted
     state = Path(shell.environment["HOME"], ".local/state/sagent")
     shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
@@ -159,7 +157,7 @@ def test_after_a_kill_the_receivers_of_a_task_are_there_and_are_sent_how_it_ende
     assert len(got) == before + 1
 
 
-def test_a_team_answers_and_its_answer_is_kept(shell: Shell) -> None:
+def test_team_answer_kept_over_restart(shell: Shell) -> None:
     (shell.cwd / "pair.toml").write_text(
         'name = "pair"\ndescription = "Writes and checks."\n'
         '[[roles]]\nname = "writer"\nprompt = "Write."\n[[roles]]\nname = "checker"\nprompt = "Check."\n'
@@ -182,7 +180,7 @@ def test_a_team_answers_and_its_answer_is_kept(shell: Shell) -> None:
     assert shell.run("a2a", "serve", "--team", "nobody", model="").code == 2
 
 
-def test_what_is_wrong_with_the_flags_is_said_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_flags_refused_at_once(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for flags, word in (
         (["--push-to", "http://x"], "--push-to"),
         (["--push-to", "localhost"], "HOST:PORT"),

@@ -84,7 +84,7 @@ async def begin(peer: Peer, config: TaskPushNotificationConfig) -> str:
     return [response async for response in client.send_message(request)][-1].task.id
 
 
-async def test_a_receiver_is_sent_every_state_in_order_with_its_token(place: Path, provider: list) -> None:
+async def test_receiver_gets_states_in_order(place: Path, provider: list) -> None:
     provider += [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done: é.")]
     async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"
@@ -110,7 +110,7 @@ async def test_a_receiver_is_sent_every_state_in_order_with_its_token(place: Pat
         assert "Done: é." in json.dumps(last, ensure_ascii=False)
 
 
-async def test_one_that_is_deleted_is_sent_nothing_more(place: Path, provider: list) -> None:
+async def test_deleted_receiver_gets_nothing(place: Path, provider: list) -> None:
     provider += [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done.")]
     async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"
@@ -142,7 +142,7 @@ async def test_one_that_is_deleted_is_sent_nothing_more(place: Path, provider: l
         "",
     ],
 )
-async def test_what_leads_to_this_machine_or_its_network_is_refused_and_no_task_begins(place: Path, url: str) -> None:
+async def test_private_address_refused(place: Path, url: str) -> None:
     async with receiving() as receiver, a2a_served(place, push_to=["192.0.2.1:8000"]) as [peer]:
         with pytest.raises(InvalidParamsError):
             await begin(peer, TaskPushNotificationConfig(url=url.format(port=receiver.port)))
@@ -150,9 +150,7 @@ async def test_what_leads_to_this_machine_or_its_network_is_refused_and_no_task_
         assert not receiver.got and receiver.answers
 
 
-async def test_those_who_know_how_their_task_ended_make_room_for_others(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_finished_receivers_make_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "MAX_KEPT", 2)
     files = ReceiverFiles(place / "a2a")
     async with receiving() as receiver:
@@ -174,7 +172,7 @@ async def test_those_who_know_how_their_task_ended_make_room_for_others(
             await receivers.set("s1", "third", TaskPushNotificationConfig(url=config.url, token="x" * 9_000))
 
 
-async def test_no_agent_of_the_server_reads_the_tokens(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_cannot_read_tokens(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = load_settings({"cwd": str(place)}).state_dir / "a2a" / "s.push.json"
     file.parent.mkdir(parents=True)
     file.write_text("t0ken")
@@ -186,7 +184,7 @@ async def test_no_agent_of_the_server_reads_the_tokens(place: Path, monkeypatch:
         assert b"Permission denied" in provider.requests[-1].body and b"t0ken" not in provider.requests[-1].body
 
 
-async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(place: Path) -> None:
+async def test_receivers_removed_with_session(place: Path) -> None:
     files = ReceiverFiles(place / "a2a")
     kept = KeptReceiver(TaskPushNotificationConfig(task_id="t", id="i", url="http://192.0.2.1/"))
     for session in ("there", "gone"):
@@ -200,7 +198,7 @@ async def test_receivers_go_with_their_session_and_a_damaged_file_stops_nothing(
         assert files.read("there") == [kept]
 
 
-async def test_a_redirect_is_not_followed_to_another_host_and_headers_are_checked(place: Path, provider: list) -> None:
+async def test_redirects_and_bad_headers_refused(place: Path, provider: list) -> None:
     provider += [Turn("Done.")]
     async with receiving() as receiver:
         address = f"127.0.0.1:{receiver.port}"

@@ -65,7 +65,7 @@ def asks(prompt: str, name: str = "peer", **more: str) -> Turn:
     return Turn("", calls=(Call(f"a2a__{name}", {"prompt": prompt, **more}),))
 
 
-async def test_another_sagent_answers_and_its_cost_is_unknown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remote_answers_with_unknown_cost(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2A_PEER_TOKEN", TOKEN)
     asked = Asked()
     async with a2a_served(place) as [peer]:
@@ -78,9 +78,7 @@ async def test_another_sagent_answers_and_its_cost_is_unknown(place: Path, monke
     assert result.cost.unpriced == ("a2a/peer",) and not result.denials and not asked.notices()
 
 
-async def test_an_agent_that_cannot_be_reached_is_left_out_and_that_is_said(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_agent_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     asked = Asked()
@@ -129,9 +127,7 @@ async def sample(executor: AgentExecutor, *, leads_to: str = "", version: str = 
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_one_that_asks_goes_on_in_its_conversation(
-    place: Path, monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+async def test_asking_remote_continues_conversation(place: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
         if context.get_user_input() == "Add.":
             await updater.start_work(updater.new_agent_message([Part(text="looking")]))
@@ -161,9 +157,7 @@ async def test_one_that_asks_goes_on_in_its_conversation(
     assert any(isinstance(event, ToolProgress) and event.text == "looking" for event in asked.events)
 
 
-async def test_a_failure_is_an_error_and_a_card_that_leads_elsewhere_is_not_followed(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_task_and_foreign_card_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
         await updater.failed(updater.new_agent_message([Part(text="no luck")]))
 
@@ -176,9 +170,7 @@ async def test_a_failure_is_an_error_and_a_card_that_leads_elsewhere_is_not_foll
     assert any("evil" in text and "another address" in text for text in asked.notices())
 
 
-async def test_a_call_that_is_stopped_stops_the_agent_elsewhere_and_no_key_is_sent(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stopped_call_stops_remote_agent(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     working = asyncio.Event()
 
     async def work(context: RequestContext, updater: TaskUpdater) -> None:

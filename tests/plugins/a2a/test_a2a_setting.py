@@ -45,7 +45,7 @@ def test_a_wrong_one_is_refused(tmp_path: Path, text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_agents_elsewhere_have_a_name_and_a_url() -> None:
+def test_agent_setting_needs_name_and_url() -> None:
     assert (
         agents_of({"peer": "https://a.example/"}) == agents_of("peer=https://a.example") == ("peer=https://a.example",)
     )
