@@ -41,7 +41,7 @@ def bash(command: str) -> Call:
 # -- JSON-RPC
 
 
-async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+async def test_slow_request_answered_at_shutdown(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     begun, let_go = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -86,9 +86,7 @@ async def test_what_does_not_end_in_time_is_answered_all_the_same(monkeypatch: p
         (b'{"jsonrpc":"2.0","id":12,"method":"session/prompt","params":{"sessionId":"none","prompt":[]}}', -32002, 12),
     ],
 )
-async def test_what_is_wrong_is_answered_once_and_the_next_request_is_served(
-    line: bytes, code: int, number: object
-) -> None:
+async def test_bad_request_answered_once(line: bytes, code: int, number: object) -> None:
     async with agent_for([]) as peer:
         peer.write(line)
         await until(lambda: peer.stray, "the error")
@@ -97,7 +95,7 @@ async def test_what_is_wrong_is_answered_once_and_the_next_request_is_served(
         assert len(peer.stray) == 1
 
 
-async def test_notifications_and_stray_responses_get_no_answer() -> None:
+async def test_notifications_get_no_answer() -> None:
     async with agent_for([]) as peer:
         for method in ("nothing", "_mine", "$/cancel_request", "initialize", "session/prompt"):
             peer.notify(method)
@@ -108,7 +106,7 @@ async def test_notifications_and_stray_responses_get_no_answer() -> None:
         assert not peer.stray
 
 
-async def test_an_id_in_use_is_refused_and_ids_of_other_types_are_others(work: Path) -> None:
+async def test_request_ids_unique_by_type(work: Path) -> None:
     async with agent_for([Stall(Turn("late"))]) as peer:
         session = await peer.new(work)
         for number in ("p", "p", 70, "70"):
@@ -146,7 +144,7 @@ async def test_initialize_says_what_there_is() -> None:
                 await peer.ask("initialize", protocolVersion=version)
 
 
-async def test_without_a_key_a_session_asks_for_a_login(work: Path) -> None:
+async def test_session_without_key_needs_login(work: Path) -> None:
     async with agent_for([]) as peer:
         del os.environ["ANTHROPIC_API_KEY"], os.environ["ANTHROPIC_BASE_URL"]
         asked = ("session/new", {"cwd": str(work), "mcpServers": []}), ("authenticate", {"methodId": "key"})
@@ -159,7 +157,7 @@ async def test_without_a_key_a_session_asks_for_a_login(work: Path) -> None:
 # -- sessions
 
 
-async def test_a_turn_is_shown_and_its_session_found_again(work: Path) -> None:
+async def test_turn_shown_and_session_listed(work: Path) -> None:
     work.joinpath("a.txt").write_text("one\ntwo\n")
     todo = Call("TodoWrite", {"todos": [{"content": "look", "status": "in_progress"}]})
     script = [
@@ -275,14 +273,14 @@ async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch
         {"cwd": "/tmp", "mcpServers": [], "additionalDirectories": ["relative"]},
     ],
 )
-async def test_a_session_that_cannot_be_is_refused(params: dict[str, object]) -> None:
+async def test_impossible_session_refused(params: dict[str, object]) -> None:
     async with agent_for([]) as peer:
         with pytest.raises(Refused) as refused:
             await peer.ask("session/new", **params)
         assert refused.value.code == -32602
 
 
-async def test_two_sessions_work_in_their_own_directories_at_once(tmp_path: Path) -> None:
+async def test_two_sessions_keep_directories(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("one", "two")]
     script = [calls(bash("pwd > here")), calls(bash("pwd > here")), Turn("a"), Turn("b")]
     async with agent_for(script) as peer:
@@ -308,7 +306,7 @@ async def test_further_directories_are_worked_in(work: Path, tmp_path: Path) -> 
 # -- prompts
 
 
-async def test_a_prompt_holds_images_links_and_context(work: Path) -> None:
+async def test_prompt_takes_images_and_links(work: Path) -> None:
     blocks = [
         {"type": "image", "mimeType": "image/png", "data": base64.b64encode(PNG).decode()},
         {"type": "resource_link", "uri": f"file://{work}/a%20b.py", "name": "a b.py"},
@@ -342,7 +340,7 @@ async def test_a_prompt_holds_images_links_and_context(work: Path) -> None:
         [{"type": "resource", "resource": {"uri": "file:///x"}}],
     ],
 )
-async def test_a_prompt_that_cannot_be_sent_is_refused(work: Path, prompt: object) -> None:
+async def test_unsendable_prompt_refused(work: Path, prompt: object) -> None:
     async with agent_for([Turn("b")]) as peer:
         session = await peer.new(work)
         with pytest.raises(Refused) as refused:
@@ -376,7 +374,7 @@ async def test_the_end_of_a_turn_has_its_reason(work: Path) -> None:
         assert await peer.prompt(await peer.new(work), "a") == "max_turn_requests"
 
 
-async def test_a_failure_of_the_provider_is_an_error_and_the_session_goes_on(work: Path) -> None:
+async def test_provider_failure_keeps_session(work: Path) -> None:
     script = [Fail(401, message="bad key"), Fail(400, message="what is this"), Turn("fine")]
     async with agent_for(script) as peer:
         session = await peer.new(work)
@@ -397,7 +395,7 @@ async def test_the_cap_of_the_flags_holds(work: Path) -> None:
 # -- cancel and close
 
 
-async def test_a_cancelled_turn_ends_without_an_error(work: Path) -> None:
+async def test_cancelled_turn_is_no_error(work: Path) -> None:
     def script(_: Received) -> Turn:
         began = work.joinpath("began").exists()
         return Turn("again") if began else calls(bash("touch began; sleep 60"), text="Wait")
@@ -418,7 +416,7 @@ async def test_a_cancelled_turn_ends_without_an_error(work: Path) -> None:
         assert await peer.prompt(session, "four") == "end_turn"
 
 
-async def test_a_message_in_the_middle_of_a_turn_replaces_it(work: Path) -> None:
+async def test_new_message_replaces_turn(work: Path) -> None:
     """As editors send it: a cancel, and the new prompt at once."""
 
     def script(_: Received) -> Turn:
@@ -447,7 +445,7 @@ async def test_a_request_is_cancelled_by_its_id(work: Path) -> None:
         assert answer["id"] == "mine" and answer["error"]["code"] == -32800
 
 
-async def test_a_request_that_waits_is_cancelled_alone(work: Path) -> None:
+async def test_queued_request_cancelled_alone(work: Path) -> None:
     bodies: list[str] = []
 
     def script(request: Received) -> Turn:
@@ -486,7 +484,7 @@ async def test_a_session_is_closed_while_it_runs(work: Path, method: str) -> Non
 # -- permissions
 
 
-async def test_a_call_is_allowed_once_always_or_not(work: Path) -> None:
+async def test_call_allowed_once_always_or_never(work: Path) -> None:
     script = [
         calls(write("a")), Turn("1"), calls(bash("touch b c")), Turn("2"), calls(bash("touch b c")), Turn("3"),
         calls(write("e")), Turn("4"), calls(write("f")), Turn("5"), calls(write("g")), Turn("6"),
@@ -511,7 +509,7 @@ async def test_a_call_is_allowed_once_always_or_not(work: Path) -> None:
         assert states == ["completed"] * 3 + ["failed"] * 3
 
 
-async def test_a_question_that_is_open_ends_with_its_turn(work: Path) -> None:
+async def test_open_question_ends_with_turn(work: Path) -> None:
     async def never(params: Mapping[str, Any]) -> Mapping[str, object]:
         await asyncio.Event().wait()
         raise AssertionError
@@ -528,7 +526,7 @@ async def test_a_question_that_is_open_ends_with_its_turn(work: Path) -> None:
             task.cancel()
 
 
-async def test_an_answer_counts_for_its_own_request_alone(work: Path) -> None:
+async def test_answer_bound_to_its_request(work: Path) -> None:
     allowed = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
     async def refuse(params: Mapping[str, Any]) -> Mapping[str, object]:
@@ -543,7 +541,7 @@ async def test_an_answer_counts_for_its_own_request_alone(work: Path) -> None:
         assert not work.joinpath("a").exists()
 
 
-async def test_agents_below_ask_under_the_sessions_id(work: Path) -> None:
+async def test_subagents_ask_under_session_id(work: Path) -> None:
     script = [
         calls(Call("AgentSpawn", {"prompt": "write it", "name": "helper"})), calls(write("x")), Turn("written"),
         Turn("all done"),
@@ -560,7 +558,7 @@ async def test_agents_below_ask_under_the_sessions_id(work: Path) -> None:
         assert "written" not in peer.text()
 
 
-async def test_several_questions_are_open_at_once(work: Path) -> None:
+async def test_several_questions_open_at_once(work: Path) -> None:
     async with agent_for([calls(write("a")), calls(write("b")), Turn("1"), Turn("2")], permission_mode="ask") as peer:
         both = asyncio.Event()
 
@@ -579,7 +577,7 @@ async def test_several_questions_are_open_at_once(work: Path) -> None:
 # -- options
 
 
-async def test_mode_model_effort_and_advisor_are_chosen(work: Path) -> None:
+async def test_mode_model_effort_advisor_set(work: Path) -> None:
     async with agent_for([calls(write("a")), Turn("b")]) as peer:
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[])
         session = made["sessionId"]
@@ -616,7 +614,7 @@ async def test_mode_model_effort_and_advisor_are_chosen(work: Path) -> None:
         }
 
 
-async def test_a_plan_is_accepted_and_carried_out(work: Path) -> None:
+async def test_accepted_plan_carried_out(work: Path) -> None:
     script = [Turn("## Plan\n1. write a"), calls(write("a")), Turn("done")]
     async with agent_for(script) as peer:
         session = await peer.new(work)
@@ -636,7 +634,7 @@ async def test_a_plan_is_accepted_and_carried_out(work: Path) -> None:
 # -- forms, notices, MCP servers
 
 
-async def test_questions_are_forms_where_the_client_has_them(work: Path) -> None:
+async def test_questions_become_forms(work: Path) -> None:
     question = Call("AskUser", {"question": "Which?", "options": ["red", "blue"]})
     several = Call("AskUser", {"question": "Which ones?", "options": ["red", "blue"], "multiple": True})
     script = [calls(question), calls(several), calls(question), Turn("thanks")]
@@ -675,7 +673,7 @@ server.run()
 """
 
 
-async def test_servers_of_the_client_are_connected(work: Path, tmp_path: Path) -> None:
+async def test_client_mcp_servers_connected(work: Path, tmp_path: Path) -> None:
     import sys
 
     file = work / "server.py"
@@ -698,7 +696,7 @@ async def test_servers_of_the_client_are_connected(work: Path, tmp_path: Path) -
         assert any("gone" in each["title"] for each in peer.kinds("notice"))
 
 
-async def test_nobody_is_asked_by_a_form_that_the_client_does_not_have() -> None:
+async def test_no_form_without_capability() -> None:
     sent: list[bytes] = []
     client = Client(Connection({}, {}, sent.append))
     person = Person(client, cast("Any", None), lambda: None)
@@ -706,7 +704,7 @@ async def test_nobody_is_asked_by_a_form_that_the_client_does_not_have() -> None
     assert not sent
 
 
-async def test_a_session_is_shown_again_while_it_runs(work: Path) -> None:
+async def test_running_session_shown_again(work: Path) -> None:
     script = [calls(Call("List", {}), text="I look."), calls(bash("touch began; sleep 60")), Turn("never")]
     async with agent_for(script, ephemeral="true") as peer:
         session = await peer.new(work)
@@ -722,7 +720,7 @@ async def test_a_session_is_shown_again_while_it_runs(work: Path) -> None:
         assert (await peer.ask("session/list", cwd=str(work)))["sessions"] == []
 
 
-async def test_warnings_wait_for_a_turn_or_are_notices(work: Path) -> None:
+async def test_warnings_wait_or_become_notices(work: Path) -> None:
     commands = work / ".sagent"
     commands.mkdir()
     commands.joinpath("config.toml").write_text('permission_mode = "full"\n')
@@ -736,7 +734,7 @@ async def test_warnings_wait_for_a_turn_or_are_notices(work: Path) -> None:
             assert "permission_mode" in json.dumps(peer.kinds(kind)[0])
 
 
-async def test_advice_is_shown_as_a_call_that_ends(work: Path) -> None:
+async def test_advice_shown_as_finished_call(work: Path) -> None:
     def reply(request: Received) -> Step:
         advises = "opus" in str(request.json["model"])
         return Turn("Proceed." if advises else "said") if "hold it" not in request.body.decode() else Stall()
@@ -755,7 +753,7 @@ async def test_advice_is_shown_as_a_call_that_ends(work: Path) -> None:
         assert (await asking)["result"] == {"stopReason": "cancelled"}
 
 
-async def test_output_of_a_command_is_shown_as_it_comes(work: Path) -> None:
+async def test_command_output_streamed(work: Path) -> None:
     command = "for i in 1 2 3 4; do echo line $i; sleep 0.6; done"
     async with agent_for([calls(bash(command)), Turn("done")]) as peer:
         session = await peer.new(work)
@@ -765,7 +763,7 @@ async def test_output_of_a_command_is_shown_as_it_comes(work: Path) -> None:
         assert "line 1" in shown[0] and "line 4" not in shown[0] and "line 4" in shown[-1]
 
 
-async def test_commands_have_terminals_where_the_client_shows_an_agents_own(work: Path) -> None:
+async def test_commands_use_client_terminals(work: Path) -> None:
     loud = "for i in 1 2 3 4; do seq -f line-$i-%g 2000; sleep 0.6; done; exit 3"
     script = [calls(bash(loud)), calls(bash("echo quick; pwd")), Turn("done")]
     async with agent_for(script, {"_meta": {"terminal_output": True}, "terminal": True}) as peer:
@@ -789,7 +787,7 @@ async def test_commands_have_terminals_where_the_client_shows_an_agents_own(work
         assert not peer.asked
 
 
-async def test_a_command_that_goes_on_in_the_background_has_ended_for_the_editor(work: Path) -> None:
+async def test_background_command_call_ends(work: Path) -> None:
     background = Call("Bash", {"command": "echo one; sleep 0.5; echo two", "background": True})
     async with agent_for([calls(background), Turn("it runs"), Turn("it is done")]) as peer:
         session = await peer.new(work)

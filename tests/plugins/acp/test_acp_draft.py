@@ -76,7 +76,7 @@ async def test_the_version_is_agreed_on(latest: int, asked: int, agreed: int) ->
         assert (await found.ask(method))["error"]["code"] == (-32601 if agreed == 2 else -32602)
 
 
-async def test_prompts_are_accepted_at_once_and_each_turn_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_prompts_accepted_while_turns_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = [
         Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),)), Fail(400, message="no"),
         Turn("well"), Stall(Turn("never")),

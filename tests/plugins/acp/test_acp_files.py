@@ -62,7 +62,7 @@ def ends(peer: Peer) -> list[dict[str, Any]]:
     return [each for each in peer.kinds("tool_call_update") if each.get("status") in ("completed", "failed")]
 
 
-async def test_changes_go_through_the_editor_and_what_it_formats_is_seen(work: Path) -> None:
+async def test_edits_go_through_editor(work: Path) -> None:
     script = [
         write("new/a.py", "x=1\n"), edit("new/a.py", "x = 1", "y=1"), edit("new/a.py", "y = 1", "z = 2"), Turn("done"),
     ]  # fmt: skip
@@ -80,7 +80,7 @@ async def test_changes_go_through_the_editor_and_what_it_formats_is_seen(work: P
         assert {params["path"] for method, params in peer.asked} == {str(work / "new/a.py")}
 
 
-async def test_what_is_not_saved_yet_is_edited_where_it_is(work: Path) -> None:
+async def test_unsaved_text_edited_in_place(work: Path) -> None:
     file = work / "a.txt"
     file.write_text("one\ntwo\n")
     editor = Editor(unsaved={str(file): "zero\none\ntwo\n"})
@@ -90,7 +90,7 @@ async def test_what_is_not_saved_yet_is_edited_where_it_is(work: Path) -> None:
         assert file.read_text() == "zero\none\n2\n"
 
 
-async def test_an_editor_that_does_not_save_at_once_is_believed(work: Path) -> None:
+async def test_slow_saving_editor_trusted(work: Path) -> None:
     work.joinpath("a.txt").write_text("one\n")
     editor = Editor(saves=False)
     script = [read("a.txt"), edit("a.txt", "one", "1"), write("b.txt", "b"), Turn("done")]
@@ -101,7 +101,7 @@ async def test_an_editor_that_does_not_save_at_once_is_believed(work: Path) -> N
         assert not work.joinpath("b.txt").exists()
 
 
-async def test_an_editor_that_refuses_fails_the_call(work: Path) -> None:
+async def test_editor_refusal_fails_call(work: Path) -> None:
     editor = Editor(refuses="the buffer is locked")
     async with agent_for([write("a.txt", "x"), Turn("done")], CAN) as peer:
         editor.serve(peer)
@@ -111,7 +111,7 @@ async def test_an_editor_that_refuses_fails_the_call(work: Path) -> None:
         assert not work.joinpath("a.txt").exists()
 
 
-async def test_other_encodings_and_other_places_are_written_by_sagent(work: Path, tmp_path: Path) -> None:
+async def test_other_files_written_directly(work: Path, tmp_path: Path) -> None:
     work.joinpath("a.txt").write_bytes("größe\n".encode("latin-1"))
     work.joinpath("crlf.txt").write_bytes(b"one\r\ntwo\r\n")
     outside = tmp_path / "outside.txt"
@@ -130,7 +130,7 @@ async def test_other_encodings_and_other_places_are_written_by_sagent(work: Path
 
 
 @pytest.mark.parametrize("fs", [{}, {"readTextFile": True}, {"writeTextFile": False}, {"writeTextFile": None}])
-async def test_a_client_that_does_not_write_is_not_asked_to(work: Path, fs: dict[str, object]) -> None:
+async def test_client_without_write_not_asked(work: Path, fs: dict[str, object]) -> None:
     async with agent_for([write("a.txt", "x"), Turn("done")], {"fs": fs}) as peer:
         assert await peer.prompt(await peer.new(work), "go") == "end_turn"
         assert work.joinpath("a.txt").read_text() == "x"

@@ -7,7 +7,7 @@ from tests.repl.console import Console
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_the_login_of_editors_keeps_a_key_that_works_and_ends(console: Console) -> None:
+def test_editor_login_saves_working_key(console: Console) -> None:
     console.serve([])
     console.program = [*console.program, "acp", "--login"]
     console.start(ready="number:")

@@ -74,7 +74,7 @@ def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
     "argv",
     [("acp", *MODEL, "--add-dir", "/"), (*MODEL, "--acp"), ("--acp", *MODEL), ("acp", "--experimental-acp", *MODEL)],
 )
-def test_it_is_started_as_editors_do_and_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
+def test_process_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
     with program(tmp_path, [Turn("hello")], *argv) as agent:
         session = agent.new(tmp_path)
         prompt = [{"type": "text", "text": "hi"}]
@@ -83,7 +83,7 @@ def test_it_is_started_as_editors_do_and_ends_with_its_input(tmp_path: Path, arg
         assert agent.end() == (0, b"")
 
 
-def test_requests_that_came_before_the_end_are_answered(tmp_path: Path) -> None:
+def test_requests_before_end_answered(tmp_path: Path) -> None:
     with program(tmp_path, [], "acp", *MODEL) as agent:
         agent.send("initialize", 0, protocolVersion=1)
         agent.send("session/list", 1)
@@ -131,7 +131,7 @@ def runs(pid: str) -> bool:
         return False
 
 
-def test_standard_output_has_nothing_but_messages(tmp_path: Path) -> None:
+def test_stdout_holds_only_messages(tmp_path: Path) -> None:
     """Whatever is printed in the process, or complains, goes to standard error."""
     code = (
         "import sys, os; from sagent.plugins.acp.server import Server; "
@@ -151,7 +151,7 @@ def test_standard_output_has_nothing_but_messages(tmp_path: Path) -> None:
     assert b"noise" in done.stderr
 
 
-def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
+def test_client_closing_output_ends_agent(tmp_path: Path) -> None:
     with program(tmp_path, [], "acp", *MODEL) as agent:
         agent.new(tmp_path)
         assert agent.process.stdout is not None
@@ -160,7 +160,7 @@ def test_a_client_that_reads_no_more_ends_it(tmp_path: Path) -> None:
         assert agent.process.wait(30) == 0
 
 
-def test_nothing_heavy_is_imported_before_initialize_is_answered(tmp_path: Path) -> None:
+def test_initialize_imports_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys; from sagent.plugins.acp import command, server, stdio; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert not {"sagent.config", "sagent.agent", "sagent.providers", "pydantic", "mcp"} & set(found.stdout.split())

@@ -72,9 +72,7 @@ class Replay:
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
-async def test_a_recorded_session_comes_to_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path
-) -> None:
+async def test_recorded_session_reproduces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path) -> None:
     lines = file.read_text().splitlines()
     async with FakeProviderServer(SCRIPT, repeat_last=True) as provider:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)

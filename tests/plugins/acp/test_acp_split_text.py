@@ -28,7 +28,7 @@ def broken(received: Received) -> Raw:
     return Raw(body=body.replace(b"HERE", b"\xf0\x9f\xff"), headers=(("content-type", "text/event-stream"),))
 
 
-async def test_bytes_that_are_no_text_reach_an_editor_as_text(work: Path) -> None:
+async def test_undecodable_bytes_become_text(work: Path) -> None:
     async with agent_for(broken) as peer:
         assert await peer.prompt(await peer.new(work), "go") == "end_turn"
         check(peer.updates)

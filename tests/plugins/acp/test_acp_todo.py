@@ -8,7 +8,7 @@ from sagent.tool import Workspace
 from tests.messages import call
 
 
-def test_a_list_that_failed_is_not_shown_to_an_editor_either() -> None:
+def test_failed_todo_list_not_shown() -> None:
     todos = [{"content": "Test it", "status": "pending"}]
     one = Message("assistant", (call("todo0", "TodoWrite", todos=todos),))
     failed, done = (Past(ToolResult("todo0", (Text("done"),), is_error)) for is_error in (True, False))

@@ -111,9 +111,7 @@ async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: lis
 
 @settings(max_examples=deep(20, 300), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=12), answers=ANSWERS)
-def test_each_request_is_answered_once_and_each_call_ends(
-    tmp_path: Path, steps: list[tuple[str, Any]], answers: list[str]
-) -> None:
+def test_requests_answered_and_calls_ended(tmp_path: Path, steps: list[tuple[str, Any]], answers: list[str]) -> None:
     wanted: list[str] = []
 
     def reply(request: Received) -> Step:
