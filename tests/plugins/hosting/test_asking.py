@@ -10,13 +10,13 @@ from sagent.policy import Ask
 from tests.messages import call
 
 
-def test_what_else_a_command_is_called_with_is_shown_too() -> None:
+def test_extra_arguments_shown() -> None:
     assert call_text(call("1", "Bash", command="make\ntest")) == "make\ntest"
     assert call_text(call("1", "mcp__shell__run", command="ls", host="prod")) == 'ls\nwith {"host":"prod"}'
     assert call_text(call("1", "Write", file_path="a")) == '{"file_path":"a"}'
 
 
-def test_letters_that_look_like_others_are_named() -> None:
+def test_lookalike_letters_named() -> None:
     asked = Ask("It may.", wants=("pаypal.com",))  # with a Cyrillic letter
     text = question_text(call("1", "Bash", command="curl pаypal.com"), asked)
     assert text.startswith("sagent wants to call Bash:\ncurl p")

@@ -8,7 +8,7 @@ import pytest
 from sagent.plugins.hosting.beats import with_beats
 
 
-async def test_the_items_are_closed_however_often_their_reader_is_cancelled() -> None:
+async def test_items_closed_despite_repeated_cancel() -> None:
     closed = list[str]()
 
     async def items() -> AsyncGenerator[int]:

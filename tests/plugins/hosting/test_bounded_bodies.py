@@ -41,7 +41,7 @@ async def asked(pieces: list[bytes], *headers: tuple[bytes, bytes], hangs: bool 
     return sent[0], app.bodies
 
 
-async def test_bodies_are_bounded_before_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_body_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MAX_BODY_BYTES", 10)
     monkeypatch.setattr(door, "MAX_PAUSE_SECONDS", 0.05)
     assert await asked([b"12345", b"67890"]) == (200, [b"1234567890"])

@@ -64,7 +64,7 @@ async def test_what_is_named_now_wins(door: Door, tmp_path: Path, how: str) -> N
         assert active(agent) == ([] if how == "fork" else [f"advisor={ADVISOR}"]), "of the session that was continued"
 
 
-async def test_in_the_repl_an_advisor_that_is_set_again_is_asked(door: Door) -> None:
+async def test_advisor_set_again_in_repl_asked(door: Door) -> None:
     async with open_agent(door.settings(**{"continue": True}), lambda _: None) as agent:
         assert not active(agent)
         agent.apply(Switch(advisor=ADVISOR))
@@ -73,7 +73,7 @@ async def test_in_the_repl_an_advisor_that_is_set_again_is_asked(door: Door) -> 
         assert active(agent) == [f"advisor={ADVISOR}"]
 
 
-async def test_a_program_that_gives_its_advisors_again_has_them(tmp_path: Path) -> None:
+async def test_program_restores_given_advisors(tmp_path: Path) -> None:
     def agent() -> Agent:
         advisory = advise([ADVISOR])
         resources = Resources(advisory=advisory, resolve=lambda _: ScriptedModel("Advice."))
@@ -102,9 +102,7 @@ async def check_kept(place: Path, way: Callable[[Mapping[str, object], Path], Se
         assert active(agent) == [f"advisor={ADVISOR}"], "a session that begins has the server's"
 
 
-async def test_flag_of_a_server_does_not_undo_what_a_session_decided(
-    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_flag_keeps_session_choice(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `serve`, `acp`, `a2a` and `mcp serve` open a session."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SAGENT_STATE_DIR", str(tmp_path / "state"))

@@ -34,7 +34,7 @@ class Watched(LiveSession):
         return next(iter(self.questions.values()))
 
 
-async def test_prompts_are_answered_in_order_and_a_session_goes_on_where_it_was(place: Path, provider: list) -> None:
+async def test_prompts_ordered_and_session_resumed(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two"), Turn("three")]
     live = Watched()
     await live.opened()
@@ -53,7 +53,7 @@ async def test_prompts_are_answered_in_order_and_a_session_goes_on_where_it_was(
     await again.aclose()
 
 
-async def test_a_question_waits_for_its_own_answer(place: Path, provider: list) -> None:
+async def test_question_waits_for_own_answer(place: Path, provider: list) -> None:
     calls = tuple(
         Call(name, arguments)
         for name, arguments in (
@@ -78,9 +78,7 @@ async def test_a_question_waits_for_its_own_answer(place: Path, provider: list) 
     await live.aclose()
 
 
-async def test_closing_or_interrupting_in_the_middle_leaves_a_session_to_go_on_with(
-    place: Path, provider: list
-) -> None:
+async def test_close_or_interrupt_keeps_session(place: Path, provider: list) -> None:
     sleep = Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),))
     provider += [sleep, sleep, Turn("again")]
     live = Watched(permission_mode="full")
@@ -110,7 +108,7 @@ async def test_what_cannot_be_opened_says_why(place: Path) -> None:
     assert live.closed
 
 
-async def test_a_session_that_is_not_closed_well_says_so(place: Path) -> None:
+async def test_bad_close_reported(place: Path) -> None:
     @asynccontextmanager
     async def opening(*given: Any) -> AsyncGenerator[OpenSession]:
         async with opening_of(FLAGS)(*given) as opened:

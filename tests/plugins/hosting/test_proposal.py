@@ -16,7 +16,7 @@ def proposed(place: Path, **arguments: str) -> Proposal | None:
     return proposal_of(ToolCall("c", name, JsonObject(arguments)), Workspace(place))
 
 
-def test_a_change_and_a_new_file_are_shown_in_full(tmp_path: Path) -> None:
+def test_edit_and_new_file_shown_whole(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\r\ntwo\r\n")
     found = proposed(tmp_path, file_path="a", old_string="two\n", new_string="2\n" * 900)
     assert found is not None and found.diff() == "@@ -1,2 +1,901 @@\n one\n-two" + "\n+2" * 900
@@ -28,7 +28,7 @@ def test_a_change_and_a_new_file_are_shown_in_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["fifo", "elf", "directory", "circle", "a\0b", "long" * 100, "fifo/below", ""])
-def test_what_is_no_text_file_is_not_compared_and_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_non_text_file_not_compared(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "elf").write_bytes(b"\x7fELF\0\1")
     (tmp_path / "directory").mkdir()
