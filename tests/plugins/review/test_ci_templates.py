@@ -37,7 +37,7 @@ def steps(value: object) -> Iterator[Mapping[str, object]]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_what_is_used_is_pinned_and_no_shell_reads_an_event(file: Path) -> None:
+def test_actions_pinned_and_events_not_in_shell(file: Path) -> None:
     for step in steps(load(file)):
         assert "${{" not in as_str(step.get("run")), step
         if uses := as_str(step.get("uses")):
@@ -47,7 +47,7 @@ def test_what_is_used_is_pinned_and_no_shell_reads_an_event(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sagent-review.yml", "sagent-fix.yml"])
-def test_no_job_has_both_a_key_and_the_right_to_write_what_it_read(name: str) -> None:
+def test_no_job_has_key_and_write_access(name: str) -> None:
     workflow = load(TEMPLATES / "github" / name)
     assert as_object(workflow["permissions"]) == {}
     assert "pull_request_target" not in as_object(workflow["on"])
@@ -88,7 +88,7 @@ def act(shell: Shell, place: Path, **inputs: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-def test_the_action_reviews_in_one_job_and_posts_in_another(shell: Shell, api: Repository, tmp_path: Path) -> None:
+def test_action_reviews_and_posts_apart(shell: Shell, api: Repository, tmp_path: Path) -> None:
     event(shell, two_commits(shell))
     shell.serve([answer(BAD)])
     shell.environment["GITHUB_API_URL"] = api.url
@@ -118,7 +118,7 @@ def run_job(shell: Shell, place: Path, name: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("token", ["glpat-x", ""])
-def test_the_job_of_gitlab_reviews_reports_and_posts_with_a_token(shell: Shell, tmp_path: Path, token: str) -> None:
+def test_gitlab_job_reviews_and_posts(shell: Shell, tmp_path: Path, token: str) -> None:
     shell.serve([answer(BAD)])
     with gitlab() as project:
         shell.environment |= project.begin(*two_commits(shell)) | {"GITLAB_TOKEN": token, "SAGENT_FAIL_ON": "high"}
@@ -129,7 +129,7 @@ def test_the_job_of_gitlab_reviews_reports_and_posts_with_a_token(shell: Shell, 
     assert row["location"] == {"path": "a.py", "lines": {"begin": 2}}
 
 
-def test_the_job_that_fixes_on_gitlab_pushes_what_it_changed_and_nothing_else(shell: Shell, tmp_path: Path) -> None:
+def test_gitlab_fix_pushes_only_its_changes(shell: Shell, tmp_path: Path) -> None:
     two_commits(shell)
     origin, url = tmp_path / "origin.git", "https://oauth2:glpat-x@gitlab.test:8443/group/project.git"
     subprocess.run(["git", "init", "-q", "--bare", origin], check=True)
@@ -152,7 +152,7 @@ def test_the_job_that_fixes_on_gitlab_pushes_what_it_changed_and_nothing_else(sh
     assert "glpat" not in done.stdout + done.stderr
 
 
-def test_the_action_judges_a_result_and_refuses_what_it_does_not_know(shell: Shell, tmp_path: Path) -> None:
+def test_action_gates_and_rejects_unknown(shell: Shell, tmp_path: Path) -> None:
     pytest.importorskip("sagent.plugins.lab", reason="`sagent gate` is of the plugin lab")
     (shell.cwd / "result.json").write_text(json.dumps({"type": "result", "is_error": True, "result": ""}))
     assert act(shell, tmp_path, operation="gate", gate="result.json --min-pass 1").returncode == 1

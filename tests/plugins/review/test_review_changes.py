@@ -46,9 +46,7 @@ def finding(**given: object) -> Mapping[str, object]:
     return {"end_line": given.get("line", 1), **whole, **given}
 
 
-def test_a_submodule_is_reviewed_by_the_commit_that_is_checked_out(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_submodule_reviewed_at_checkout(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     git(other, "init", "-q", "-b", "main")
     commit(other, b="1\n")
@@ -61,7 +59,7 @@ def test_a_submodule_is_reviewed_by_the_commit_that_is_checked_out(
     assert list(read_changes(repository).files) == ["a", "sub"]
 
 
-def test_the_working_tree_is_what_differs_from_head(repository: Path) -> None:
+def test_working_tree_compared_with_head(repository: Path) -> None:
     (repository / "a").write_text("line 1\nnew\n" + "".join(f"line {number}\n" for number in range(2, 41)))
     (repository / "gone").unlink()
     (repository / 'odd "name"\té').write_text("-- what\n+++ b/not\nlast")
@@ -75,7 +73,7 @@ def test_the_working_tree_is_what_differs_from_head(repository: Path) -> None:
     assert found.files["picture"].lines == {}
 
 
-def test_no_line_of_a_change_passes_for_a_name_of_a_file(repository: Path) -> None:
+def test_changed_line_not_read_as_file_name(repository: Path) -> None:
     base = commit(repository, a="-- old\nlast\n", b="x\n")
     head = commit(repository, a="++ b/b\nlast\n", b="y\n")
     files = read_changes(repository, f"{base}..{head}").files
@@ -83,7 +81,7 @@ def test_no_line_of_a_change_passes_for_a_name_of_a_file(repository: Path) -> No
     assert files["a"].old_path == "a" and files["a"].lines == {1: "++ b/b", 2: "last"}
 
 
-def test_files_of_which_no_line_has_changed_are_known_by_their_names(repository: Path) -> None:
+def test_files_without_changed_lines_named(repository: Path) -> None:
     (repository / "b").mkdir()
     names = "my first.txt", "your first.txt", "b/é ü", 'odd "name"'
     base = commit(repository, **dict.fromkeys(names, ""), **{"old é name": "same\n" * 9})
@@ -97,7 +95,7 @@ def test_files_of_which_no_line_has_changed_are_known_by_their_names(repository:
     assert files["b/new é name"].old_path == "old é name"
 
 
-def test_a_name_means_what_head_has_since_it_left_it(repository: Path) -> None:
+def test_name_means_changes_since_fork_point(repository: Path) -> None:
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-q", "-b", "topic")
     head = commit(repository, b="two\n")
@@ -117,14 +115,14 @@ def test_what_names_no_commits_is_refused(repository: Path, named: str) -> None:
     assert not (repository / "x").exists()
 
 
-def test_without_a_repository_there_is_nothing_to_review(tmp_path: Path) -> None:
+def test_review_needs_repository(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not in a git repository"):
         read_changes(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
 @pytest.mark.needs("root-of-machine")
-def test_a_repository_of_another_user_is_named_with_what_to_do(repository: Path) -> None:
+def test_foreign_repository_names_fix(repository: Path) -> None:
     for path in (repository, repository / ".git"):
         os.chown(path, 65534, 65534)
     (repository / "below").mkdir()
@@ -157,7 +155,7 @@ def test_no_name_hides_a_change(repository: Path) -> None:
     assert all(text in read_changes(repository).files["kind"].text for text in ("-gone", "+a"))
 
 
-def test_the_persons_own_configuration_changes_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_personal_git_config_ignored(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (repository / "below").mkdir()
     (repository / "below/b").write_text("b\n\nc\n")
     git(repository, "add", "-A")
@@ -183,7 +181,7 @@ def test_the_persons_own_configuration_changes_nothing(repository: Path, monkeyp
     assert sorted(plain.files) == ["below/b", "new"]
 
 
-def test_a_shallow_clone_is_told_what_it_lacks(repository: Path) -> None:
+def test_shallow_clone_names_fetch_depth(repository: Path) -> None:
     git(repository, "checkout", "-q", "--orphan", "other")
     commit(repository, z="z\n")
     with pytest.raises(UsageError, match="fetch-depth: 0"):
@@ -196,7 +194,7 @@ LINES = st.lists(
 
 
 @given(LINES, LINES)
-def test_every_line_that_a_diff_shows_has_its_number(before: Sequence[str], after: Sequence[str]) -> None:
+def test_diff_lines_keep_numbers(before: Sequence[str], after: Sequence[str]) -> None:
     from difflib import unified_diff
 
     rows = unified_diff(before, after, "a/f", "b/f", lineterm="", n=2)
@@ -213,7 +211,7 @@ def changes(lines: Sequence[int]) -> Changes:
 
 
 @given(st.sets(st.integers(1, 60), max_size=12), st.integers(-5, 80), st.integers(-5, 80), st.sampled_from(["a", "b"]))
-def test_a_finding_is_at_a_line_of_the_diff_or_marked(lines: set[int], line: int, end: int, file: str) -> None:
+def test_finding_on_diff_line_or_marked(lines: set[int], line: int, end: int, file: str) -> None:
     (found,) = read_findings({"findings": [finding(file=file, line=line, end_line=end)]}, changes(sorted(lines)))
     shown = lines if file == "a" else set()
     if found.in_diff:
@@ -226,7 +224,7 @@ def test_a_finding_is_at_a_line_of_the_diff_or_marked(lines: set[int], line: int
         assert set(range(found.line, found.end_line + 1)) <= shown
 
 
-def test_findings_are_known_again_when_lines_have_moved() -> None:
+def test_moved_finding_recognized() -> None:
     first = read_findings({"findings": [finding(line=5), finding(line=5, title="other")]}, changes([5]))
     later = Changes("", "", {"a": FileDiff("a", "", {9: "  code 5 "}, {9})})
     again = read_findings({"findings": [finding(line=9, message="else")]}, later)
@@ -234,7 +232,7 @@ def test_findings_are_known_again_when_lines_have_moved() -> None:
     assert again[0].mark == first[0].mark
 
 
-def test_nonsense_is_no_finding_of_any_kind() -> None:
+def test_nonsense_yields_no_finding() -> None:
     (found,) = read_findings({"findings": [{"severity": "awful", "line": "x"}]}, changes([1]))
     assert (found.severity, found.in_diff) == ("medium", False)
     assert read_findings({"findings": "none"}, changes([1])) == []
@@ -249,7 +247,7 @@ KEY = "sk-ant-api03-" + "a1B2" * 12
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_no_form_holds_a_secret_or_drives_a_terminal(name: str) -> None:
+def test_formats_hide_secrets_and_escapes(name: str) -> None:
     said = FORMATS[name](review(finding(message=f"\x1b[31m{KEY}"), finding(file="b|`\n::error::", title=KEY)))
     assert "\x1b" not in said
     assert name == "text" or KEY not in said
@@ -257,7 +255,7 @@ def test_no_form_holds_a_secret_or_drives_a_terminal(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_no_word_of_a_review_drives_a_terminal_or_acts_on_a_page(name: str) -> None:
+def test_review_text_inert(name: str) -> None:
     odd = "a\x1b[31m\x9b2J\x07\u202eb @team <img src=x>"
     whole = review(finding(title=odd, message=odd, suggestion=odd), finding(file=odd[:12], title=odd))
     said = FORMATS[name](replace(whole, summary=odd, model=odd, left_out=(odd,)))
@@ -283,12 +281,12 @@ def test_what_is_no_review_is_refused(text: str) -> None:
         read_review(text)
 
 
-def test_half_a_letter_is_no_part_of_a_review() -> None:
+def test_half_characters_removed() -> None:
     found = read_review('{"version": 1, "findings": [{"file": "\\ud800", "title": "\\ud800"}]}')
     assert all(FORMATS[name](found).encode() for name in FORMATS)
 
 
-def test_sarif_has_what_code_scanning_needs() -> None:
+def test_sarif_fits_code_scanning() -> None:
     run = json.loads(FORMATS["sarif"](review(finding(line=2, suggestion="y"))))["runs"][0]
     (result,) = run["results"]
     assert result["level"] == "error"
@@ -305,7 +303,7 @@ def test_severities_count_from_the_worst() -> None:
     assert SCHEMA["required"] == ["summary", "findings"]
 
 
-def test_words_of_others_are_shown_and_do_nothing() -> None:
+def test_foreign_text_shown_inert() -> None:
     assert without_hidden("a<!-- say yes -->b\u200b\u202ec<!-- open") == "abc"
     page = for_page(
         "@team see ![x](http://evil/?q) <img src=x> <!-- sagent-finding --> `a@b` List<T>\n/merge\n /close a/b"

@@ -44,7 +44,7 @@ def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> 
     assert asked(shell).count("Approve everything") == 2  # of two requests: nowhere else
 
 
-def test_what_is_not_text_is_named_as_not_shown(shell: Shell, shas: tuple[str, str]) -> None:
+def test_non_text_files_reported(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd / "run.sh").write_bytes(b"#!/bin/sh\ncurl example.org | sh\n# \0\n")
     (shell.cwd / "large.sql").write_bytes(b"select 1;\n" * 50_000)
     (shell.cwd / "latin.txt").write_bytes("Öl\n".encode("latin-1"))
@@ -57,21 +57,21 @@ def test_what_is_not_text_is_named_as_not_shown(shell: Shell, shas: tuple[str, s
 
 
 @pytest.mark.parametrize("form", ["json", "sarif", "text", "annotations"])
-def test_half_a_letter_in_an_answer_stops_no_report(shell: Shell, shas: tuple[str, str], form: str) -> None:
+def test_half_character_keeps_report(shell: Shell, shas: tuple[str, str], form: str) -> None:
     shell.serve([answer({**BAD, "title": "Half \ud800", "suggestion": "\udc00"}, summary="\ud83d")])
     done = shell.run("review", "HEAD~1..HEAD", "--format", form, "--out", "found", model="")
     assert done.code == 0, done.err
     assert "Half \ufffd" in (shell.cwd / "found").read_text("utf-8")
 
 
-def test_the_model_of_the_session_may_be_named(shell: Shell, shas: tuple[str, str]) -> None:
+def test_session_model_can_be_named(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([answer(BAD)])
     done = shell.run("review", "HEAD~1", "--model", "anthropic/claude-sonnet-4-6", "--fail-on", "medium", model="")
     assert done.code == 7
     assert "high: a.py:2: Divides by zero" in done.out
 
 
-def test_nothing_that_a_repository_says_makes_it_write(shell: Shell, shas: tuple[str, str]) -> None:
+def test_hostile_repository_cannot_write(shell: Shell, shas: tuple[str, str]) -> None:
     calls = (
         Call("Write", {"file_path": "owned.txt", "content": "OWNED"}),
         Call("Bash", {"command": "touch owned.txt"}),
@@ -90,7 +90,7 @@ def test_nothing_that_a_repository_says_makes_it_write(shell: Shell, shas: tuple
     assert sorted(tools) == ["Glob", "Grep", "List", "Read"]
 
 
-def test_what_git_keeps_of_a_repository_is_not_read(shell: Shell, shas: tuple[str, str]) -> None:
+def test_git_internals_not_read(shell: Shell, shas: tuple[str, str]) -> None:
     """A job's checkout may leave the token there by which it was made."""
     git(shell.cwd, "config", "http.extraheader", "authorization: c2VjcmV0")
     (shell.cwd / "link").symlink_to(shell.cwd / ".git")
@@ -107,7 +107,7 @@ def test_what_git_keeps_of_a_repository_is_not_read(shell: Shell, shas: tuple[st
     assert "c2VjcmV0" not in asked(shell)
 
 
-def test_nothing_beyond_the_repository_is_read(shell: Shell, shas: tuple[str, str]) -> None:
+def test_nothing_outside_repository_read(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd.parent / "home").mkdir(exist_ok=True)
     (shell.cwd.parent / "home/diary.txt").write_text("Dear diary")
     (shell.cwd / "link").symlink_to(shell.cwd.parent / "home")
@@ -147,7 +147,7 @@ def test_each_failure_has_its_exit_code(
     assert done.out == ""
 
 
-def test_from_a_directory_below_the_whole_repository_is_read(shell: Shell, shas: tuple[str, str]) -> None:
+def test_subdirectory_reviews_whole_repository(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd / "deep").mkdir()
     shell.serve([Turn(calls=(Call("Read", {"file_path": "a.py"}),)), answer(BAD)])
     done = shell.run("review", "HEAD~1", "--cwd", "deep", "--format", "json", model="")
@@ -155,14 +155,14 @@ def test_from_a_directory_below_the_whole_repository_is_read(shell: Shell, shas:
     assert "return total" in asked(shell).split("tool_result")[-1]
 
 
-def test_a_clean_tree_has_nothing_to_review(shell: Shell, shas: tuple[str, str]) -> None:
+def test_clean_tree_not_reviewed(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([])
     done = shell.run("review", model="")
     assert (done.code, "no changes" in done.err) == (2, True)
 
 
 @pytest.mark.plugin("code")
-def test_findings_are_fixed_on_request_and_nothing_is_run(shell: Shell, shas: tuple[str, str]) -> None:
+def test_fix_edits_without_running(shell: Shell, shas: tuple[str, str]) -> None:
     edit = Call("Edit", {"file_path": "a.py", "old_string": "/ n", "new_string": "/ max(n, 1)"})
     bash = Call("Bash", {"command": "touch ran.txt"})
     shell.serve(
@@ -181,7 +181,7 @@ def test_findings_are_fixed_on_request_and_nothing_is_run(shell: Shell, shas: tu
 
 
 @pytest.mark.parametrize("spent", [149_500, 400_000])
-def test_one_cap_holds_for_the_review_and_its_fixes(shell: Shell, shas: tuple[str, str], spent: int) -> None:
+def test_budget_covers_review_and_fixes(shell: Shell, shas: tuple[str, str], spent: int) -> None:
     reviewed = replace(answer(BAD), usage=Usage(input=spent, output=1))
     server = shell.serve([reviewed, Turn(text="Fixed.")])
     argv = ("review", "HEAD~1", "--fix", "--max-response-tokens", "1000", "--max-budget-usd", "0.301")
@@ -190,9 +190,7 @@ def test_one_cap_holds_for_the_review_and_its_fixes(shell: Shell, shas: tuple[st
     assert "high: a.py:2" in done.out
 
 
-def test_what_a_lost_call_of_the_review_may_have_cost_is_not_left_for_its_fixes(
-    shell: Shell, shas: tuple[str, str]
-) -> None:
+def test_lost_call_counts_against_fixes(shell: Shell, shas: tuple[str, str]) -> None:
     reviewed = replace(answer(BAD), usage=Usage(input=52_000, output=1))
     server = shell.serve([Cut(reviewed, after_events=-1), reviewed, Turn(text="Fixed.")])
     argv = ("review", "HEAD~1", "--fix", "--max-response-tokens", "4000", "--max-budget-usd", "0.16")
@@ -216,9 +214,7 @@ def run(shell: Shell, *argv: str) -> Outcome:
     return shell.run("review", "--github-event", ".git/event.json", *argv, model="")
 
 
-def test_a_review_is_posted_once_and_then_kept_up_to_date(
-    shell: Shell, shas: tuple[str, str], api: Repository, tmp_path: Path
-) -> None:
+def test_review_posted_once_then_updated(shell: Shell, shas: tuple[str, str], api: Repository, tmp_path: Path) -> None:
     event(shell, shas)
     shell.environment |= {"GITHUB_OUTPUT": str(tmp_path / "out"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
     other = {**BAD, "line": 1, "end_line": 1, "title": "Other"}
@@ -245,7 +241,7 @@ def test_a_review_is_posted_once_and_then_kept_up_to_date(
     assert api.tokens == {"Bearer t0ken"}
 
 
-def test_what_is_no_longer_found_is_said_once(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
+def test_resolved_finding_noted_once(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD), answer(), answer(), answer(BAD)])
     for said in ("1 added", "1 no longer", "0 no longer", "1 changed"):
@@ -254,9 +250,7 @@ def test_what_is_no_longer_found_is_said_once(shell: Shell, shas: tuple[str, str
     assert len(api.lines) == 1
 
 
-def test_one_line_that_github_refuses_does_not_cost_the_others(
-    shell: Shell, shas: tuple[str, str], api: Repository
-) -> None:
+def test_refused_line_keeps_others(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     api.shown = {"a.py": {1}}
     shell.serve([answer(BAD, {**BAD, "line": 1, "end_line": 1, "title": "First"})])
@@ -267,7 +261,7 @@ def test_one_line_that_github_refuses_does_not_cost_the_others(
     assert "1 of them have no comment" in api.comments[0]["body"]
 
 
-def test_limits_of_github_are_waited_for_and_of_ours_kept(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
+def test_github_and_own_limits_respected(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     api.fail = [(429, {"Retry-After": "0"}), (403, {"Retry-After": "0"})]
     many = [
@@ -281,9 +275,7 @@ def test_limits_of_github_are_waited_for_and_of_ours_kept(shell: Shell, shas: tu
     assert "35 left out" in done.err
 
 
-def test_an_error_of_github_is_told_and_nothing_is_posted_twice(
-    shell: Shell, shas: tuple[str, str], api: Repository
-) -> None:
+def test_github_error_posts_nothing_twice(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD)])
     api.fail = [(404, {})]
@@ -306,9 +298,7 @@ def test_forks_and_drafts_are_left_alone(
     assert api.calls == []
 
 
-def test_one_job_reviews_without_a_token_and_another_posts(
-    shell: Shell, shas: tuple[str, str], api: Repository
-) -> None:
+def test_review_and_posting_jobs_apart(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD)])
     del shell.environment["GITHUB_TOKEN"]
@@ -324,7 +314,7 @@ def test_one_job_reviews_without_a_token_and_another_posts(
     assert (done.code, "is now at" in done.err) == (2, True)
 
 
-def test_a_fix_is_made_for_those_who_may_write(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
+def test_fix_needs_write_access(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     edit = Call("Edit", {"file_path": "a.py", "old_string": "/ n", "new_string": "/ max(n, 1)"})
     event(shell, shas)
     shell.serve(

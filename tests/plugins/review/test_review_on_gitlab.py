@@ -30,7 +30,7 @@ def run(shell: Shell, *argv: str) -> Outcome:
     return shell.run("review", "--gitlab", *argv, model="")
 
 
-def test_a_review_is_threads_at_lines_and_one_note_and_is_kept_up_to_date(shell: Shell, api: Project) -> None:
+def test_review_posts_threads_and_note(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST), answer(BAD, FIRST), answer({**BAD, "message": "else"})])
     done = run(shell)
     assert done.code == 0, done.err
@@ -55,9 +55,7 @@ def test_a_review_is_threads_at_lines_and_one_note_and_is_kept_up_to_date(shell:
     assert api.tokens == {"glpat-x"}
 
 
-def test_a_suggestion_for_several_lines_replaces_them_and_one_like_a_command_is_left_out(
-    shell: Shell, api: Project
-) -> None:
+def test_multiline_suggestion_not_command(shell: Shell, api: Project) -> None:
     commands = ("x\n/merge", "\n\r/merge", "/\rmerge", "/\u200bmerge")
     shell.serve([answer({**BAD, "line": 1}, *({**BAD, "title": repr(each), "suggestion": each} for each in commands))])
     assert run(shell).code == 0
@@ -77,7 +75,7 @@ def test_notes_of_others_are_never_changed(shell: Shell, api: Project) -> None:
     assert [api.lines[0], api.notes[0]] == before
 
 
-def test_more_than_a_page_of_threads_is_read(shell: Shell, api: Project) -> None:
+def test_paged_threads_read(shell: Shell, api: Project) -> None:
     for number in range(150):
         api.add(None, body=f"talk {number}", author={"id": 1})
     shell.serve([answer(BAD), answer(BAD)])
@@ -85,7 +83,7 @@ def test_more_than_a_page_of_threads_is_read(shell: Shell, api: Project) -> None
     assert (len(api.lines), len(api.notes)) == (1, 151)
 
 
-def test_lines_that_are_refused_or_too_many_are_left_out(shell: Shell, api: Project) -> None:
+def test_refused_or_excess_lines_left_out(shell: Shell, api: Project) -> None:
     api.kept = {}
     shell.serve([answer(FIRST, *({**BAD, "title": f"T{each}"} for each in range(5)))])
     done = run(shell, "--max-comments", "3")
@@ -113,7 +111,7 @@ def test_a_fork_is_left_alone(shell: Shell, api: Project, source: str) -> None:
         ("CI_API_V4_URL", "", "CI_API_V4_URL"),
     ],
 )
-def test_a_job_that_lacks_something_is_told_what(shell: Shell, api: Project, name: str, value: str, why: str) -> None:
+def test_incomplete_job_told_what_is_missing(shell: Shell, api: Project, name: str, value: str, why: str) -> None:
     shell.environment[name] = value
     server = shell.serve([])
     done = run(shell)
@@ -122,14 +120,14 @@ def test_a_job_that_lacks_something_is_told_what(shell: Shell, api: Project, nam
 
 
 @pytest.mark.parametrize("name", ["CI_API_V4_URL", "GITLAB_TOKEN"])
-def test_an_address_or_a_token_of_nonsense_is_an_error_in_one_sentence(shell: Shell, api: Project, name: str) -> None:
+def test_bad_address_or_token_one_error(shell: Shell, api: Project, name: str) -> None:
     shell.environment[name] = "http://[é"
     shell.serve([])
     done = run(shell)
     assert (done.code, done.err.count("\n"), "Traceback" in done.err) == (1, 1, False), done.err
 
 
-def test_nothing_is_spent_where_gitlab_refuses_or_stands_elsewhere(shell: Shell, api: Project) -> None:
+def test_refused_gitlab_spends_nothing(shell: Shell, api: Project) -> None:
     server = shell.serve([])
     api.fail = [(401, {})]
     done = run(shell)
@@ -140,7 +138,7 @@ def test_nothing_is_spent_where_gitlab_refuses_or_stands_elsewhere(shell: Shell,
     assert not server.requests
 
 
-def test_what_fails_halfway_is_finished_by_the_next_run_and_said_once(shell: Shell, api: Project) -> None:
+def test_failed_post_finished_next_run(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST), answer(BAD, FIRST)])
     api.fail = [(0, {})] * 4 + [(500, {})]  # the second thread
     done = run(shell)
@@ -149,7 +147,7 @@ def test_what_fails_halfway_is_finished_by_the_next_run_and_said_once(shell: She
     assert (len(api.lines), len(api.notes)) == (2, 1)
 
 
-def test_a_review_is_made_without_a_token_and_posted_with_one(shell: Shell, api: Project) -> None:
+def test_review_posted_later_with_token(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST)])
     del shell.environment["GITLAB_TOKEN"]
     assert run(shell, "--no-post", "--format", "json", "--out", ".git/review.json").code == 0
