@@ -46,7 +46,7 @@ def bench(shell: Shell, tmp_path: Path) -> Shell:
     return place(shell, tmp_path, "tasks.toml", TASKS)
 
 
-def test_each_task_runs_with_and_without_and_the_original_stays(bench: Shell) -> None:
+def test_tasks_run_with_and_without_advisor(bench: Shell) -> None:
     server = bench.serve(helpful)
     done = bench.run(*BENCH, "--repeats", "2", "--out", "out", "--log-level", "info", model="")
     assert done.code == 0, done.err
@@ -78,7 +78,7 @@ def test_each_task_runs_with_and_without_and_the_original_stays(bench: Shell) ->
     assert "1 answered" in told.out
 
 
-def test_as_json_and_with_several_at_a_time(bench: Shell) -> None:
+def test_json_output_and_parallel_runs(bench: Shell) -> None:
     bench.serve(helpful)
     (bench.cwd / "tasks.jsonl").write_text(
         "".join(json.dumps({"name": name, "prompt": "?", "check": "test -f a.txt"}) + "\n" for name in ("a", "b", "c"))
@@ -98,7 +98,7 @@ def test_as_json_and_with_several_at_a_time(bench: Shell) -> None:
     assert left(bench) == []
 
 
-def test_what_breaks_is_counted_apart_and_made_again(bench: Shell) -> None:
+def test_broken_run_counted_apart_and_retried(bench: Shell) -> None:
     down = True
 
     def script(request: Received) -> Step:
@@ -156,7 +156,7 @@ def test_the_total_is_never_passed(bench: Shell) -> None:
     assert len(server.requests) == asked
 
 
-def test_a_run_that_its_budget_ends_is_no_failure_of_the_task(bench: Shell) -> None:
+def test_budget_end_is_not_failure(bench: Shell) -> None:
     bench.serve(helpful, bill="worst")
     done = bench.run(*BENCH, "--max-budget-usd", "0.000001", "--out", "out", model="")
     assert done.code == 0, done.err
@@ -164,9 +164,7 @@ def test_a_run_that_its_budget_ends_is_no_failure_of_the_task(bench: Shell) -> N
     assert {line["outcome"] for line in runs(bench)} == {"budget"}
 
 
-def test_time_limits_end_the_work_and_the_check_has_its_say(
-    bench: Shell, processes: Callable[[str], list[int]]
-) -> None:
+def test_timeout_still_checked(bench: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"4242.{os.getpid()}"
     bench.serve(lambda request: Stall(Turn(text="Hm."), seconds=float("inf")))
     (bench.cwd / "tasks.toml").write_text(
@@ -183,7 +181,7 @@ def test_time_limits_end_the_work_and_the_check_has_its_say(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, code: int) -> None:
+def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -> None:
     script, stalled = hanging(helpful)
     bench.serve(script)
     child = bench.start(*BENCH, "--out", "out", "--repeats", "2", model="")
@@ -202,7 +200,7 @@ def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, c
     assert (done.code, "write  with     2/2" in done.out) == (0, True), done.err
 
 
-def test_after_a_kill_it_goes_on_and_the_lost_run_counts_with_all_its_budget(bench: Shell) -> None:
+def test_killed_run_counts_full_budget(bench: Shell) -> None:
     script, stalled = hanging(helpful)
     bench.serve(script)
     caps = ("--out", "out", "--max-budget-usd", "0.50")
@@ -223,7 +221,7 @@ def test_after_a_kill_it_goes_on_and_the_lost_run_counts_with_all_its_budget(ben
     assert [line["outcome"] for line in runs(bench)] == ["unsolved", "solved"]
 
 
-def test_what_is_wrong_is_told_before_anything_is_spent(
+def test_invalid_bench_spends_nothing(
     bench: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = bench.serve(helpful)
@@ -255,7 +253,7 @@ def test_what_is_wrong_is_told_before_anything_is_spent(
     assert left(bench) == []
 
 
-def test_two_families_and_a_file_that_names_them(bench: Shell) -> None:
+def test_config_file_names_two_families(bench: Shell) -> None:
     advised: list[str] = []
 
     def advise(request: Received) -> Step:

@@ -80,7 +80,7 @@ def test_what_is_wrong_with_tasks_is_clear(text: str, says: str, tmp_path: Path)
     assert str(file) in str(raised.value)
 
 
-def test_tasks_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_tasks_reported(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text('{"name": "a", "prompt": "p", "check": "x"}\n{"name"\n')
     with pytest.raises(UsageError, match=r"line 2: not JSON"):
@@ -124,7 +124,7 @@ def test_what_is_no_trial_is_clear(line: str) -> None:
         decode_trial(line)
 
 
-def test_a_notebook_goes_on_and_drops_a_torn_end(tmp_path: Path) -> None:
+def test_notebook_resumes_and_drops_torn_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     book = Notebook(out, SETUP, TASKS)
     for number in (1, 2):
@@ -144,7 +144,7 @@ def test_a_notebook_goes_on_and_drops_a_torn_end(tmp_path: Path) -> None:
     assert [json.loads(line)["number"] for line in file.read_text().splitlines()] == [1, 2, 3]
 
 
-def test_a_notebook_is_of_one_setup_one_process_and_one_thing(tmp_path: Path) -> None:
+def test_notebook_bound_to_one_setup(tmp_path: Path) -> None:
     out = tmp_path / "out"
     book = Notebook(out, SETUP, TASKS)
     with pytest.raises(UsageError, match=r"another benchmark is running there: .* Wait for it, or name another dir"):
@@ -164,7 +164,7 @@ def test_a_notebook_is_of_one_setup_one_process_and_one_thing(tmp_path: Path) ->
         Notebook(out, SETUP, TASKS)
 
 
-def test_runs_that_left_no_line_are_known_and_their_sessions_not_used_again(tmp_path: Path) -> None:
+def test_lost_runs_known_and_not_reused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     book = Notebook(out, SETUP, TASKS)
     first, second = book.session("a task/1", "with", 1), book.session("a task/1", "with", 1)
@@ -181,9 +181,7 @@ def test_runs_that_left_no_line_are_known_and_their_sessions_not_used_again(tmp_
     book.close()
 
 
-def test_what_a_killed_process_left_is_removed_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_killed_leftovers_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     out, left, mine = tmp_path / "out", tmp_path / f"{PREFIX}left", tmp_path / "mine"
     Notebook(out, SETUP, TASKS).close()
@@ -209,7 +207,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def test_failures_are_neither_solved_nor_unsolved() -> None:
+def test_failures_counted_apart() -> None:
     trials = pairs(("solved", "solved"), ("failed", "solved"), ("unsolved", "budget"), ("unsolved", "solved"))
     trials[2] = trial("without", 2, "failed", reason="529: overloaded")
     found = compare(trials)
@@ -228,7 +226,7 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
         assert words in told
 
 
-def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
+def test_few_runs_unclear_many_clear() -> None:
     few = compare(pairs(*[("unsolved", "solved")] * 5))  # pyright: ignore[reportArgumentType]
     assert not any(difference.is_clear for difference in few.differences.values())
     lines = drawn(show(few))
@@ -241,7 +239,7 @@ def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
     )
 
 
-def test_an_unknown_price_leaves_the_cost_unknown() -> None:
+def test_unknown_price_leaves_cost_unknown() -> None:
     trials = pairs(*[("solved", "solved")] * 6)  # pyright: ignore[reportArgumentType]
     trials[3] = trial("with", 2, usd=None, advisor_usd=None)
     found = compare(trials)
@@ -252,7 +250,7 @@ def test_an_unknown_price_leaves_the_cost_unknown() -> None:
     assert next(line for line in lines if line.startswith("consultations")).endswith("unknown")
 
 
-def test_a_run_that_was_made_again_counts_once() -> None:
+def test_repeated_run_counted_once() -> None:
     trials = [trial("with", outcome="failed"), trial("without"), trial("with", turns=9, answered=2, undone=1)]
     side = compare(trials).sides["with"]
     assert (side.trials, side.solved, side.consultations, side.consulted) == (1, 1, 3, 1)

@@ -10,7 +10,7 @@ from sagent.plugins.lab.workcopy import copy, remove
 from tests.waiting import until
 
 
-async def test_a_copy_is_whole_and_leads_nowhere_into_the_original(tmp_path: Path) -> None:
+async def test_copy_whole_without_links_back(tmp_path: Path) -> None:
     source, target = (tmp_path / "source").resolve(), tmp_path / "target"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "run.sh").write_text("#!/bin/sh\n")
@@ -62,7 +62,7 @@ async def test_a_copy_that_nobody_wants_ends(tmp_path: Path) -> None:
     assert len(list((tmp_path / "target").iterdir())) == left < 3_000
 
 
-def test_a_place_is_removed_whatever_became_of_it(tmp_path: Path) -> None:
+def test_workplace_always_removed(tmp_path: Path) -> None:
     place, outside = tmp_path / "place", tmp_path / "outside"
     (place / "shut" / "deep").mkdir(parents=True)
     (place / "shut" / "deep" / "file").write_text("x")

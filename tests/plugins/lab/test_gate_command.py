@@ -97,7 +97,7 @@ def test_as_json(gate: Gate) -> None:
     ]
 
 
-def test_every_cell_has_to_hold_or_those_that_are_named(gate: Gate) -> None:
+def test_all_or_named_cells_must_hold(gate: Gate) -> None:
     name = write_cells(("good", 2, 2), ("bad", 0, 2))
     code, out, _ = gate(name, "--min-pass", "0.5")
     assert code == 1
@@ -121,7 +121,7 @@ def test_a_baseline_of_other_cells_is_told(gate: Gate) -> None:
     assert gate(two, "--baseline", one)[0] == 2
 
 
-def test_an_unknown_price_fails_what_is_about_usd_alone(gate: Gate) -> None:
+def test_unknown_price_fails_only_usd(gate: Gate) -> None:
     found = [*trials("x", 2, 2), trial("x", 3, "solved", usd=None)]
     name = write(tabulate(found, ["x"]))
     code, out, _ = gate(name, "--max-usd", "100", "--max-usd-per-pass", "100", "--min-pass", "1")
@@ -130,7 +130,7 @@ def test_an_unknown_price_fails_what_is_about_usd_alone(gate: Gate) -> None:
     assert "ok      pass 1" in out
 
 
-def test_what_killed_runs_may_have_cost_counts_against_it(gate: Gate) -> None:
+def test_killed_runs_count_possible_cost(gate: Gate) -> None:
     killed, budgets = [["x"]], {"x": Decimal("0.3"), "y": Decimal("0.4")}
     write(tabulate([*trials("x", 2, 2), *trials("y", 2, 2)], ["x", "y"], 2, killed, budgets), "r.json")
     assert gate("r.json", "--cell", "y", "--max-usd", "0.2")[0] == 0  # of another cell
@@ -153,7 +153,7 @@ def test_what_killed_runs_may_have_cost_counts_against_it(gate: Gate) -> None:
     assert gate("notes", "--cell", "with", "--max-usd", "0.90")[0] == 1
 
 
-def test_a_result_that_is_not_whole_does_not_pass_unless_that_is_said(gate: Gate) -> None:
+def test_incomplete_result_needs_partial(gate: Gate) -> None:
     found = [*trials("x", 2, 2), trial("x", 3, "failed", reason="529")]
     name = write(tabulate(found, ["x"], 3))
     code, out, _ = gate(name, "--min-pass", "1")
@@ -164,7 +164,7 @@ def test_a_result_that_is_not_whole_does_not_pass_unless_that_is_said(gate: Gate
     assert gate(name, "--min-pass", "1")[0] == 1  # a run that its budget ended did not pass
 
 
-def test_what_passed_nothing_has_no_price_for_a_pass(gate: Gate) -> None:
+def test_no_pass_has_no_price_per_pass(gate: Gate) -> None:
     code, out, _ = gate(write_cells(("x", 0, 2)), "--max-usd-per-pass", "9")
     assert (code, "FAILED  usd_per_pass - <= 9  (none has passed)" in out) == (1, True)
 
@@ -174,7 +174,7 @@ def test_one_run_has_no_interval(gate: Gate) -> None:
     assert (code, "one run has no interval: make more" in out) == (1, True)
 
 
-def test_a_cell_that_was_never_run_holds_nothing(gate: Gate) -> None:
+def test_cell_without_runs_fails(gate: Gate) -> None:
     name = write(tabulate(trials("x", 2, 2), ["x", "y"]))
     for flag in ("--min-pass", "--max-usd", "--max-usd-per-pass", "--max-turns", "--max-seconds"):
         assert gate(name, flag, "1" if flag == "--min-pass" else "100", "--partial", "--cell", "y")[0] == 1, flag
@@ -228,7 +228,7 @@ def test_wrong_usage_is_told(gate: Gate) -> None:
         assert says in err, err
 
 
-def test_notes_are_judged_as_they_are_and_a_torn_line_is_no_run(gate: Gate) -> None:
+def test_notes_judged_and_torn_line_ignored(gate: Gate) -> None:
     place = Path("notes")
     place.mkdir()
     (place / "setup.json").write_text('{"executor": "a/b"}')
@@ -264,7 +264,7 @@ def test_a_run_and_its_session(shell: Shell) -> None:
     assert "it is not known" in shell.run("gate", session, "--max-seconds", "60", model="").out
 
 
-def test_a_run_that_failed_or_was_limited_does_not_pass(shell: Shell) -> None:
+def test_failed_or_limited_run_fails_gate(shell: Shell) -> None:
     def script(request: Received) -> Step:
         said = json.dumps(request.json["messages"])
         if "break" in said:
@@ -282,7 +282,7 @@ def test_a_run_that_failed_or_was_limited_does_not_pass(shell: Shell) -> None:
             assert "FAILED  pass 0 >= 1" in told.out
 
 
-def test_several_runs_in_one_stream_are_judged_together(shell: Shell) -> None:
+def test_several_runs_judged_together(shell: Shell) -> None:
     shell.serve([Turn(text="a", usage=USAGE), Turn(text="b", usage=USAGE)])
     done = shell.run("--output-format", "stream-json", "--input-format", "stream-json", stdin='"a"\n"b"\n')
     (shell.cwd / "runs.jsonl").write_text(done.out)
@@ -292,7 +292,7 @@ def test_several_runs_in_one_stream_are_judged_together(shell: Shell) -> None:
     assert "usd 0.009 <= 0.009" in told.out  # a session's costs are told as a sum
 
 
-def test_the_notes_of_a_benchmark_and_the_directory_of_a_sweep(shell: Shell) -> None:
+def test_gate_reads_notes_and_sweep(shell: Shell) -> None:
     shell.serve(lambda request: Turn(text="Done.", usage=USAGE))
     (shell.cwd / "tasks.jsonl").write_text('{"name": "a", "prompt": "?", "check": "true"}\n')
     done = shell.run(

@@ -51,7 +51,7 @@ def test_paired_shares_are_as_published() -> None:
 
 
 @given(COUNTS, COUNTS)
-def test_wilson_holds_the_share_and_stays_within_0_and_1(hits: int, misses: int) -> None:
+def test_wilson_contains_share(hits: int, misses: int) -> None:
     low, high = wilson(hits, hits + misses)
     share = hits / (hits + misses) if hits + misses else 0.5
     assert 0 <= low <= share <= high <= 1
@@ -61,13 +61,13 @@ def test_wilson_holds_the_share_and_stays_within_0_and_1(hits: int, misses: int)
 
 
 @given(COUNTS, COUNTS.filter(bool))
-def test_more_of_the_same_makes_wilson_narrower(hits: int, misses: int) -> None:
+def test_more_data_narrows_wilson(hits: int, misses: int) -> None:
     once, thrice = wilson(hits, hits + misses), wilson(3 * hits, 3 * (hits + misses))
     assert thrice.high - thrice.low < once.high - once.low
 
 
 @given(DIFFERENCES)
-def test_a_mean_is_inside_its_interval_and_turns_with_its_signs(differences: list[float]) -> None:
+def test_mean_inside_interval_and_mirrored(differences: list[float]) -> None:
     found, turned = paired_mean(differences), paired_mean([-each for each in differences])
     assert found.interval is not None
     assert turned.interval is not None
@@ -86,9 +86,7 @@ def test_the_unit_changes_nothing(differences: list[int], unit: int) -> None:
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_shares_the_other_way_round_are_the_same_with_the_other_sign(
-    both: int, gained: int, lost: int, neither: int
-) -> None:
+def test_swapped_shares_mirror_difference(both: int, gained: int, lost: int, neither: int) -> None:
     found, turned = paired_shares(both, gained, lost, neither), paired_shares(both, lost, gained, neither)
     assert (found.p, found.is_clear, found.mean) == (turned.p, turned.is_clear, -turned.mean)
     if found.interval is not None and turned.interval is not None:
@@ -98,7 +96,7 @@ def test_shares_the_other_way_round_are_the_same_with_the_other_sign(
 
 @pytest.mark.parametrize("pairs", range(10))
 @pytest.mark.parametrize("differing", [0.1, 0.5, 1.0])
-def test_where_nothing_differs_a_solve_rate_is_clear_once_in_twenty_at_most(pairs: int, differing: float) -> None:
+def test_equal_rates_rarely_clear(pairs: int, differing: float) -> None:
     told = 0.0
     for gained in range(pairs + 1):
         for lost in range(pairs + 1 - gained):
@@ -113,7 +111,7 @@ def test_where_nothing_differs_a_solve_rate_is_clear_once_in_twenty_at_most(pair
     ("values", "pairs"),
     [*product([(-1, 1), (-1, 0, 1)], (2, 5, 6, 7, 8)), *product([(-3, -1, 1, 3)], (2, 5, 6))],
 )
-def test_where_nothing_differs_a_mean_is_clear_once_in_twenty_at_most(values: tuple[int, ...], pairs: int) -> None:
+def test_equal_means_rarely_clear(values: tuple[int, ...], pairs: int) -> None:
     found = [paired_mean(differences).is_clear for differences in product(values, repeat=pairs)]
     assert sum(found) / len(found) <= 0.05
     assert any(found) == (pairs >= PAIRS)

@@ -39,7 +39,7 @@ def test_errors_are_one_object(shell: Shell, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [("gate", "~no-user/x", "--min-pass", "1"), ("sweep", "~no-user/x")])
-def test_a_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, argv: tuple[str, ...]) -> None:
+def test_unknown_user_path_refused(shell: Shell, argv: tuple[str, ...]) -> None:
     done = shell.run(*argv, model="")
     assert done.code in (1, 2)
     assert "no-user" in done.err and "Traceback" not in done.err
@@ -47,13 +47,13 @@ def test_a_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, argv: tuple
 
 @pytest.mark.parametrize("command", [["replay"], ["compare", str(RECORDED)]], ids=" ".join)
 @pytest.mark.parametrize("what", BODIES)
-def test_a_body_that_nothing_can_be_made_of_is_told(
+def test_unusable_body_reported(
     what: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     check_told(what, command, tmp_path, monkeypatch, capfd)
 
 
-def test_a_session_that_switched_models_is_replayed(shell: Shell) -> None:
+def test_switched_model_session_replayed(shell: Shell) -> None:
     shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
     path = str(shell.cwd / "session")
     models = ("anthropic/claude-sonnet-4-6", "anthropic/claude-haiku-4-5", "", "anthropic/claude-sonnet-4-6")
@@ -73,7 +73,7 @@ def test_sandboxes_are_compared(shell: Shell) -> None:
     assert compared["a"]["sandbox"] == "off"
 
 
-def test_repetition_of_a_session_has_the_words_of_the_prompt(small: Run) -> None:
+def test_rerun_sends_prompt_not_enclosures(small: Run) -> None:
     small.sent("Shorten notes.txt")
     again = small.shell.serve([DONE])
     assert small.shell.run("replay", "--model", "anthropic/claude-sonnet-4-6", model="").code == 0
@@ -81,7 +81,7 @@ def test_repetition_of_a_session_has_the_words_of_the_prompt(small: Run) -> None
     assert "Shorten notes.txt" in sent and "opensesame" not in sent
 
 
-def test_native_session_is_asked_again_in_text(shell: Shell) -> None:
+def test_native_session_rerun_as_text(shell: Shell) -> None:
     shell.serve([Turn(calls=(Call("Bash", {"command": "echo $((6 * 7))"}),)), DONE])
     assert shell.run("--permission-mode", "full", "Look").code == 0
     server = shell.serve([Turn(text="```bash\necho $((6 * 7))\n```"), Turn(text="42.")])

@@ -63,7 +63,7 @@ class Script:
             self.log.close()
 
 
-def test_a_turn_has_what_came_before_it_and_what_came_of_it() -> None:
+def test_turn_holds_input_and_outcome() -> None:
     script = Script().message(user("go")).prompt().request().message(TWO).spent().result("b").result("a")
     found = script.request().message(assistant("Done.", model="p/m")).spent().read()
 
@@ -85,7 +85,7 @@ def test_calls_without_a_result_are_open() -> None:
     assert turn.open_calls == ("a",)
 
 
-def test_what_a_person_said_is_told_from_what_others_did() -> None:
+def test_spoken_messages_told_apart() -> None:
     script = Script().message(user("go")).message(user("news", sender="job:1"), received="e1")
     script.prompt().request().message(assistant("a")).message(user("also"), received="e2")
     found = script.request().message(assistant("b")).message(user("unread")).read()
@@ -94,7 +94,7 @@ def test_what_a_person_said_is_told_from_what_others_did() -> None:
     assert len(found.pending) == 1
 
 
-def test_a_run_that_failed_is_a_turn_without_a_request() -> None:
+def test_failed_run_is_turn_without_request() -> None:
     script = Script().message(user("go")).prompt().add("failed", {"kind": "auth", "message": "no"})
     partial = Message("assistant", (Text("I was"),), model="p/m", stop="interrupted")
     script.message(user("again")).message(partial).add("failed", {"kind": "interrupted", "message": "x"})
@@ -106,7 +106,7 @@ def test_a_run_that_failed_is_a_turn_without_a_request() -> None:
     assert second.failed is not None and second.failed.kind == "interrupted"
 
 
-def test_changes_belong_to_the_turn_after_them() -> None:
+def test_changes_belong_to_next_turn() -> None:
     script = Script().message(user("go")).prompt().request().message(assistant("a")).spent()
     script.add("switched", {"model": "p/n", "effort": "high", "limits": {}})
     script.add("forked", {"left": "x"}).message(user("b")).request(role="compactor").spent("compactor")
@@ -120,7 +120,7 @@ def test_changes_belong_to_the_turn_after_them() -> None:
     assert [bill.role for bill in second.bills] == ["compactor"]
 
 
-def test_a_conversation_that_was_taken_over_is_no_turn() -> None:
+def test_inherited_conversation_is_no_turn() -> None:
     script = Script().message(user("theirs")).message(TWO).message(assistant("said"))
     found = script.message(user("mine")).prompt().request().message(assistant("b")).read()
     (turn,) = found.turns
@@ -128,7 +128,7 @@ def test_a_conversation_that_was_taken_over_is_no_turn() -> None:
     assert [came.message.content for came in turn.came] == ["mine"]
 
 
-def test_a_schema_that_is_kept_as_text_keeps_the_order_of_its_keys() -> None:
+def test_text_schema_keeps_key_order() -> None:
     text = '{"type":"object","properties":{"z":{},"a":{}}}'
     sorted_keys = json.loads(text)
     script = Script().message(user("go")).prompt(name="t", description="d", parameters=sorted_keys, schema=text)
@@ -138,13 +138,13 @@ def test_a_schema_that_is_kept_as_text_keeps_the_order_of_its_keys() -> None:
     assert turn.prompt.ordered == {"t"}
 
 
-def test_kinds_and_members_of_later_versions_are_passed_over() -> None:
+def test_later_kinds_ignored() -> None:
     script = Script().message(user("go"), later=1).add("later", {"a": 1}).prompt()
     (turn,) = script.request(later=2).message(assistant("a")).add("job", {"state": "running"}).read().turns
     assert turn.reply is not None
 
 
-def test_a_message_that_cannot_be_read_is_named() -> None:
+def test_unreadable_message_named() -> None:
     script = Script().add("message", {"role": "nobody", "parts": []})
     with pytest.raises(SessionCorrupt, match=r"entry [0-9a-f]{64} \(message"):
         script.read()

@@ -102,7 +102,7 @@ def rewritten(session: Path, change: Callable[[str, dict], dict]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_everything_a_session_may_hold_is_replayed(family: str, tmp_path: Path) -> None:
+async def test_full_session_replayed(family: str, tmp_path: Path) -> None:
     others = {"anthropic": "responses", "responses": "google", "chat": "anthropic", "google": "chat"}
     (tmp_path / "work").mkdir()
     session = await tell(tmp_path / "state", tmp_path / "work", FAMILIES[family], FAMILIES[others[family]])
@@ -122,7 +122,7 @@ async def test_everything_a_session_may_hold_is_replayed(family: str, tmp_path: 
     assert [each.agent for each in (await replay(session, agent="root/review")).agents] == ["root/review"]
 
 
-async def test_a_reply_that_was_rewritten_is_found_where_it_was_sent_again(tmp_path: Path) -> None:
+async def test_rewritten_reply_found_when_sent(tmp_path: Path) -> None:
     looks = Turn(text="I look.", calls=(Call("wait", {"what": "rain"}),))
     session = await recorded(tmp_path / "state", tmp_path / "work", looks, Turn(text="It rains."), Turn(text="Yes."),
                              prompts=("Look.", "Sure?"))  # fmt: skip
@@ -141,7 +141,7 @@ async def test_a_reply_that_was_rewritten_is_found_where_it_was_sent_again(tmp_p
     assert "The request of turn 2 agrees" in root.divergence.hint
 
 
-async def test_a_rewritten_prompt_and_a_rewritten_parameter_are_found(tmp_path: Path) -> None:
+async def test_rewritten_prompt_and_options_found(tmp_path: Path) -> None:
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="Hi."))
     rewritten(session, lambda kind, body: {**body, "system": "Be evil."} if kind == "prompt" else body)
     (root,) = (await replay(session)).agents
@@ -160,14 +160,14 @@ async def test_a_rewritten_prompt_and_a_rewritten_parameter_are_found(tmp_path: 
     assert root.divergence is not None and root.divergence.what == "the parameters of the request"
 
 
-async def test_what_was_sent_to_nobody_is_vouched_for_by_no_request(tmp_path: Path) -> None:
+async def test_unsent_entries_unchecked(tmp_path: Path) -> None:
     """Which `sagent replay` says: the head, or a signature, is for that."""
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="It rains."))
     rewritten(session, lambda kind, body: json.loads(json.dumps(body).replace("rains", "snows")))
     assert (await replay(session)).is_exact
 
 
-async def test_a_result_the_loop_makes_otherwise_is_shown_as_a_difference(tmp_path: Path) -> None:
+async def test_different_result_shown(tmp_path: Path) -> None:
     asks = Turn(calls=(Call("nope", {}),))
     session = await recorded(tmp_path / "state", tmp_path / "work", asks, Turn(text="Oh."))
 
@@ -181,9 +181,7 @@ async def test_a_result_the_loop_makes_otherwise_is_shown_as_a_difference(tmp_pa
     assert any(line.startswith("+") and "no tool named" in line for line in root.divergence.diff)
 
 
-async def test_the_prompt_is_the_logged_one_whatever_it_would_be_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_logged_prompt_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([Turn(text="Hi."), Turn(text="Ho.")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
@@ -200,7 +198,7 @@ async def test_the_prompt_is_the_logged_one_whatever_it_would_be_today(
     assert done.is_exact, why(done.agents[0])
 
 
-async def test_a_damaged_log_is_told_of_and_not_replayed(tmp_path: Path) -> None:
+async def test_damaged_log_not_replayed(tmp_path: Path) -> None:
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="Hi."))
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes().replace(b"Hi.", b"Ho."))
@@ -210,14 +208,14 @@ async def test_a_damaged_log_is_told_of_and_not_replayed(tmp_path: Path) -> None
     assert done.agents == ()
 
 
-async def test_a_log_of_a_newer_version_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_newer_log_refused(tmp_path: Path) -> None:
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="Hi."))
     rewritten(session, lambda kind, body: {**body, "version": 99} if kind == "opened" else body)
     with pytest.raises(UsageError, match="newer sagent"):
         await replay(session)
 
 
-async def test_a_bundle_is_replayed_unless_secrets_were_taken_out_of_it(tmp_path: Path) -> None:
+async def test_bundle_replayed_unless_redacted(tmp_path: Path) -> None:
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="Hi."))
     export_bundle(session, tmp_path / "plain.tar", Redaction(), {})
     assert (await replay(tmp_path / "plain.tar")).is_exact
@@ -236,7 +234,7 @@ async def test_a_bundle_is_replayed_unless_secrets_were_taken_out_of_it(tmp_path
             pass
 
 
-async def test_an_agent_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_agent_named(tmp_path: Path) -> None:
     session = await recorded(tmp_path / "state", tmp_path / "work", Turn(text="Hi."))
     with pytest.raises(UsageError, match="it has root"):
         await replay(session, agent="root/nobody")
@@ -290,7 +288,7 @@ def actor(*script: object, log: MemoryLog, **more: object) -> Agent:
     )
 
 
-async def test_a_model_without_an_adapter_is_said_and_counted() -> None:
+async def test_model_without_adapter_counted() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"text": "x"}))), "done", log=log)
     await agent.run("go")
@@ -302,7 +300,7 @@ async def test_a_model_without_an_adapter_is_said_and_counted() -> None:
     log.close()
 
 
-async def test_going_back_is_followed_on_every_branch() -> None:
+async def test_every_branch_replayed() -> None:
     log = MemoryLog()
     agent = actor("one", "two", "three", log=log)
     await agent.run("a")
@@ -317,7 +315,7 @@ async def test_going_back_is_followed_on_every_branch() -> None:
     log.close()
 
 
-async def test_results_that_gave_way_are_taken_as_they_did() -> None:
+async def test_trimmed_results_replayed() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"text": "x" * 500}))), "one", "two", log=log)
     await agent.run("a")
@@ -329,7 +327,7 @@ async def test_results_that_gave_way_are_taken_as_they_did() -> None:
     log.close()
 
 
-async def test_a_process_that_was_killed_and_one_that_went_on() -> None:
+async def test_killed_and_resumed_process() -> None:
     whole = MemoryLog()
     two = calls(("act", JsonObject({"text": "1"})), ("act", JsonObject({"text": "2"})))
     await actor(two, "end", log=whole).run("a")
@@ -345,7 +343,7 @@ async def test_a_process_that_was_killed_and_one_that_went_on() -> None:
     log.close()
 
 
-async def test_a_call_in_the_background_is_answered_as_it_was_and_counted() -> None:
+async def test_background_call_replayed() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"how": "slowly"}))), "in between", "the end", log=log)
     task = asyncio.create_task(agent.run("a"))
@@ -411,7 +409,7 @@ def test_any_conversation_is_replayed(runs: list[tuple[str, list, str | None, bo
 # -- what else may happen ----------------------------------------------------------------------------------------------
 
 
-async def test_a_fallback_that_took_over_and_a_switch_that_was_taken_back() -> None:
+async def test_fallback_and_reverted_switch() -> None:
     log = MemoryLog()
     down = Says(ModelError("overloaded", "busy", provider="scripted"), "I am back.", "again")
     spare = Says("I take over.", provider="spare", model_id="one")
@@ -431,7 +429,7 @@ async def test_a_fallback_that_took_over_and_a_switch_that_was_taken_back() -> N
     log.close()
 
 
-async def test_a_message_that_preempts_and_a_limit_that_ends_a_run() -> None:
+async def test_preempting_message_and_turn_limit() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"how": "slowly"}))), "I read it.", calls(("act", JsonObject())), log=log)
     task = asyncio.create_task(agent.run("a"))
@@ -448,7 +446,7 @@ async def test_a_message_that_preempts_and_a_limit_that_ends_a_run() -> None:
     log.close()
 
 
-async def test_an_agent_that_took_over_a_conversation_and_one_that_lives_on() -> None:
+async def test_inherited_and_living_conversation() -> None:
     log = MemoryLog()
     scripts = {
         "root": Says("one", calls(("AgentSpawn", JsonObject({"prompt": "p", "name": "full", "share": "full"}))), "two"),
@@ -478,7 +476,7 @@ async def test_an_agent_that_took_over_a_conversation_and_one_that_lives_on() ->
     log.close()
 
 
-async def test_an_answer_as_data_is_compared_but_for_its_schema(tmp_path: Path) -> None:
+async def test_structured_answer_without_schema(tmp_path: Path) -> None:
     async with staged([Turn(text='{"n": 1}'), Turn(text="not data"), Turn(text='{"n": 2}')]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
             session.log().append(Opened(session.id, "root", str(tmp_path), {}))
@@ -494,7 +492,7 @@ async def test_an_answer_as_data_is_compared_but_for_its_schema(tmp_path: Path) 
     assert "as data" in next(iter(root.unchecked))
 
 
-async def test_a_copy_that_went_on_has_another_name_in_its_requests(tmp_path: Path) -> None:
+async def test_continued_copy_replayed(tmp_path: Path) -> None:
     model = FAMILIES["responses"]
     async with staged([Turn(text="One."), Turn(text="Two.")]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
@@ -512,7 +510,7 @@ async def test_a_copy_that_went_on_has_another_name_in_its_requests(tmp_path: Pa
     assert done.is_exact, why(done.agents[0])
 
 
-async def test_a_process_that_went_on_with_another_model(tmp_path: Path) -> None:
+async def test_resumed_with_other_model(tmp_path: Path) -> None:
     gpt = FAMILIES["responses"]
     async with staged([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
@@ -527,7 +525,7 @@ async def test_a_process_that_went_on_with_another_model(tmp_path: Path) -> None
     assert done.is_exact, why(done.agents[0])
 
 
-async def test_an_overflow_that_was_recovered_from(tmp_path: Path) -> None:
+async def test_recovered_overflow(tmp_path: Path) -> None:
     full = Fail(400, message="prompt is too long: 250000 tokens > 200000 maximum", type="invalid_request_error")
     reads = Turn(calls=(Call("Read", {"file_path": "long.txt"}),))
     (tmp_path / "work").mkdir()
@@ -539,7 +537,7 @@ async def test_an_overflow_that_was_recovered_from(tmp_path: Path) -> None:
     assert any("compactions" in what for what in done.agents[0].taken)
 
 
-async def test_an_advisor_that_the_provider_was_told_of_is_found_out(tmp_path: Path) -> None:
+async def test_native_advisor_recognized(tmp_path: Path) -> None:
     answers = [Turn(text="I look.", calls=(Call("act", {}),)), Turn(text="Done.")]
     async with FakeProviderServer(answers, strict=False) as server:
         provider = Anthropic.from_key("k", base_url=server.url)
@@ -559,7 +557,7 @@ async def test_an_advisor_that_the_provider_was_told_of_is_found_out(tmp_path: P
     log.close()
 
 
-async def test_a_result_that_would_be_cut_twice_is_taken_as_it_is() -> None:
+async def test_twice_cut_result_kept_as_is() -> None:
     log = MemoryLog()
     long = calls(("act", JsonObject({"text": "x" * 70_000})))
     await actor(long, "one", log=log).run("a")
@@ -573,7 +571,7 @@ async def test_a_result_that_would_be_cut_twice_is_taken_as_it_is() -> None:
 # -- asking again ------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
+def test_answer_given_once_to_same_call() -> None:
     schema = JsonObject({"type": "object", "properties": JsonObject({"n": JsonObject({"type": "integer"})})})
     prompt = Prompt("be", (ToolSpec("count", "", schema), ToolSpec("advisor", "", JsonObject())))
     made = [
@@ -590,9 +588,7 @@ def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
     assert (answers.answered, answers.missing) == (2, 2)
 
 
-async def test_a_copy_is_not_made_of_what_is_too_large_or_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_impossible_copy_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     for name in ("x", "y"):
         (tmp_path / "a" / name).write_text(name)
@@ -612,7 +608,7 @@ async def test_a_copy_is_not_made_of_what_is_too_large_or_not_there(
 
 
 @pytest.mark.needs("git")
-async def test_a_commit_that_is_not_there_any_more_is_said(tmp_path: Path) -> None:
+async def test_missing_commit_reported(tmp_path: Path) -> None:
     origin = tmp_path / "a"
     origin.mkdir()
     (origin / "x").write_text("now")
@@ -626,7 +622,7 @@ async def test_a_commit_that_is_not_there_any_more_is_said(tmp_path: Path) -> No
     assert not place.parent.exists()
 
 
-async def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
+async def test_endless_check_stopped(tmp_path: Path) -> None:
     late = await run_check("sleep 60", tmp_path, 0.05)
     assert (late.code, late.said) == (None, "it did not end within 0.05 s")
     assert (await run_check("echo a; exit 3", tmp_path)).code == 3
@@ -643,7 +639,7 @@ WITHDRAWN = Turn(calls=[Call("Read", {"file_path": "a.txt"})], stop="refusal")
     [[CUT, Turn("ok")], [LONE, Turn("ok")], [LONE, LONE, LONE], [WITHDRAWN]],
     ids=["after a whole one", "alone", "three times", "withdrawn"],
 )
-async def test_session_with_cut_calls_is_replayed(steps: list[Step], tmp_path: Path) -> None:
+async def test_session_with_cut_calls_replayed(steps: list[Step], tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "a.txt").write_text("hello")

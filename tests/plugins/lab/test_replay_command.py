@@ -49,7 +49,7 @@ def logged(path: Path, kind: str) -> list[dict]:
     return [json.loads(entry.line)["body"] for entry in read_log(path / "root.jsonl") if entry.kind == kind]
 
 
-def test_a_session_is_replayed_without_a_key_or_a_network(shell: Shell) -> None:
+def test_replay_needs_no_key_or_network(shell: Shell) -> None:
     session = record(shell)
     for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
         del shell.environment[name]
@@ -63,7 +63,7 @@ def test_a_session_is_replayed_without_a_key_or_a_network(shell: Shell) -> None:
     assert shell.server is not None and len(shell.server.requests) == 2
 
 
-def test_the_last_session_is_replayed_when_none_is_named(shell: Shell) -> None:
+def test_last_session_replayed_by_default(shell: Shell) -> None:
     record(shell)
     assert command(shell, "replay").code == 0
 
@@ -91,14 +91,14 @@ def test_a_damaged_session_is_not_replayed(shell: Shell) -> None:
         (("compare", "SESSION", "SESSION", "--model", "m"), "Give two sessions"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(shell: Shell, argv: tuple[str, ...], told: str) -> None:
+def test_invalid_use_refused(shell: Shell, argv: tuple[str, ...], told: str) -> None:
     session = record(shell)
     done = command(shell, *(session if word == "SESSION" else word for word in argv))
     assert done.code == 2
     assert told in done.err
 
 
-def test_another_model_is_asked_with_what_was_recorded(shell: Shell) -> None:
+def test_other_model_gets_recorded_answers(shell: Shell) -> None:
     other = Call("Bash", {"command": "cat secret.txt", "description": "look"})
     session = Path(record(shell, Turn(text="Hm.", calls=(LOOK, LOOK, other)), Turn(text="It says hello, I think.")))
     done = command(shell, "replay", str(session), "--model", "anthropic/claude-opus-4-8", "--output-format", "json")
@@ -123,7 +123,7 @@ def test_another_model_is_asked_with_what_was_recorded(shell: Shell) -> None:
     assert command(shell, "replay", str(made)).code == 0
 
 
-def test_a_model_that_cannot_be_had_leaves_nothing_behind(shell: Shell) -> None:
+def test_unavailable_model_leaves_nothing(shell: Shell) -> None:
     session = record(shell)
     done = command(shell, "replay", session, "--model", "nobody/nothing")
     assert done.code == 2
@@ -131,7 +131,7 @@ def test_a_model_that_cannot_be_had_leaves_nothing_behind(shell: Shell) -> None:
 
 
 @pytest.mark.needs("git")
-def test_live_tools_work_in_a_clone_at_the_recorded_commit(shell: Shell) -> None:
+def test_live_tools_run_in_clone_at_commit(shell: Shell) -> None:
     git(shell.cwd, "init", "-q")
     (shell.cwd / "a.txt").write_text("hello\n")
     git(shell.cwd, "add", ".")
@@ -154,7 +154,7 @@ def test_live_tools_work_in_a_clone_at_the_recorded_commit(shell: Shell) -> None
     assert git(kept / "work", "remote") == ""
 
 
-def test_live_tools_work_in_a_copy_that_is_gone_in_the_end(shell: Shell) -> None:
+def test_live_tools_use_temporary_copy(shell: Shell) -> None:
     own = shell.cwd / "own.txt"
     touches = (
         Call("Write", {"file_path": str(own), "content": "mine"}),
@@ -182,7 +182,7 @@ def _other(shell: Shell, session: str) -> Path:
     return found
 
 
-def test_an_interruption_stops_it_and_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:
+def test_interrupt_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:
     session = record(shell, Stall(Turn(text="I think about it for a very long time."), after_events=4))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -214,7 +214,7 @@ def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "html"])
-def test_no_form_of_a_comparison_shows_a_secret(shell: Shell, form: str) -> None:
+def test_comparison_hides_secrets(shell: Shell, form: str) -> None:
     secret = "sk-ant-api03-" + "aB3dE5fG7hJ9" * 8
     shell.serve([Turn(text="Yes."), Turn(text="No.")])
     for session in ("a", "b"):
@@ -226,7 +226,7 @@ def test_no_form_of_a_comparison_shows_a_secret(shell: Shell, form: str) -> None
     assert "secrets taken out" in done.err
 
 
-def test_a_session_is_put_beside_what_another_model_makes_of_it(shell: Shell) -> None:
+def test_session_compared_with_other_model(shell: Shell) -> None:
     session = record(shell, Turn(calls=(CHANGE,)), Turn(text="Done."))
     flags = ("--model", "anthropic/claude-opus-4-8", "--live-tools", "--check", "test -f b.txt")
     done = command(shell, "compare", session, *flags, "--output-format", "json")
@@ -239,7 +239,7 @@ def test_a_session_is_put_beside_what_another_model_makes_of_it(shell: Shell) ->
     assert as_object(other["outcome"])["exit_code"] == 0
 
 
-def test_a_check_has_nowhere_to_look_where_tools_did_not_run(shell: Shell) -> None:
+def test_check_needs_live_tools(shell: Shell) -> None:
     session = record(shell, Turn(text="I guess."))
     done = command(shell, "compare", session, "--model", "anthropic/claude-opus-4-8", "--check", "true")
     assert done.code == 0, done.err

@@ -34,7 +34,7 @@ CALL_AS_TEXT = Turn('```json\n{"name": "look", "arguments": {"path": "b"}}\n```'
         ([Turn("I have updated the file."), Turn("I have not.")], "end"),
     ],
 )
-async def test_session_that_was_helped_is_replayed(steps: Sequence[Step], reason: str, tmp_path: Path) -> None:
+async def test_assisted_session_replayed(steps: Sequence[Step], reason: str, tmp_path: Path) -> None:
     async with FakeProviderServer(steps) as server:
         provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
         agent = Agent(provider.model("m"), tools=[look, run], session=tmp_path / "s")
@@ -56,7 +56,7 @@ async def test_it_replays_as_it_did(session: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_a_replay_makes_the_same_bytes_and_a_rerun_asks_with_them(family: str, tmp_path: Path) -> None:
+async def test_replay_exact_and_rerun_keeps_options(family: str, tmp_path: Path) -> None:
     async with staged([Turn(text="One."), Turn(text="Two.")]) as stage:
         with Session.create(tmp_path, tmp_path) as made:
             made.log().append(Opened(made.id, "root", str(tmp_path), {}))
@@ -73,7 +73,7 @@ async def test_a_replay_makes_the_same_bytes_and_a_rerun_asks_with_them(family: 
     assert asked.options == ("temperature=0.25", "top_p=0.5")
 
 
-async def test_a_tool_that_says_permission_denied_has_failed(tmp_path: Path) -> None:
+async def test_denial_from_tool_counts_as_error(tmp_path: Path) -> None:
     path, _, _ = await refused(tmp_path / "s")
     side = diff_sessions(path, path).left
     assert (side.errors, side.denials) == (1, 0)

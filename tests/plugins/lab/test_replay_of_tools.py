@@ -18,9 +18,7 @@ STEPS = [Turn(calls=(Call("find_tools", {"query": "deploy"}),)), Turn(calls=(Cal
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-async def test_a_session_with_tools_that_were_found_is_replayed_to_the_byte(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_found_tools_replay_exactly(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     async with FakeProviderServer(STEPS) as server:
         where = environment(monkeypatch, tmp_path, server)
@@ -32,16 +30,12 @@ async def test_a_session_with_tools_that_were_found_is_replayed_to_the_byte(
 
 
 @pytest.mark.parametrize("model", NATIVE)
-async def test_a_session_at_an_endpoint_that_searches_by_itself_is_replayed_to_the_byte(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_native_search_replays_exactly(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session, _ = await searched(model, tmp_path, monkeypatch)
     assert (await replay(session)).is_exact
 
 
-async def test_a_recorded_session_is_asked_again_with_tools_that_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rerun_finds_tools_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     deploy = Deploy()
     async with FakeProviderServer(STEPS * 2) as server:
@@ -58,7 +52,7 @@ async def test_a_recorded_session_is_asked_again_with_tools_that_are_found(
 
 @pytest.mark.parametrize("model", FAMILIES)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
-async def test_a_session_with_tools_that_came_late_is_replayed_to_the_byte(model: str, long: int, shop: Shop) -> None:
+async def test_late_tools_replay_exactly(model: str, long: int, shop: Shop) -> None:
     async with shop.opened(model, long=long) as agent:
         await shop.grow(agent, through=long > 0)
         assert await shop.call(agent, SELL, {"what": "tea"}, through=True) == "sold tea"
@@ -67,7 +61,7 @@ async def test_a_session_with_tools_that_came_late_is_replayed_to_the_byte(model
 
 
 @pytest.mark.parametrize("model", NATIVE)
-async def test_so_is_one_whose_provider_searches_by_itself(model: str, shop: Shop) -> None:
+async def test_late_native_search_replays_exactly(model: str, shop: Shop) -> None:
     config = f'[providers.{model.partition("/")[0]}]\nabilities = [{{ of = "", tool_search = true }}]\n'
     async with shop.opened(model, long=200, config=config) as agent:
         await shop.grow(agent, through=False)

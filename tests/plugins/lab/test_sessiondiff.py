@@ -70,7 +70,7 @@ def _turn(log: FileLog, model: str, usd: Decimal | None, text: str, *called: str
 TWO = (("Fix it.", [("I look.", "ls", "cat"), ("Done.",)]), ("Sure?", [("Yes.",)]))
 
 
-def test_a_session_beside_itself_is_the_same_in_everything(tmp_path: Path) -> None:
+def test_session_equals_itself(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
     diff = diff_sessions(one, one)
     assert diff.is_same
@@ -79,7 +79,7 @@ def test_a_session_beside_itself_is_the_same_in_everything(tmp_path: Path) -> No
     assert "every request, call and reply is the same" in drawn(show(diff))
 
 
-def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) -> None:
+def test_turns_aligned_by_prompt(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
     other = session(
         tmp_path / "b",
@@ -98,7 +98,7 @@ def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) ->
     ]
 
 
-def test_actions_are_tool_and_target_in_order_whatever_the_turn_and_the_directory(tmp_path: Path) -> None:
+def test_actions_compare_tool_and_target(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "cat  /work/a"), ("So.", "rm"), ("Done.",)]))
     other = session(
         tmp_path / "b",
@@ -138,7 +138,7 @@ def test_what_a_call_is_about(tool: str, arguments: dict[str, object], target: s
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
-def test_what_agrees_is_a_longest_common_subsequence(one: list[str], other: list[str]) -> None:
+def test_agreement_is_longest_subsequence(one: list[str], other: list[str]) -> None:
     def longest(left: Sequence[str], right: Sequence[str]) -> int:
         if not left or not right:
             return 0
@@ -150,7 +150,7 @@ def test_what_agrees_is_a_longest_common_subsequence(one: list[str], other: list
     assert found == Agreement(len(one), len(other), longest(one, other))
 
 
-def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> None:
+def test_figures_match_bills_exactly(tmp_path: Path) -> None:
     one, other = session(tmp_path / "a", *TWO), session(tmp_path / "b", TWO[0], usd=Decimal("1E-28"))
     diff = diff_sessions(one, other)
     for side, path in ((diff.left, one), (diff.right, other)):
@@ -164,7 +164,7 @@ def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> Non
     assert shown["b"]["cost"]["tokens"]["cache_read"] == 14  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
 
 
-def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> None:
+def test_unknown_price_makes_minimum(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("Done.",)]), usd=None)
     with Session.open(one) as made:
         made.log().append(
@@ -185,7 +185,7 @@ def test_errors_and_denials_are_told_apart(tmp_path: Path) -> None:
     assert (side.tool_calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
 
 
-def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
+def test_check_result_shows_directory(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
     diff = diff_sessions(one, one).checked(
         CheckResult("make test", 0, "ok", "/a"),
@@ -219,7 +219,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_path: Path) -> None:
+def test_page_self_contained_and_ordered(tmp_path: Path) -> None:
     one = session(tmp_path / "a", (f"Fix it. {EVIL}", [(f"Done. {EVIL}",)]))
     other = session(tmp_path / "b", (f"Fix it. {EVIL}", [("No.",)]))
     page = write_diff(diff_sessions(one, other), Redaction()).decode()
@@ -239,7 +239,7 @@ def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_pat
     assert "default-src 'none'" in page.replace("&#x27;", "'")
 
 
-def test_the_page_shows_what_differs_and_folds_what_does_not(tmp_path: Path) -> None:
+def test_page_shows_changes_folds_rest(tmp_path: Path) -> None:
     key = "sk-ant-" + "REDACTME0123456789abcdef"
     same, after = ("I look.", "ls"), ("I check.", "cat a.txt")
     one = session(tmp_path / "a", ("Fix it.", [same, ("Then I run it.", f"make fast KEY={key}"), after, ("Blue.",)]))
@@ -269,20 +269,20 @@ def test_marked_lines_are_the_lines(one: list[str], other: list[str]) -> None:
         assert f"<{tag}>{sign} " in shown or f"<{tag}>" not in shown
 
 
-def test_sessions_without_a_turn_are_no_error(tmp_path: Path) -> None:
+def test_sessions_without_turns_compared(tmp_path: Path) -> None:
     one, other = session(tmp_path / "a"), session(tmp_path / "b")
     diff = diff_sessions(one, other)
     assert diff.rows == ()
     assert b"Neither has a turn" in write_diff(diff, Redaction())
 
 
-def test_a_message_that_is_only_media_has_a_row(tmp_path: Path) -> None:
+def test_media_message_has_row(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("", [("Done.",)]))
     assert diff_sessions(one, one).rows[0].prompt == ""
     assert Message("user").content == ""
 
 
-def test_a_session_of_a_newer_sagent_is_not_compared(tmp_path: Path) -> None:
+def test_newer_session_not_compared(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "newer") as made:
         made.log().append(Opened(made.id, "root", "/work", {}, version=99))
     with pytest.raises(UsageError, match=r"format 99.*update sagent to compare it"):

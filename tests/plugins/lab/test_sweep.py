@@ -36,7 +36,7 @@ def plan(arms: str, repeats: int = 1, **members: object) -> Plan:
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.data())
-def test_every_run_has_its_turn_once_and_no_way_is_always_first(ways: int, repeats: int, data: st.DataObject) -> None:
+def test_runs_scheduled_once_and_balanced(ways: int, repeats: int, data: st.DataObject) -> None:
     arms = "vwxyz"[:ways]
     notes = Notes()
     try:
@@ -56,7 +56,7 @@ def test_every_run_has_its_turn_once_and_no_way_is_always_first(ways: int, repea
         notes.close()
 
 
-def test_what_is_lost_counts_with_the_budget_of_its_arm_or_the_largest_that_it_may_have_had() -> None:
+def test_lost_run_counts_largest_budget() -> None:
     notes = Notes()
     try:
         notes.lost = (("x", "y"), ("x",))
@@ -67,9 +67,7 @@ def test_what_is_lost_counts_with_the_budget_of_its_arm_or_the_largest_that_it_m
         notes.close()
 
 
-async def test_runs_of_one_name_at_two_addresses_are_not_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_same_name_other_address_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
     async def setup(base_url: str | None) -> Mapping[str, object]:
@@ -85,9 +83,7 @@ async def test_runs_of_one_name_at_two_addresses_are_not_compared(
             Notebook(tmp_path / "out", other, TASKS)
 
 
-async def test_a_run_costs_no_more_than_was_held_for_it_whatever_its_directory_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_run_cost_capped_over_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer(
         [Turn(text="Done.", usage=Usage(input=1_000, output=100))], repeat_last=True
     ) as server:
@@ -111,7 +107,7 @@ async def test_a_run_costs_no_more_than_was_held_for_it_whatever_its_directory_s
             notes.close()
 
 
-def test_the_notes_of_an_earlier_version_are_gone_on_with(tmp_path: Path) -> None:
+def test_earlier_notes_resumed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "setup.json").write_text('{"executor":"a/b","advisors":["advisor=a/c"],"max_budget_usd":null}\n')

@@ -116,7 +116,7 @@ def test_a_grid_of_two_by_two_by_two(sweep: Shell) -> None:
     assert more.json == result(sweep)
 
 
-def test_excluded_cells_do_not_run_and_formats_are_plain(sweep: Shell) -> None:
+def test_excluded_cells_skipped(sweep: Shell) -> None:
     server = sweep.serve(able)
     rows = f'[[exclude]]\nadvisor = "anthropic/{WISE}"\n[[exclude]]\neffort = "low"\nmodel = "anthropic/{LARGE}"\n'
     (sweep.cwd / "spec.toml").write_text(GRID + rows + TASKS)
@@ -132,7 +132,7 @@ def test_excluded_cells_do_not_run_and_formats_are_plain(sweep: Shell) -> None:
     assert told[2].startswith("| \\* | 1/1 |")
 
 
-def test_a_dry_run_tells_the_grid_and_spends_nothing(sweep: Shell) -> None:
+def test_dry_run_shows_grid_and_spends_nothing(sweep: Shell) -> None:
     server = sweep.serve(able)
     (sweep.cwd / "spec.toml").write_text(GRID.replace("max_total_usd = 5", "max_total_usd = 1\njobs = 3") + TASKS)
     done = sweep.run("sweep", "spec.toml", "--dry-run", model="")
@@ -145,7 +145,7 @@ def test_a_dry_run_tells_the_grid_and_spends_nothing(sweep: Shell) -> None:
     assert sorted(path.name for path in sweep.cwd.iterdir()) == ["project", "spec.toml"]
 
 
-def test_one_budget_holds_to_the_cent_with_three_at_a_time(sweep: Shell) -> None:
+def test_budget_exact_with_three_workers(sweep: Shell) -> None:
     def endless(request: Received) -> Step:
         """What goes on until its budget ends it."""
         said = str(len(json.dumps(request.json["messages"])))  # the same for ever would be stopped
@@ -173,7 +173,7 @@ def test_one_budget_holds_to_the_cent_with_three_at_a_time(sweep: Shell) -> None
     assert len(server.requests) == asked
 
 
-def test_after_a_kill_no_finished_run_is_repeated_and_the_total_holds(sweep: Shell) -> None:
+def test_killed_sweep_resumes_within_total(sweep: Shell) -> None:
     asked: list[Received] = []
 
     def script(request: Received) -> Step:
@@ -208,7 +208,7 @@ def test_after_a_kill_no_finished_run_is_repeated_and_the_total_holds(sweep: She
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_it_and_says_how_to_go_on(sweep: Shell, number: int, code: int) -> None:
+def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> None:
     script, stalled = hanging(able)
     sweep.serve(script)
     child = sweep.start("sweep", "spec.toml", "--output", "out", model="")
@@ -250,7 +250,7 @@ def test_where_a_provider_is_down_it_stops(sweep: Shell) -> None:
     assert result(sweep)["missing"] == 8
 
 
-def test_a_changed_spec_is_refused_and_says_what_differs(sweep: Shell) -> None:
+def test_changed_spec_refused_with_reason(sweep: Shell) -> None:
     server = sweep.serve(able)
     few = GRID.replace(f', "anthropic/{LARGE}"', "").replace(f', "anthropic/{WISE}"', "")
     (sweep.cwd / "spec.toml").write_text(few + TASKS)
@@ -277,7 +277,7 @@ def test_a_changed_spec_is_refused_and_says_what_differs(sweep: Shell) -> None:
     assert len(server.requests) == asked
 
 
-def test_an_unknown_price_is_a_minimum_without_a_budget_and_refused_with_one(sweep: Shell) -> None:
+def test_unknown_price_runs_without_budget(sweep: Shell) -> None:
     sweep.serve(able)
     grid = f'[grid]\nmodel = ["anthropic/{SMALL}", "anthropic/unheard-of"]\n'
     (sweep.cwd / "spec.toml").write_text(f"max_total_usd = 5\nmax_budget_usd = 0.50\n{grid}{TASKS}")
@@ -322,7 +322,7 @@ def test_teams_are_cells_like_any_other(sweep: Shell) -> None:
 
 
 @pytest.mark.needs("git")
-def test_what_was_asked_in_a_session_is_asked_again_where_it_was_asked(sweep: Shell) -> None:
+def test_session_prompts_rerun_in_place(sweep: Shell) -> None:
     project, seen = sweep.cwd / "project", list[str]()
 
     def script(request: Received) -> Step:
@@ -365,7 +365,7 @@ def test_what_was_asked_in_a_session_is_asked_again_where_it_was_asked(sweep: Sh
     assert len(server.requests) == asked_then
 
 
-def test_what_is_wrong_is_told_before_anything_is_spent(
+def test_invalid_sweep_spends_nothing(
     sweep: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = sweep.serve(able)

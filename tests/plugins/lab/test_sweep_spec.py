@@ -75,7 +75,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert "effort" not in last.given
 
 
-def test_tasks_of_a_file_are_found_beside_the_spec(tmp_path: Path) -> None:
+def test_task_file_relative_to_spec(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "tasks.jsonl").write_text('{"name": "b", "prompt": "Do.", "check": "true"}\n')
     found = spec(tmp_path, 'tasks = "deep/tasks.jsonl"\n')
@@ -84,12 +84,12 @@ def test_tasks_of_a_file_are_found_beside_the_spec(tmp_path: Path) -> None:
     assert names(found) == ["settings"]
 
 
-def test_long_values_are_named_by_their_place(tmp_path: Path) -> None:
+def test_long_values_named_by_place(tmp_path: Path) -> None:
     found = spec(tmp_path, f'[grid]\nappend_system = ["", "Be brief.", "x"]\n{TASK}')
     assert names(found) == ["append_system=#1", "append_system=#2", "append_system=x"]
 
 
-def test_only_included_cells_are_a_grid_too(tmp_path: Path) -> None:
+def test_include_alone_makes_grid(tmp_path: Path) -> None:
     found = spec(tmp_path, f'[[include]]\nmodel = "a/b"\n[[include]]\nmodel = "a/c"\neffort = "low"\n{TASK}')
     assert names(found) == ["model=a/b", "model=a/c effort=low"]
 
@@ -156,7 +156,7 @@ def test_teams_and_their_hand_offs(tmp_path: Path) -> None:
         (f"[grid]\nvisible_handoffs = 2\n{TASK}", "visible_handoffs is only for teams"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_place(text: str, says: str, tmp_path: Path) -> None:
+def test_mistakes_named_with_place(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         spec(tmp_path, text)
     assert says in str(raised.value)
@@ -177,7 +177,7 @@ AXES = {"effort": ["low", "medium", "high"], "max_turns": [1, 2, 3, 4], "panel":
     ),
     data=st.data(),
 )
-def test_a_grid_is_the_product_of_its_axes_less_what_is_excluded(
+def test_grid_is_product_minus_excluded(
     grid: dict[str, list[object]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     row = {key: data.draw(st.sampled_from(values)) for key, values in grid.items() if data.draw(st.booleans())}

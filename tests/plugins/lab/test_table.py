@@ -26,7 +26,7 @@ def by_name(*trials: Trial, cells: tuple[str, ...] = ("x", "y"), planned: int = 
     return {row.cell: row for row in tabulate(trials, cells, planned)}
 
 
-def test_a_run_that_its_budget_ended_did_not_pass_and_one_that_failed_is_missing() -> None:
+def test_budget_end_failed_and_error_missing() -> None:
     rows = by_name(
         trial("x"), trial("x", 2, "budget"), trial("x", 3, "failed", reason="529: overloaded"),
         trial("x", 4, "unsolved"),
@@ -43,14 +43,14 @@ def test_a_run_that_its_budget_ended_did_not_pass_and_one_that_failed_is_missing
     assert "1 × 529: overloaded" in told
 
 
-def test_a_run_that_was_made_again_counts_once_and_costs_twice() -> None:
+def test_repeated_run_counts_once_costs_twice() -> None:
     row = by_name(trial("x", outcome="failed", usd="0.3"), trial("x", usd="0.1"))["x"]
     assert (row.runs, row.passed, row.missing, row.apart) == (1, 1, 0, {})
     assert row.total == Decimal("0.4")
     assert row.means["usd"] == pytest.approx(0.1)
 
 
-def test_an_unknown_price_is_a_minimum_and_never_the_best() -> None:
+def test_unknown_price_minimum_never_best() -> None:
     rows = tabulate(
         [trial("x", usd=None, least=Decimal("0.01")), trial("x", 2), trial("y", usd="9"), trial("y", 2, usd="9")],
         ["x", "y"],
@@ -60,7 +60,7 @@ def test_an_unknown_price_is_a_minimum_and_never_the_best() -> None:
     assert next(line for line in drawn(show(rows)) if line.endswith(" x")).count("≥ ") == 2
 
 
-def test_by_pass_rate_then_by_cost_and_what_nothing_beats_is_marked() -> None:
+def test_sorted_by_pass_rate_then_cost() -> None:
     rows = tabulate(
         [
             *(trial("sure", number, usd="0.5") for number in (1, 2)),
@@ -124,14 +124,14 @@ def test_what_is_no_row_is_told(value: object) -> None:
         decode_row(value)
 
 
-def test_trials_of_named_arms_come_back_and_others_are_told() -> None:
+def test_trials_of_named_arms_round_trip() -> None:
     written = trial("model=a/b", least=Decimal("0.1"))
     assert decode_trial(encode_trial(written), ("model=a/b",)) == written
     with pytest.raises(ValueError, match="not the line of a run"):
         decode_trial(encode_trial(written))
 
 
-def test_notes_from_before_tokens_were_kept_can_be_read() -> None:
+def test_notes_without_tokens_readable() -> None:
     line = '{"task":"a","digest":"d","arm":"with","number":1,"outcome":"solved","usd":"0.10","turns":2,"seconds":1.5}'
     old = decode_trial(line)
     assert (old.usd, old.read, old.written) == (Decimal("0.10"), None, None)

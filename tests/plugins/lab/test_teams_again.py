@@ -17,7 +17,7 @@ __all__ = ["crew"]  # a fixture
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
-def test_a_team_is_asked_again_of_another_model_with_its_hand_offs(shell: Shell, crew, mode: str) -> None:
+def test_team_rerun_keeps_hand_offs(shell: Shell, crew, mode: str) -> None:
     (shell.cwd / "a.txt").write_text("as it was\n")
 
     def reads(request: Received) -> Step:

@@ -60,7 +60,7 @@ async def session_of(state: Path, cwd: Path, family: str, other: str) -> Path:
 
 
 @pytest.mark.parametrize(("family", "other"), [("chat", "anthropic"), ("anthropic", "responses"), ("google", "chat")])
-async def test_a_session_in_both_protocols_is_replayed(family: str, other: str, tmp_path: Path) -> None:
+async def test_mixed_protocol_session_replayed(family: str, other: str, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     session = await session_of(tmp_path / "state", tmp_path / "work", FAMILIES[family], FAMILIES[other])
     done = await replay(session)

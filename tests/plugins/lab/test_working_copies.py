@@ -21,7 +21,7 @@ asyncio.run(main())
 """
 
 
-def test_that_of_a_killed_program_is_removed(tmp_path: Path, place: Path) -> None:
+def test_killed_copy_removed(tmp_path: Path, place: Path) -> None:
     check_leavings(tmp_path, place, COPY)
 
 
@@ -37,7 +37,7 @@ def clone(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_nothing_that_a_configuration_names_is_run(repository: Path, what: str) -> None:
+def test_configured_programs_not_run(repository: Path, what: str) -> None:
     made = plant(repository, what)
     clone(repository)
     assert not made.exists()
