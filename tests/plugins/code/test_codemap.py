@@ -74,7 +74,7 @@ async def test_what_others_lean_on_comes_first(shop: Path, call: Call) -> None:
     assert "README" not in text
 
 
-async def test_with_a_focus_what_is_meant_and_what_is_near_come_first(shop: Path, call: Call) -> None:
+async def test_focus_ranks_near_files_first(shop: Path, call: Call) -> None:
     unfocused = text_of(await call(RepoMap()))
     for focus in (["web/page.ts"], ["renderPage"], [str(shop / "web")], ["page.ts"]):
         text = text_of(await call(RepoMap(), focus=focus))
@@ -84,14 +84,14 @@ async def test_with_a_focus_what_is_meant_and_what_is_near_come_first(shop: Path
     assert "(Nothing here is called nix, no/such.py.)" in text_of(await call(RepoMap(), focus=["nix", "no/such.py"]))
 
 
-async def test_files_that_define_nothing_take_no_room_from_others(shop: Path, call: Call) -> None:
+async def test_empty_files_take_no_room(shop: Path, call: Call) -> None:
     makers = {f"made/m{number}.py": f"def made_{number}(): ...\n" for number in range(20)}
     users = {f"use/u{number}.py": "made_0()\n" for number in range(100)}
     write(shop, {**makers, **users})
     assert text_of(await call(RepoMap(), tokens=300, path=".")).count("def made_") > 10
 
 
-async def test_a_part_of_a_project_and_one_file_can_be_asked_for(shop: Path, call: Call) -> None:
+async def test_map_of_folder_and_single_file(shop: Path, call: Call) -> None:
     text = text_of(await call(RepoMap(), path="web"))
     assert text.startswith("web/page.ts:\n")
     assert "shop" not in text
@@ -103,9 +103,7 @@ async def test_a_part_of_a_project_and_one_file_can_be_asked_for(shop: Path, cal
     ]
 
 
-async def test_what_git_ignores_and_what_the_policy_hides_is_not_in_it(
-    shop: Path, workspace: Workspace, call: Call
-) -> None:
+async def test_ignored_and_hidden_files_left_out(shop: Path, workspace: Workspace, call: Call) -> None:
     write(
         shop, {".gitignore": "built/\n", "built/made.py": "def made(): ...\n", "secret/key.py": "def hidden(): ...\n"}
     )
@@ -117,7 +115,7 @@ async def test_what_git_ignores_and_what_the_policy_hides_is_not_in_it(
     assert "apply_discount" in text
 
 
-async def test_a_changed_a_new_and_a_deleted_file_are_noticed(shop: Path, tmp_path: Path, call: Call) -> None:
+async def test_changed_new_and_deleted_files_noticed(shop: Path, tmp_path: Path, call: Call) -> None:
     tool = RepoMap(tmp_path / "maps")
     before = text_of(await call(tool))
     assert text_of(await call(RepoMap(tmp_path / "maps"))) == before == text_of(await call(RepoMap()))
@@ -131,7 +129,7 @@ async def test_a_changed_a_new_and_a_deleted_file_are_noticed(shop: Path, tmp_pa
     assert after == text_of(await call(RepoMap())), "what was kept changes nothing"
 
 
-async def test_in_a_large_project_ranks_are_those_of_a_moment_ago_until_many_files_have_changed(
+async def test_large_project_reuses_ranks(
     shop: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranked: list[int] = []
@@ -166,9 +164,7 @@ async def test_in_a_large_project_ranks_are_those_of_a_moment_ago_until_many_fil
 
 
 @pytest.mark.parametrize("damage", [b"no database", b"SQLite format 3\0" + b"x" * 9_000, None])
-async def test_a_store_that_is_damaged_or_cannot_be_written_is_done_without(
-    damage: bytes | None, shop: Path, tmp_path: Path, call: Call
-) -> None:
+async def test_damaged_store_not_needed(damage: bytes | None, shop: Path, tmp_path: Path, call: Call) -> None:
     folder = tmp_path / "maps"
     before = text_of(await call(RepoMap(folder)))
     (file,) = folder.glob("*.sqlite")
@@ -181,7 +177,7 @@ async def test_a_store_that_is_damaged_or_cannot_be_written_is_done_without(
     assert text_of(await call(RepoMap(folder))) == before
 
 
-async def test_two_at_once_and_one_that_was_killed_leave_a_good_store(shop: Path, tmp_path: Path, call: Call) -> None:
+async def test_parallel_and_killed_runs_keep_store(shop: Path, tmp_path: Path, call: Call) -> None:
     import asyncio
 
     folder = tmp_path / "maps"
@@ -195,7 +191,7 @@ async def test_two_at_once_and_one_that_was_killed_leave_a_good_store(shop: Path
     assert text_of(await call(RepoMap(folder))) == text_of(texts[0])
 
 
-async def test_a_call_that_is_cancelled_leaves_a_good_store(shop: Path, tmp_path: Path, call: Call) -> None:
+async def test_cancelled_call_keeps_store(shop: Path, tmp_path: Path, call: Call) -> None:
     import asyncio
 
     whole = text_of(await call(RepoMap()))
@@ -244,7 +240,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-async def test_every_language_tells_its_definitions(name: str) -> None:
+async def test_definitions_found_in_all_languages(name: str) -> None:
     language = language_of(name) or ""
     (found,) = await parse([Source(language, SAMPLES[name].encode())])
     assert found is not None
@@ -271,7 +267,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-async def test_a_hostile_file_stops_neither_the_agent_nor_the_files_after_it(what: str) -> None:
+async def test_hostile_file_stops_nothing(what: str) -> None:
     sound = Source("python", b"def sound(): ...\n")
     found = await parse([sound, *(Source(language, HOSTILE[what]) for language in ("python", "cpp")), sound])
     assert [each and Tags.load(*each).defined[0].name for each in (found[0], found[-1])] == ["sound", "sound"]
@@ -279,7 +275,7 @@ async def test_a_hostile_file_stops_neither_the_agent_nor_the_files_after_it(wha
         assert len(each[0]) < 1_000_000
 
 
-async def test_files_that_end_their_reader_or_take_too_long_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crashing_or_slow_files_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each such file costs one process; the files between are read."""
     end = "import os, signal; os.kill(os.getpid(), signal.SIGVTALRM)"
     stand_in = (
@@ -300,7 +296,7 @@ async def test_files_that_end_their_reader_or_take_too_long_are_passed_over(monk
         max_size=12,
     )
 )
-def test_ranks_are_a_distribution_and_walks_lose_nothing_but_a_rest(files: list[tuple[list[str], list[str]]]) -> None:
+def test_ranks_sum_to_one(files: list[tuple[list[str], list[str]]]) -> None:
     defined, named = [each for each, _ in files], [each for _, each in files]
     graph, weights = link(defined, named)
     ranks = rank(graph)

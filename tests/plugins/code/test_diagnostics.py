@@ -61,7 +61,7 @@ async def run(
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-async def test_the_model_hears_of_the_error_and_corrects_it(
+async def test_model_sees_error_and_fixes_it(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, sandbox: str
 ) -> None:
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 60.0)
@@ -85,7 +85,7 @@ class Renamer:
         return Turn(calls=(Call("Code", rename),)) if len(self.bodies) == 1 else Turn(text="done")
 
 
-async def test_a_rename_can_be_taken_back_file_by_file(
+async def test_rename_can_be_rewound_per_file(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work" / "a.py").write_text("def sow() -> int:\n    return 1\n")
@@ -105,7 +105,7 @@ async def test_a_rename_can_be_taken_back_file_by_file(
 
 
 @pytest.mark.parametrize("flags", [{}, {"diagnostics": "off"}])
-async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_asked_for(
+async def test_headless_run_starts_no_server(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, flags: dict[str, object]
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("sagent.plugins.code.")]:
@@ -116,7 +116,7 @@ async def test_without_a_terminal_nothing_is_started_or_loaded_unless_it_is_aske
 
 
 @pytest.mark.needs("bwrap")
-async def test_servers_write_nothing_and_see_no_keys(
+async def test_servers_cannot_write_or_see_keys(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = Path(__file__).with_name("fake_language_server.py")
@@ -133,7 +133,7 @@ async def test_servers_write_nothing_and_see_no_keys(
 
 
 @pytest.mark.needs("linux")
-async def test_no_server_outlives_a_killed_session(tmp_path: Path, environment: dict[str, str]) -> None:
+async def test_killed_session_ends_servers(tmp_path: Path, environment: dict[str, str]) -> None:
     def running() -> list[str]:
         found: list[str] = []
         for process in Path("/proc").glob("[0-9]*"):

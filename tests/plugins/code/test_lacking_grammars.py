@@ -16,7 +16,7 @@ async def test_a_flag_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, p
     await check_told(monkeypatch, tmp_path, "code", "RepoMap", "code", packages)
 
 
-async def test_nothing_is_said_where_nothing_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_no_notice_when_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch)
     names, notices = await opened(tmp_path, {"tools": ["default", "code"]})
     assert "RepoMap" in names

@@ -30,7 +30,7 @@ limit = 1.5
 PROJECT = '[language_servers.mine]\ncommand = ["./server"]\nlanguages = { ".py" = "python" }\n'
 
 
-def test_ones_own_come_first_and_change_what_they_name(config: Path, settings: Callable[..., Settings]) -> None:
+def test_own_servers_first_and_override(config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(OWN)
     rows = {row.name: row for row in every_row(servers_of(settings()))}
     assert [*rows][:3] == ["zls", "pyright", "gopls"]
@@ -56,9 +56,7 @@ def test_ones_own_come_first_and_change_what_they_name(config: Path, settings: C
         ('diagnostics = "sometimes"', "auto, on"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
-    text: str, why: str, config: Path, settings: Callable[..., Settings]
-) -> None:
+def test_invalid_setting_names_line(text: str, why: str, config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.toml:1: ") as error:
         settings()
@@ -80,6 +78,6 @@ def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) ->
     assert any("may not read the environment" in text for text in reads.warnings)
 
 
-def test_a_project_may_have_fewer_checks_and_not_more(settings: Callable[..., Settings]) -> None:
+def test_project_can_only_reduce_checks(settings: Callable[..., Settings]) -> None:
     assert settings(project='diagnostics = "off"').of(DIAGNOSTICS) == "off"
     assert settings(project='diagnostics = "on"').of(DIAGNOSTICS) == "auto"

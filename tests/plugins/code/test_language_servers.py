@@ -57,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("server", "name", "good", "bad", "rule"), CASES)
-async def test_an_error_is_reported_once_and_a_fix_is_silent(
+async def test_error_reported_once_and_fix_silent(
     bench: Bench, server: str, name: str, good: str, bad: str, rule: str
 ) -> None:
     bench.use(built_in()[server])
@@ -70,7 +70,7 @@ async def test_an_error_is_reported_once_and_a_fix_is_silent(
     assert bench.warned == []
 
 
-async def test_what_a_change_does_to_other_files_and_a_command_to_this_one(bench: Bench) -> None:
+async def test_errors_in_other_files_reported(bench: Bench) -> None:
     bench.use(built_in()["pyright"])
     await bench.changed("garden.py", MODULE)
     await bench.changed("user.py", USER)
@@ -132,7 +132,7 @@ async def test_what_cannot_be_asked_is_said(ask: Ask, arguments: dict[str, objec
         await ask("definition", **arguments)
 
 
-async def test_a_rename_changes_all_files_and_what_it_would_change_is_known_before(ask: Ask) -> None:
+async def test_rename_plan_covers_all_files(ask: Ask) -> None:
     root, workspace = ask.bench.root, ask.bench.workspace
     arguments = json_freeze_object(
         {"action": "rename", "file_path": "user.py", "symbol": "sow", "line": 3, "new_name": "säen"}
@@ -151,7 +151,7 @@ async def test_a_rename_changes_all_files_and_what_it_would_change_is_known_befo
     assert ask.tool.is_unplanned(arguments, workspace)
 
 
-async def test_a_rename_of_what_has_changed_since_changes_nothing(ask: Ask) -> None:
+async def test_stale_rename_changes_nothing(ask: Ask) -> None:
     arguments = json_freeze_object({"action": "rename", "file_path": "garden.py", "symbol": "sow", "new_name": "reap"})
     changes = await ask.tool.plan(arguments, ask.bench.workspace)
     judged = json_freeze_object({**arguments, "changes": changes})
@@ -164,12 +164,12 @@ async def test_a_rename_of_what_has_changed_since_changes_nothing(ask: Ask) -> N
     assert (ask.bench.root / "garden.py").read_text() == MODULE
 
 
-async def test_the_text_of_hidden_files_is_not_shown(ask: Ask) -> None:
+async def test_hidden_file_text_not_shown(ask: Ask) -> None:
     ask.bench.workspace.hidden = lambda tool, root: lambda name: name == "user.py"
     assert (await ask("references", file_path="garden.py", symbol="sow")).splitlines()[1:] == ["user.py:1", "user.py:3"]
 
 
-async def test_without_servers_it_says_how_to_get_one(ask: Ask, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_server_names_install(ask: Ask, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ToolError, match=r"is installed or may run .pip install 'pyright\[nodejs\]'"):
         await ask("symbols", file_path="garden.py")

@@ -20,7 +20,7 @@ def test_nothing_is_new_without_a_change(lines: list[str]) -> None:
 
 
 @given(LINES, LINES, st.data())
-def test_what_moves_is_not_new_and_what_comes_is(lines: list[str], more: list[str], data: st.DataObject) -> None:
+def test_moved_errors_not_new(lines: list[str], more: list[str], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(lines)))
     after = check(lines[:place] + more + lines[place:])
     new = new_errors(check(lines), after)
@@ -28,9 +28,7 @@ def test_what_moves_is_not_new_and_what_comes_is(lines: list[str], more: list[st
 
 
 @given(LINES, LINES)
-def test_there_are_at_most_as_many_as_there_are_and_at_least_as_many_as_were_added(
-    one: list[str], two: list[str]
-) -> None:
+def test_new_errors_bounded_by_counts(one: list[str], two: list[str]) -> None:
     before, after = check(one), check(two)
     new = new_errors(before, after)
     assert set(new) <= set(after[1])
@@ -39,7 +37,7 @@ def test_there_are_at_most_as_many_as_there_are_and_at_least_as_many_as_were_add
         assert sum(error.message == message for error in new) >= grown
 
 
-def test_a_name_is_found_by_itself_whatever_it_begins_and_ends_with() -> None:
+def test_name_found_with_any_boundary() -> None:
     lines = Lines("id_map = id_\nx_id_ = a.b! + a.b!c\n")
     assert lines.find("id_", None) == {"line": 0, "character": 9}
     assert lines.find("id_", 2) == {"line": 0, "character": 9}
@@ -47,13 +45,13 @@ def test_a_name_is_found_by_itself_whatever_it_begins_and_ends_with() -> None:
     assert lines.find("map", None) is None
 
 
-def test_a_line_ends_where_servers_say_and_nowhere_else() -> None:
+def test_lines_end_as_servers_count() -> None:
     before = "a\x0cb\u2028c\nx", [Diagnostic(2, 1, "missing")]
     after = "a\x0cb\u2028c\nnew x\nx", [Diagnostic(2, 1, "missing"), Diagnostic(3, 1, "missing")]
     assert new_errors(before, after) == [Diagnostic(2, 1, "missing")]
 
 
-def test_only_errors_are_read_and_nothing_that_is_none_is_in_the_way() -> None:
+def test_only_valid_errors_read() -> None:
     items: list[object] = [
         {"severity": 2, "message": "a warning"},
         {"message": "no severity\nin lines", "code": 12},
@@ -71,7 +69,7 @@ def test_the_report_is_bounded() -> None:
 
 
 @given(st.text(alphabet="ab\r\n𝕏é ", max_size=30), st.data())
-def test_positions_are_counted_in_units_of_utf_16_and_lead_back(text: str, data: st.DataObject) -> None:
+def test_utf_16_positions_round_trip(text: str, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, len(text)))
     lines = Lines(text)
     if "\r\n" not in text[offset - 1 : offset + 1]:
@@ -82,7 +80,7 @@ def test_positions_are_counted_in_units_of_utf_16_and_lead_back(text: str, data:
 @given(
     st.text(max_size=20), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5), st.text(max_size=3)), max_size=4)
 )
-def test_edits_that_do_not_overlap_are_made_in_any_order(text: str, given: list[tuple[int, int, str]]) -> None:
+def test_edits_apply_in_any_order(text: str, given: list[tuple[int, int, str]]) -> None:
     edits, free = list[TextEdit](), 0
     for start, size, new in sorted(given):
         start = max(start, free)

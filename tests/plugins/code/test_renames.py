@@ -57,7 +57,7 @@ def rename(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ren
     return Rename(bench, tmp_path)
 
 
-async def test_files_that_hold_the_name_and_are_not_changed_are_named(rename: Rename) -> None:
+async def test_unchanged_uses_named(rename: Rename) -> None:
     rename.edits(a=[edit(1, 0, 3), edit(0, 0, 3)])
     (rename.bench.root / "unseen.fake").write_text("call old\n")
     (rename.bench.root / "other.fake").write_text("older\n")
@@ -82,14 +82,14 @@ async def test_what_is_no_plan_is_refused(rename: Rename, answer: object, said: 
 
 
 @pytest.mark.parametrize("edits", [[edit(0, 0, 3), edit(0, 2, 4)], [edit(9, 0, 3)], [{"newText": "x"}], ["x"]])
-async def test_edits_that_fit_no_text_change_nothing(rename: Rename, edits: list[dict[str, object]]) -> None:
+async def test_unfitting_edits_change_nothing(rename: Rename, edits: list[dict[str, object]]) -> None:
     rename.edits(a=edits)
     with pytest.raises(ToolError, match="do not fit"):
         await rename.make()
     assert b"old x" in (rename.bench.root / "a.fake").read_bytes()
 
 
-async def test_each_file_of_a_rename_is_judged_and_shown_before_it_is_written(rename: Rename, tmp_path: Path) -> None:
+async def test_each_renamed_file_judged_first(rename: Rename, tmp_path: Path) -> None:
     outside, root = tmp_path / "outside.fake", rename.bench.root
     outside.write_text("old\n")
     (root / "b.fake").write_text("old\n")
@@ -115,7 +115,7 @@ async def test_each_file_of_a_rename_is_judged_and_shown_before_it_is_written(re
     assert outside.read_text() == "old\n"
 
 
-async def test_what_a_model_says_in_place_of_the_plan_is_not_shown(rename: Rename, tmp_path: Path) -> None:
+async def test_plan_from_model_ignored(rename: Rename, tmp_path: Path) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     policy = CodePolicy(PermissionPolicy("ask", Rules(), home=tmp_path), None, rename.tool)
     workspace = rename.bench.workspace
@@ -131,7 +131,7 @@ async def test_what_a_model_says_in_place_of_the_plan_is_not_shown(rename: Renam
         assert isinstance(judged, Ask)
 
 
-async def test_a_rename_in_a_file_that_may_not_be_read_is_refused(rename: Rename) -> None:
+async def test_unreadable_file_refuses_rename(rename: Rename) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     rename.bench.workspace.hidden = lambda tool, root: lambda name: name == "a.fake"
     with pytest.raises(ToolError, match=r"a\.fake, which may not be read"):
@@ -145,7 +145,7 @@ async def test_other_calls_are_judged_as_ever(rename: Rename) -> None:
     assert await policy.before_tool(call, effect, rename.bench.workspace) == Allow()
 
 
-async def test_a_file_that_was_not_read_stays_unread_and_one_that_was_stays_known(rename: Rename) -> None:
+async def test_read_state_survives_rename(rename: Rename) -> None:
     workspace, path = rename.bench.workspace, rename.bench.root / "a.fake"
     (rename.bench.root / "b.fake").write_text("old\n")
     workspace.saw(path, path.read_bytes())
@@ -157,7 +157,7 @@ async def test_a_file_that_was_not_read_stays_unread_and_one_that_was_stays_know
 
 
 @pytest.mark.parametrize("name", ["a b", "a\nb", "\x1b[2J", "a\u202eb", "a;b()"])
-async def test_what_is_no_single_name_is_refused_before_a_server_is_asked(rename: Rename, name: str) -> None:
+async def test_compound_name_refused_early(rename: Rename, name: str) -> None:
     rename.edits(a=[edit(0, 0, 3, name)])
     with pytest.raises(ToolError, match="not one name"):
         await rename.make(json_freeze_object({**rename.arguments, "new_name": name}))
@@ -170,14 +170,14 @@ async def test_a_directory_is_named_as_one(rename: Rename) -> None:
         await rename.make(json_freeze_object({**rename.arguments, "file_path": "dir.fake"}))
 
 
-def test_the_diff_has_the_lines_of_the_file_whatever_else_breaks_lines(tmp_path: Path) -> None:
+def test_diff_splits_lines_like_file(tmp_path: Path) -> None:
     before, after = "first\x0chalf\nold\u2028old\r\nlast", "first\x0chalf\nnew\u2028new\r\nlast"
     plan = RenamePlan((FileChange(tmp_path / "a.c", b"", b"", before, after),))
     shown = plan.diff(Workspace(tmp_path)).split("\n")
     assert shown == ["--- a/a.c", "+++ b/a.c", "@@ -2 +2 @@", "-old\u2028old\r", "+new\u2028new\r", ""]
 
 
-async def test_rename_says_which_hard_link_it_breaks(rename: Rename) -> None:
+async def test_broken_hard_link_named(rename: Rename) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     os.link(rename.bench.root / "a.fake", rename.bench.root / "other-name")
     said = await rename.make()

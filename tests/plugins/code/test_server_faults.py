@@ -22,9 +22,7 @@ GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
 
 
 @pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
-async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(
-    bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_new_error_reported_once(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "unversioned":
         monkeypatch.setattr("sagent.plugins.code.lsp.documents.UNSURE", 0.1)
     bench.use_fake(kind)
@@ -35,13 +33,13 @@ async def test_what_is_new_is_said_once_and_of_the_text_as_it_is(
     assert bench.warned == []
 
 
-async def test_errors_that_were_there_before_the_first_change_are_not_new(bench: Bench) -> None:
+async def test_earlier_errors_not_new(bench: Bench) -> None:
     bench.use_fake("versioned")
     (bench.root / "a.fake").write_text(BAD)
     assert await bench.changed("a.fake", "BAD zero\n" + BAD) == "New error in a.fake:\n1:1 bad: BAD zero (versioned)"
 
 
-async def test_a_call_does_not_wait_for_a_server_that_starts_and_hears_of_it_later(bench: Bench) -> None:
+async def test_starting_server_reports_later(bench: Bench) -> None:
     bench.use_fake("versioned")
     assert await bench.change("a.fake", BAD) == ""
     assert "BAD two" in await bench.later()
@@ -56,9 +54,7 @@ async def test_a_silent_server_holds_nobody_up(bench: Bench, monkeypatch: pytest
             assert await bench.changed("a.fake", text) == ""
 
 
-async def test_one_that_never_answers_is_waited_for_three_times_in_a_row(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_server_tried_three_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("silent")
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
     for number in range(4):
@@ -70,7 +66,7 @@ async def test_one_that_never_answers_is_waited_for_three_times_in_a_row(
         assert await bench.changed("a.fake", GOOD) == ""
 
 
-async def test_one_that_crashes_under_several_checks_is_started_once_for_all(bench: Bench) -> None:
+async def test_parallel_checks_share_restart(bench: Bench) -> None:
     bench.use_fake("crash")
     names = [f"{number}.fake" for number in range(5)]
     for text in (GOOD, BAD, GOOD, BAD):
@@ -79,7 +75,7 @@ async def test_one_that_crashes_under_several_checks_is_started_once_for_all(ben
     assert len(bench.launcher.started) <= 3
 
 
-async def test_of_a_change_that_was_changed_again_before_it_was_known_nothing_is_said(bench: Bench) -> None:
+async def test_superseded_change_not_reported(bench: Bench) -> None:
     bench.use_fake("versioned")
     await bench.change("a.fake", BAD)
     await bench.change("a.fake", GOOD)
@@ -89,7 +85,7 @@ async def test_of_a_change_that_was_changed_again_before_it_was_known_nothing_is
     assert await bench.later() == ""
 
 
-async def test_one_that_crashes_is_started_again_twice_and_then_left_alone(bench: Bench) -> None:
+async def test_crashing_server_restarted_twice(bench: Bench) -> None:
     bench.use_fake("crash")
     for number in range(5):
         assert await bench.changed("a.fake", GOOD + f"{number}\n") == ""
@@ -98,13 +94,13 @@ async def test_one_that_crashes_is_started_again_twice_and_then_left_alone(bench
     assert bench.warned == ["The language server crash is not used in this session: it ended with exit code 7."]
 
 
-async def test_the_next_of_its_kind_takes_the_place_of_one_that_does_not_start(bench: Bench) -> None:
+async def test_next_server_replaces_failed_one(bench: Bench) -> None:
     bench.use_fake("no-start", "versioned")
     assert await bench.changed("a.fake", BAD) == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
     assert bench.warned == []
 
 
-async def test_one_that_says_a_wrong_length_is_ended_and_named(bench: Bench) -> None:
+async def test_wrong_length_ends_server(bench: Bench) -> None:
     bench.use_fake("wrong-length")
     for number in range(4):
         assert await bench.changed("a.fake", f"{number}\n") == ""
@@ -112,7 +108,7 @@ async def test_one_that_says_a_wrong_length_is_ended_and_named(bench: Bench) -> 
     assert "it wrote something that is not a message" in warned
 
 
-async def test_of_thousands_of_errors_ten_are_shown_and_the_others_counted(bench: Bench) -> None:
+async def test_ten_errors_shown_and_rest_counted(bench: Bench) -> None:
     bench.use_fake("huge")
     said = await bench.changed("a.fake", BAD)
     assert said.count("xxx") > 10
@@ -120,7 +116,7 @@ async def test_of_thousands_of_errors_ten_are_shown_and_the_others_counted(bench
     assert said.endswith("and 1990 more errors")
 
 
-async def test_one_that_speaks_once_is_not_waited_for_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_time_server_not_awaited_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("once")
     assert "BAD two" in await bench.changed("a.fake", BAD)
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
@@ -128,7 +124,7 @@ async def test_one_that_speaks_once_is_not_waited_for_twice(bench: Bench, monkey
     assert await bench.changed("a.fake", WORSE) == ""
 
 
-async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(bench: Bench) -> None:
+async def test_few_servers_one_per_marked_folder(bench: Bench) -> None:
     bench.use_fake("versioned")
     for number in range(6):
         (bench.root / f"p{number}").mkdir()
@@ -141,7 +137,7 @@ async def test_there_is_one_for_each_directory_with_a_mark_and_few_at_a_time(ben
     assert len(bench.launcher.started) == 6
 
 
-async def test_what_is_found_late_is_read_when_a_turn_would_end_and_ends_none_that_was_cut(bench: Bench) -> None:
+async def test_late_errors_read_at_end_of_turn(bench: Bench) -> None:
     bench.use_fake("versioned")
     assert bench.access.checks is bench.checks
     policy = CodePolicy(AllowAll(), bench.access, None)
@@ -154,9 +150,7 @@ async def test_what_is_found_late_is_read_when_a_turn_would_end_and_ends_none_th
     assert list(await policy.after_turn(ended)) == []
 
 
-async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_interrupt_still_reports_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bench.use_fake("silent")
     (bench.root / "a.fake").write_text(GOOD)
     run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
@@ -173,7 +167,7 @@ async def test_a_change_that_was_made_is_not_said_to_be_interrupted(
 
 
 @pytest.mark.parametrize("name", ["Bash", "Notebook"])
-async def test_what_ran_may_have_changed_any_file(
+async def test_command_may_change_any_file(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     @tool(name=name)
@@ -189,9 +183,7 @@ async def test_what_ran_may_have_changed_any_file(
     assert looks == [name]
 
 
-async def test_one_that_nobody_asks_is_ended_and_started_again_when_it_is_needed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_server_stopped_and_restarted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("versioned")
     monkeypatch.setattr("sagent.plugins.code.lsp.servers.IDLE", 0.0)
     for text in (GOOD, BAD, WORSE, BAD, WORSE):
@@ -203,7 +195,7 @@ async def test_one_that_nobody_asks_is_ended_and_started_again_when_it_is_needed
 
 
 @pytest.mark.needs("linux")
-async def test_one_that_wants_too_much_memory_does_not_get_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_memory_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("hungry")
     assert "BAD two" in await bench.changed("a.fake", BAD)
     await bench.checks.aclose()
@@ -223,7 +215,7 @@ async def test_a_whole_home_is_no_project(bench: Bench, monkeypatch: pytest.Monk
     assert "BAD two" in await bench.changed("project/a.fake", BAD)
 
 
-async def test_without_a_wall_programs_of_the_project_are_not_run(bench: Bench) -> None:
+async def test_project_programs_need_sandbox(bench: Bench) -> None:
     bench.use_fake("versioned")
     bench.launcher.rule = "none"
     assert await bench.changed("a.fake", BAD) == ""
