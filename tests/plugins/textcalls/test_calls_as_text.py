@@ -49,7 +49,7 @@ async def played(family: str, steps: list[Step], page: str = "") -> tuple[Wipe, 
 
 @pytest.mark.parametrize("text", FORMS)
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_call_in_text_is_made_and_told_once(family: str, text: str) -> None:
+async def test_text_call_made_and_noticed_once(family: str, text: str) -> None:
     again = text.replace("/tmp/a", "/tmp/b")
     wipe, agent, notices, server = await played(family, [Turn(text), Turn(again), Turn("Done.")])
     assert wipe.paths == ["/tmp/a", "/tmp/b"]
@@ -70,7 +70,7 @@ async def test_page_that_says_a_call_makes_none(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_name_that_no_tool_has_is_answered_with_the_list(family: str) -> None:
+async def test_unknown_tool_answered_with_list(family: str) -> None:
     wipe, agent, _, _ = await played(
         family, [Turn('```json\n{"name": "erase", "arguments": {"path": "/tmp/a"}}\n```'), Turn("I cannot.")]
     )
@@ -83,7 +83,7 @@ async def test_name_that_no_tool_has_is_answered_with_the_list(family: str) -> N
     "text", ['<tool_call>\n{"name": "wipe", "arguments": {"path": ', '{"name": "wipe", "arguments": {"path": }}']
 )
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_unreadable_call_is_answered_with_how_to_write_it(family: str, text: str) -> None:
+async def test_unreadable_call_answered_with_format(family: str, text: str) -> None:
     wipe, agent, notices, _ = await played(family, [Turn(text), Turn(CALL), Turn("Done.")])
     (result,) = agent.messages[2].results
     assert result.is_error and '{"name": "wipe", "arguments": {...}}' in result.text

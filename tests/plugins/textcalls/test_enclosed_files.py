@@ -48,13 +48,13 @@ def _hook(run: Run, command: str) -> None:
     (folder / "config.toml").write_text(f"[[hooks.PreToolUse]]\nmatcher = 'Read'\ncommand = '{command}'\n")
 
 
-def test_unseen_file_that_may_not_be_read_stays_as_it_is(run: Run) -> None:
+def test_denied_unseen_file_kept(run: Run) -> None:
     sent = run.sent("--deny", "Read(notes.txt)", "Shorten what I wrote")
     assert run.notes.read_text() == "opensesame\n"
     assert "opensesame" not in "".join(sent) and "you have not seen it" in sent[1]
 
 
-def test_unseen_file_is_not_shown_against_a_hook(run: Run) -> None:
+def test_hook_keeps_unseen_file_hidden(run: Run) -> None:
     _hook(run, "exit 2")
     sent = run.sent("Shorten what I wrote")
     assert run.notes.read_text() == "opensesame\n"
@@ -69,14 +69,14 @@ def test_hook_is_asked_of_each_file(run: Run) -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_title_of_a_session_has_the_words_of_the_prompt(run: Run) -> None:
+def test_session_title_is_prompt_text(run: Run) -> None:
     run.notes.write_text("opensesame\n")
     run.sent("Shorten notes.txt")
     assert run.shell.run("sessions", "list", model="").out.splitlines()[0].endswith("  Shorten notes.txt")
 
 
 @pytest.mark.plugin("audit")
-def test_file_of_a_prompt_goes_with_it_when_a_session_is_rewound(run: Run) -> None:
+def test_rewind_drops_enclosed_file(run: Run) -> None:
     run.server = run.shell.serve([DONE, DONE, DONE], models=SMALL, require_key=False)
     run.sent("Hello")
     run.sent("-c", "Is notes.txt short?")
@@ -102,16 +102,16 @@ def test_empty_file_may_be_written_unseen(run: Run) -> None:
         ("vor größe.txt; ../up.txt", {"größe.txt", "../up.txt"}),
     ],
 )
-def test_names_are_found_however_they_stand_in_a_sentence(text: str, names: set[str]) -> None:
+def test_names_found_anywhere_in_sentence(text: str, names: set[str]) -> None:
     assert names <= {*names_in(text)}
 
 
-def test_one_backtick_in_a_long_line_costs_no_more_than_reading_it() -> None:
+def test_lone_backtick_reads_in_linear_time() -> None:
     """A pattern that goes back over the line for each word would take hours."""
     assert "a.py" in names_in("` a.py" + " word" * 400_000)
 
 
-def test_at_most_so_many_words_are_looked_up(tmp_path: Path) -> None:
+def test_words_looked_up_bounded(tmp_path: Path) -> None:
     (tmp_path / "first.txt").write_text("1")
     (tmp_path / "last.txt").write_text("2")
     words = " ".join(f"w{number}" for number in range(MAX_WORDS))
@@ -120,7 +120,7 @@ def test_at_most_so_many_words_are_looked_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["opensesame\n", "opensesame\r\n"])
-def test_model_hears_that_a_file_holds_already_what_it_wrote(shell: Shell, content: str) -> None:
+def test_unchanged_write_reported(shell: Shell, content: str) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
     server = shell.serve([same, DONE], models=SMALL, require_key=False)
     run = Run(shell, server, shell.cwd / "notes.txt")
@@ -131,7 +131,7 @@ def test_model_hears_that_a_file_holds_already_what_it_wrote(shell: Shell, conte
     assert "Is the task done?" not in sent[1]
 
 
-def test_file_written_as_it_is_is_looked_at_with_the_command_that_the_request_names(shell: Shell) -> None:
+def test_unchanged_write_checked_by_command(shell: Shell) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
     run = Run(shell, shell.serve([same, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
     run.notes.write_text("opensesame\n")
@@ -139,7 +139,7 @@ def test_file_written_as_it_is_is_looked_at_with_the_command_that_the_request_na
     assert "Run `python3 show.py`" in sent[1] and "Check it" not in sent[1]
 
 
-def test_files_that_an_enclosed_file_names_are_enclosed_too(run: Run) -> None:
+def test_files_named_in_enclosed_file_added(run: Run) -> None:
     folder = run.shell.cwd / "conf"
     folder.mkdir()
     (run.shell.cwd / "app.conf").write_text("include = conf/limits.conf\n")
@@ -152,7 +152,7 @@ def test_files_that_an_enclosed_file_names_are_enclosed_too(run: Run) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--deny", "Read(.env)", "--deny", "Read(notes.txt)")])
-def test_files_that_nobody_named_are_few_short_and_not_hidden(run: Run, flags: Sequence[str]) -> None:
+def test_unnamed_files_short_and_visible(run: Run, flags: Sequence[str]) -> None:
     others = [run.shell.cwd / f"other{number}.txt" for number in range(3)]
     for other in others:
         other.write_text(f"{other.stem} is here\n")
@@ -164,7 +164,7 @@ def test_files_that_nobody_named_are_few_short_and_not_hidden(run: Run, flags: S
     assert "endless" not in sent and "opensesame" not in sent
 
 
-def test_modules_that_an_enclosed_file_imports_are_enclosed_too(run: Run) -> None:
+def test_imported_modules_enclosed(run: Run) -> None:
     folder = run.shell.cwd / "src"
     (folder / "shapes").mkdir(parents=True)
     (folder / "run.py").write_text("import os\nfrom shapes import area\nfrom .box import Box\n\nprint(area(Box()))\n")
@@ -186,7 +186,7 @@ LOSING = Turn(text="sums.py\n```\ndef mean(values): ...\n```\n")
         ("Replace total and Sums in sums.py by mean", [LOSING, DONE], False, False),
     ],
 )
-def test_write_that_takes_definitions_away_is_held_once(
+def test_write_removing_definitions_held(
     shell: Shell, request_text: str, turns: Sequence[Turn], kept: bool, left: bool
 ) -> None:
     file = shell.cwd / "sums.py"
@@ -198,7 +198,7 @@ def test_write_that_takes_definitions_away_is_held_once(
     assert ("return sum(values)" in file.read_text()) == left
 
 
-def test_file_written_as_it_is_beside_one_that_changed_is_no_failure(shell: Shell) -> None:
+def test_unchanged_write_beside_change_passes(shell: Shell) -> None:
     both = Turn(text="notes.txt\n```\nopensesame\n```\n\nother.txt\n```\nshut\n```\n")
     run = Run(shell, shell.serve([both, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
     run.notes.write_text("opensesame\n")

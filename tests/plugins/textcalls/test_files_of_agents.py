@@ -69,7 +69,7 @@ def _spawn(prompt: str, **more: object) -> Turn:
     return Turn(calls=(Call("AgentSpawn", {"prompt": prompt, "name": "kid", "model": f"own/{SMALL}", **more}),))
 
 
-async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -> None:
+async def test_spawned_agent_gets_named_files(work: Path) -> None:
     stage = Stage(work, [_spawn("Shorten notes.txt"), Turn(text="ok")], [Turn(text=SHORTEN), Turn(text="Done.")])
     async with stage.agent() as agent:
         await agent.run("Have it shortened, whatever other.txt says")
@@ -80,7 +80,7 @@ async def test_task_of_a_spawned_agent_has_the_files_that_it_names(work: Path) -
     assert (work / "notes.txt").read_text() == "short\n"
 
 
-async def test_spawned_agent_is_shown_a_file_that_it_writes_unread(work: Path) -> None:
+async def test_spawned_agent_sees_overwritten_file(work: Path) -> None:
     answers = [Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [_spawn("Shorten what I wrote"), Turn(text="ok")], answers)
     async with stage.agent() as agent:
@@ -96,7 +96,7 @@ async def test_spawned_agent_is_shown_a_file_that_it_writes_unread(work: Path) -
         ("I leave it.", 0),
     ],
 )
-async def test_what_is_said_of_a_call_that_waits_is_no_answer(work: Path, said: str, more: int) -> None:
+async def test_remark_on_open_call_is_no_answer(work: Path, said: str, more: int) -> None:
     answers = [Turn(text=SHORTEN), Turn(text=said), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [], answers)
     async with stage.agent(f"own/{SMALL}") as agent:
@@ -105,7 +105,7 @@ async def test_what_is_said_of_a_call_that_waits_is_no_answer(work: Path, said: 
     assert (work / "notes.txt").read_text() == ("short\n" if more else "opensesame\n")
 
 
-async def test_fallback_is_shown_a_file_that_it_writes_unread(work: Path) -> None:
+async def test_fallback_sees_overwritten_file(work: Path) -> None:
     answers = [Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [Fail(529, "overloaded")], answers)
     async with stage.agent(fallback=[f"own/{SMALL}"]) as agent:
@@ -138,7 +138,7 @@ async def test_switched_root_gets_files(work: Path) -> None:
         ("Look at notes.txt", "It must be:\n```\nshort\n```", False),
     ],
 )
-async def test_block_without_a_path_is_asked_for_once(work: Path, asked: str, said: str, told: bool) -> None:
+async def test_missing_path_asked_once(work: Path, asked: str, said: str, told: bool) -> None:
     stage = Stage(work, [], [Turn(text=said)] * (2 if told else 1))
     async with stage.agent(f"own/{SMALL}") as agent:
         result = await agent.run(asked)
@@ -160,9 +160,7 @@ async def test_block_without_a_path_is_asked_for_once(work: Path, asked: str, sa
         ("`sh check.sh` fails. Is notes.txt right?", "sh check.sh", False),
     ],
 )
-async def test_fault_that_a_check_shows_and_the_model_explains_is_to_be_mended_once(
-    work: Path, asked: str, command: str, told: bool
-) -> None:
+async def test_explained_fault_asked_once_to_fix(work: Path, asked: str, command: str, told: bool) -> None:
     (work / "check.sh").write_text("exit 3\n")
     tries = [Turn(text=f"```bash\n{command}\n```"), Turn(text="It must be short.")]
     stage = Stage(work, [], [*tries, *([Turn(text=SHORTEN), *tries] if told else [])])
@@ -173,7 +171,7 @@ async def test_fault_that_a_check_shows_and_the_model_explains_is_to_be_mended_o
 
 
 @pytest.mark.parametrize("moment", ["now", "next", "idle"])
-async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, moment: str) -> None:
+async def test_mid_turn_message_gets_files(work: Path, moment: str) -> None:
     looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]
     stage = Stage(work, [], looks)
     async with stage.agent(f"own/{SMALL}") as agent:
@@ -191,7 +189,7 @@ async def test_message_during_a_turn_has_the_files_that_it_names(work: Path, mom
     assert stage.sent[-1].index("gazebo") > stage.sent[-1].index("And compare with")
 
 
-async def test_message_to_an_agent_that_waits_for_its_job_has_files(work: Path) -> None:
+async def test_message_during_job_gets_files(work: Path) -> None:
     stage = Stage(work, [], [])
     async with stage.agent(f"own/{SMALL}") as agent:
         job = Turn(text='```Bash\n{"command": "sleep 2; echo over", "background": true}\n```')
@@ -206,7 +204,7 @@ async def test_message_to_an_agent_that_waits_for_its_job_has_files(work: Path) 
     assert any("gazebo" in sent for sent in stage.sent)
 
 
-async def test_message_that_was_taken_back_leaves_no_trace_of_its_text(work: Path) -> None:
+async def test_withdrawn_message_leaves_no_text(work: Path) -> None:
     stage = Stage(work, [], [Turn(text="Yes.")])
     async with stage.agent(f"own/{SMALL}") as agent:
         message = user("Compare with other.txt")
@@ -233,7 +231,7 @@ async def test_answers_of_agents_enclose_nothing(work: Path) -> None:
     assert "other.txt" in stage.sent[-1] and "gazebo" not in stage.sent[-1]
 
 
-async def test_advisor_that_is_switched_on_later_is_still_asked(work: Path) -> None:
+async def test_late_advisor_still_asked(work: Path) -> None:
     turns = [Turn(text="ok."), Turn(text="```advisor\nWhat now?\n```"), Turn(text="Thanks.")]
     advice: list[Step] = [Turn(text="VERDICT: proceed\nNEXT: nothing")]
     stage = Stage(work, advice, turns)
@@ -244,7 +242,7 @@ async def test_advisor_that_is_switched_on_later_is_still_asked(work: Path) -> N
     assert not advice and "VERDICT" in stage.sent[-1]
 
 
-async def test_file_is_shown_after_an_advisor_was_switched_on(work: Path) -> None:
+async def test_file_shown_after_advisor_switch(work: Path) -> None:
     turns = [Turn(text="ok."), *[Turn(text=SHORTEN)] * 3, *[Turn(text="Done.")] * 3]
     stage = Stage(work, [Turn(text="VERDICT: proceed\nNEXT: nothing") for _ in range(4)], turns)
     async with stage.agent(f"own/{SMALL}") as agent:
@@ -263,7 +261,7 @@ async def test_prompt_stays_what_the_person_said(work: Path) -> None:
         assert [path for path, _ in edited_files(agent.messages, work)] == ["sagent:notes.txt"]
 
 
-async def test_file_of_a_cleared_conversation_is_shown_before_it_is_replaced(work: Path) -> None:
+async def test_cleared_file_shown_before_overwrite(work: Path) -> None:
     answers = [Turn(text="It is short."), Turn(text=SHORTEN), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [], answers)
     async with stage.agent(f"own/{SMALL}") as agent:
@@ -275,7 +273,7 @@ async def test_file_of_a_cleared_conversation_is_shown_before_it_is_replaced(wor
     assert (work / "notes.txt").read_text() == "short\n"
 
 
-async def test_file_stays_with_its_request_where_a_run_is_cleared(work: Path) -> None:
+async def test_cleared_run_keeps_request_file(work: Path) -> None:
     answers = [Turn(text="```bash\necho hi\n```\n"), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [], answers)
     async with stage.agent(f"own/{SMALL}") as agent:

@@ -26,7 +26,7 @@ for number in range({EACH}):
 """
 
 
-def test_what_processes_learn_at_the_same_time_is_all_kept(tmp_path: Path) -> None:
+def test_parallel_processes_keep_all_learned(tmp_path: Path) -> None:
     file = tmp_path / "state/protocols.json"
     words = [sys.executable, "-c", KEEPS, str(file)]
     running = [subprocess.Popen([*words, f"m{number}"]) for number in range(PROCESSES)]
@@ -46,15 +46,13 @@ def test_model_is_forgotten_by_its_name(tmp_path: Path, model: str, on_disk: boo
     assert [*learned.every()] == ["llamacpp host/v1 else"]
 
 
-def test_name_with_an_endless_number_has_no_size() -> None:
+def test_endless_number_has_no_size() -> None:
     assert weights_in_name("m-" + "9" * 400 + "b") is None
 
 
 @pytest.mark.plugin("local")
 @pytest.mark.parametrize(("before", "goes_on"), [(str, True), (lambda _: "elsewhere:1/v1", False)])
-async def test_session_goes_on_at_its_server_once_that_is_known_to_be_llama_cpp(
-    tmp_path: Path, before: Callable[[str], str], goes_on: bool
-) -> None:
+async def test_session_resumes_on_llama_cpp_server(tmp_path: Path, before: Callable[[str], str], goes_on: bool) -> None:
     listed = [Listed("tiny-q4", owner="llamacpp", weights=1_777_088_000)]
     async with FakeProviderServer([], models=listed, require_key=False) as server:
         (tmp_path / "config.toml").write_text(f'base_url = "{server.url}/v1"\n')

@@ -50,7 +50,7 @@ def _settings(tmp_path: Path, url: str, **flags: object) -> Settings:
         ("v3.1b2", None),
     ],
 )
-def test_size_of_a_model_is_read_from_its_name(name: str, weights: int | None) -> None:
+def test_model_size_read_from_name(name: str, weights: int | None) -> None:
     assert weights_in_name(name) == weights
 
 
@@ -85,7 +85,7 @@ async def test_protocol_is_chosen(
         await choice.aclose()
 
 
-async def test_what_a_model_was_seen_to_write_is_remembered_and_forgotten(tmp_path: Path) -> None:
+async def test_protocol_remembered_and_forgotten(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m")], require_key=False) as server:
         choice = await choose_model(_settings(tmp_path, server.url))
         assert isinstance(choice.model, AdaptiveModel) and choice.model.protocol == "native"
@@ -114,7 +114,7 @@ def test_damaged_file_counts_as_empty(tmp_path: Path, damage: bytes) -> None:
     assert json.loads(file.read_text())["version"] == 1
 
 
-async def test_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+async def test_silent_server_not_awaited(tmp_path: Path) -> None:
     async with FakeProviderServer([], require_key=False) as server:
         url = server.url
     choice = await choose_model(_settings(tmp_path, url))  # nobody listens there
@@ -148,9 +148,7 @@ TOOL = ToolSpec("Bash", "Run a command. " * 40, JsonObject())
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.booleans()), min_size=2, max_size=8), st.integers(1, 6))
-async def test_no_request_has_more_tokens_than_its_bound_across_protocols(
-    steps: list[tuple[int, bool]], density: int
-) -> None:
+async def test_token_bound_holds_across_protocols(steps: list[tuple[int, bool]], density: int) -> None:
     meter, history, learned = Meter(), list[Message](), list[None]()
     model = AdaptiveModel(_Dense(density), "native", lambda: learned.append(None))
     for size, writes_text in steps:

@@ -190,7 +190,7 @@ FILES = st.dictionaries(
 
 @settings(max_examples=deep(25, 200), deadline=None)
 @given(FILES, FILES)
-def test_diffs_of_git_make_the_changes_that_they_show(before: Tree, after: Tree) -> None:
+def test_git_diffs_apply_as_shown(before: Tree, after: Tree) -> None:
     with TemporaryDirectory() as folder:
         root = Path(folder)
         first, second = _tree_of(before, root / "a"), _tree_of(after, root / "b")
@@ -279,13 +279,13 @@ def test_a_line_that_is_only_a_path(line: str, path: str) -> None:
         ("a.md\n```markdown\n```sh\nls\n```\n", "Write", "```sh\nls\n```"),
     ],
 )
-def test_a_block_without_its_end_is_not_whole(text: str, name: str, came: str) -> None:
+def test_unclosed_block_not_whole(text: str, name: str, came: str) -> None:
     last = read(text, TOOLS, "end", "c")[-1]
     assert isinstance(last, ToolCall)
     assert (last.name, last.whole, last.malformed, dict(last.arguments)) == (name, False, came, {})
 
 
-def test_a_cut_reply_keeps_its_whole_blocks() -> None:
+def test_cut_reply_keeps_whole_blocks() -> None:
     text = "```bash\nls\n```\n\nIt prints: a"
     (call,) = read(text, TOOLS, "max_tokens", "c")
     assert isinstance(call, ToolCall)
@@ -299,7 +299,7 @@ def test_a_cut_reply_keeps_its_whole_blocks() -> None:
     assert (first.whole, second.whole, second.malformed) == (True, False, "x = ")
 
 
-def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
+def test_invalid_json_arguments_kept() -> None:
     for text, came in (
         ("```mcp__db__query\nselect 1\n```", "select 1"),
         ('```AgentSpawn\n{"prompt": }\n```', '{"prompt": }'),
@@ -342,7 +342,7 @@ def written(parts: tuple[Text | ToolCall, ...]) -> str:
 
 @settings(max_examples=deep(300, 3000), deadline=None)
 @given(REPLIES, STOPS)
-def test_no_text_is_lost_before_the_last_call(text: str, stop: StopReason | None) -> None:
+def test_text_before_last_call_kept(text: str, stop: StopReason | None) -> None:
     parts = read(text, TOOLS, stop, "c")
     valid = text.replace("\ud800", "\ufffd")
     assert valid.startswith(written(parts))
@@ -357,7 +357,7 @@ def test_no_text_is_lost_before_the_last_call(text: str, stop: StopReason | None
 
 @settings(max_examples=deep(200, 2000), deadline=None)
 @given(REPLIES, STOPS)
-def test_what_a_model_wrote_is_read_the_same_again(text: str, stop: StopReason | None) -> None:
+def test_written_calls_parse_back(text: str, stop: StopReason | None) -> None:
     parts = read(text, TOOLS, stop, "c")
     again = read(written(parts), TOOLS, stop, "c")
     calls, found = ([part for part in each if isinstance(part, ToolCall)] for each in (parts, again))
@@ -369,7 +369,7 @@ def test_what_a_model_wrote_is_read_the_same_again(text: str, stop: StopReason |
 @settings(max_examples=deep(150, 1500), deadline=None)
 @example("```python\nx.py\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE\n```\n</think>", "end", [1])
 @given(REPLIES, STOPS, st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | None, sizes: list[int]) -> None:
+def test_any_chunking_gives_same_result(text: str, stop: StopReason | None, sizes: list[int]) -> None:
     text = text.replace("\ud800", "\ufffd")
     reader, shown, at = BlockReader(TOOLS), "", 0
     for size in itertools.cycle(sizes):
@@ -389,7 +389,7 @@ def test_streaming_in_any_pieces_gives_the_same(text: str, stop: StopReason | No
 
 @settings(max_examples=deep(100, 1000), deadline=None)
 @given(REPLIES, st.booleans())
-def test_a_reply_that_is_cut_at_any_byte_makes_no_other_call_than_the_whole_one(text: str, crlf: bool) -> None:
+def test_cut_reply_makes_no_other_call(text: str, crlf: bool) -> None:
     text = text.replace("</think>", "")  # where thinking begins in the prompt, nobody knows before its end
     data = (text.replace("\n", "\r\n") if crlf else text).encode("utf-8", "replace")
     every = _whole(data.decode(), "end")
@@ -406,7 +406,7 @@ def _whole(text: str, stop: StopReason) -> list[tuple[str, object]]:
 
 @settings(max_examples=deep(100, 1000), deadline=None)
 @given(REPLIES)
-def test_nothing_in_a_longer_fence_is_a_call(text: str) -> None:
+def test_longer_fence_quotes_calls(text: str) -> None:
     quoted = f"Look:\n\n``````\n{text}\n``````\n\nSo."
     assert not any(isinstance(part, ToolCall) for part in read(quoted, TOOLS, "end", "c"))
     whole = f"doc.txt\n``````\n{text}\n``````\n"
@@ -418,7 +418,7 @@ def test_nothing_in_a_longer_fence_is_a_call(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["x", "x\n", "```\n", "```bash\n", "> \n", " ", "- ", "hello.py\n", "`", "1. ", "\n", "*"]
 )
-def test_a_long_reply_takes_steps_in_proportion_to_its_length(unit: str) -> None:
+def test_parsing_steps_grow_linearly(unit: str) -> None:
     """Twice the text, twice the steps: counted, for time depends on the machine."""
     import sys
 
@@ -452,7 +452,7 @@ def test_a_reply_of_a_megabyte_is_read() -> None:
     ("text", "command"),
     [("bash\npython test_range.py\n```", "python test_range.py"), ("\nSH\n\nls\npwd\n```\n\n", "\nls\npwd")],
 )
-def test_reply_of_a_shell_block_without_its_first_fence_is_that_command(text: str, command: str) -> None:
+def test_bare_shell_block_is_command(text: str, command: str) -> None:
     assert calls_of(text) == [bash(command)]
     assert calls_of(text, "max_tokens") == []
     (call,) = read(text, TOOLS, "end", "c")
@@ -472,5 +472,5 @@ def test_reply_of_a_shell_block_without_its_first_fence_is_that_command(text: st
         "bash\nls\n```python",
     ],
 )
-def test_other_lines_before_a_fence_are_text(text: str) -> None:
+def test_other_lines_before_fence_are_text(text: str) -> None:
     assert calls_of(text) == []

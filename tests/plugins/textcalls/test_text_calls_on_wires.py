@@ -24,7 +24,7 @@ FAMILIES: dict[str, Callable[[str], Model]] = {
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 24])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_call_in_every_form_is_read_from_any_pieces(family: str, size: int) -> None:
+async def test_call_parsed_from_any_chunks(family: str, size: int) -> None:
     turns = [Turn(text=f"I read it.\n\n{form}", pieces=size) for form in FORMS.values()]
     async with FakeProviderServer(turns, require_key=False) as server:
         model = FAMILIES[family](server.url)

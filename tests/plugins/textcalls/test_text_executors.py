@@ -7,7 +7,7 @@ from sagent.plugins.textcalls.model import TextModel
 from tests.advisor.cast import Rig, act, oracle, seen, worker
 
 
-async def test_a_small_executor_in_text_is_not_nudged() -> None:
+async def test_small_text_executor_not_nudged() -> None:
     steps = [(act(f"c{n}", n=n),) for n in range(6)]
     rig = Rig(TextModel(worker(*steps, "done", model_id="qwen2.5-coder-1.5b")), oracle(), rules=Rules())
     await rig.run()
@@ -15,7 +15,7 @@ async def test_a_small_executor_in_text_is_not_nudged() -> None:
     assert not [m for m in rig.agent.messages if m.sender == "sagent"], "a tool that it was not told of"
 
 
-async def test_only_for_a_text_executor_is_the_advisor_told_to_write_blocks() -> None:
+async def test_advisor_told_of_blocks_for_text_only() -> None:
     model, other = oracle("VERDICT: adjust"), oracle("VERDICT: adjust")
     rules = Rules(triggers=("no_calls",))
     rig = Rig(TextModel(worker("It is 4.", "It is 5.")), model, rules=rules)

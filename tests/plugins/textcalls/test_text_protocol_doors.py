@@ -17,7 +17,7 @@ def _bodies(server: FakeProviderServer) -> list[Mapping[str, Any]]:
     return [request.json for request in server.requests if request.method == "POST"]
 
 
-def test_makers_advisor_is_asked_by_a_block(shell: Shell) -> None:
+def test_native_advisor_asked_by_block(shell: Shell) -> None:
     asks, advises = Turn(text="```advisor\nWhat first?\n```"), Turn(text="VERDICT: proceed\nNEXT: look")
     server = shell.serve([asks, advises, LOOK, DONE])
     flags = ("--tool-calls", "text", "--advisor", "anthropic/claude-opus-4-6", "--permission-mode", "full")

@@ -26,7 +26,7 @@ def _bodies(server: FakeProviderServer) -> list[Mapping[str, Any]]:
     return [request.json for request in server.requests if request.method == "POST"]
 
 
-def test_small_model_edits_a_file_that_the_prompt_names(shell: Shell) -> None:
+def test_small_model_edits_named_file(shell: Shell) -> None:
     server, flags = _serve(shell, [FIX, RUN, Turn(text="Done.")], SMALL)
     (shell.cwd / "calc.py").write_text(BROKEN)
     done = shell.run(*flags, "Fix the function add in calc.py, which subtracts", model="")
@@ -57,7 +57,7 @@ def test_denied_file_is_not_enclosed(shell: Shell) -> None:
     assert "opensesame" not in sent and "xxxx" not in sent and "foreign" not in sent and "```\\n\\u0000" not in sent
 
 
-def test_command_to_run_does_not_name_files(shell: Shell) -> None:
+def test_command_names_no_files(shell: Shell) -> None:
     server, flags = _serve(shell, [Turn(text="```bash\ncat calc.py\n```"), Turn(text="Yes.")], SMALL)
     (shell.cwd / "calc.py").write_text(BROKEN)
     (shell.cwd / "a.txt").write_text("marked\n")
@@ -66,7 +66,7 @@ def test_command_to_run_does_not_name_files(shell: Shell) -> None:
     assert "return a - b" not in first and "marked" in first and "return a - b" in second
 
 
-def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
+def test_unseen_file_shown_before_overwrite(shell: Shell) -> None:
     server, flags = _serve(shell, [FIX, FIX, Turn(text="Done.")], SMALL)
     (shell.cwd / "calc.py").write_text("VERSION = 7\n" + BROKEN)
     done = shell.run(*flags, "The sum is wrong. Fix it", model="")
@@ -76,7 +76,7 @@ def test_unseen_file_is_shown_before_it_is_replaced(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("setup")
-def test_big_model_is_spoken_to_natively_until_it_writes_a_call_as_text(shell: Shell) -> None:
+def test_big_model_native_until_text_call(shell: Shell) -> None:
     written = Turn(text='```json\n{"name": "Read", "arguments": {"file_path": "calc.py"}}\n```')
     turns = [Turn(text="", calls=(Call("Read", {"file_path": "calc.py"}),)), written, Turn(text="It subtracts.")]
     server, flags = _serve(shell, turns, [Listed("some-70b")])

@@ -43,7 +43,7 @@ def block(text: str, info: str = "") -> str:
         (block(f"# units.py\n{UNITS.replace('0.6', '0.621371')}", "python"), "units.py"),
     ],
 )
-async def test_new_version_without_a_path_is_written(said: str, path: str) -> None:
+async def test_version_without_path_written(said: str, path: str) -> None:
     (call,) = (await reply_to(said)).calls
     assert (call.name, call.arguments["file_path"], call.whole) == ("Write", path, True)
     assert call.arguments["content"] == said.split("```")[1].partition("\n")[2].removeprefix("# units.py\n")
@@ -61,18 +61,18 @@ async def test_new_version_without_a_path_is_written(said: str, path: str) -> No
         f"{block(CONF.replace('1.4', '1.5'), 'yaml')[:-20]}",  # cut
     ],
 )
-async def test_other_blocks_without_a_path_stay_text(said: str) -> None:
+async def test_other_blocks_without_path_stay_text(said: str) -> None:
     assert not (await reply_to(said)).calls
 
 
-async def test_block_is_text_where_nothing_can_be_written_or_nothing_is_known() -> None:
+async def test_block_stays_text_if_unwritable() -> None:
     said = block(CONF.replace("1.4", "1.5"), "yaml")
     assert not (await reply_to(said, user("Mend it."))).calls
     unable = tuple(tool for tool in TOOLS if tool.name != "Write")
     assert not (await reply_to(said, ASKED, tools=unable)).calls
 
 
-async def test_command_stays_a_command_and_a_named_file_is_written() -> None:
+async def test_command_and_named_file_kept_apart() -> None:
     reply = await reply_to("```bash\nFROM=notes\necho $FROM\n```")
     assert [(call.name, call.whole) for call in reply.calls] == [("Bash", True)]
     changed = CONF.replace("1.4", "1.5")
@@ -80,21 +80,21 @@ async def test_command_stays_a_command_and_a_named_file_is_written() -> None:
     assert [(call.name, call.whole) for call in reply.calls] == [("Write", True)]
 
 
-async def test_what_the_model_wrote_itself_is_known() -> None:
+async def test_own_earlier_write_known() -> None:
     call = ToolCall("1", "Write", {"file_path": "new.py", "content": UNITS})
     history = (user("Do it."), assistant("", call, stop="tool_use"), Message("user", (ToolResult("1", ()),)))
     reply = await reply_to(block(UNITS.replace("km", "kilometres")), *history)
     assert [(call.arguments["file_path"], call.whole) for call in reply.calls] == [("new.py", True)]
 
 
-async def test_answer_to_a_question_may_show_another_version() -> None:
+async def test_answer_may_show_other_version() -> None:
     asked = user("How would it look with shop 1.5?", enclose("conf.yaml", CONF))
     said = block(CONF.replace("1.4", "1.5"), "yaml")
     assert not (await reply_to(said, asked)).calls
     assert (await reply_to(said, asked, assistant("So."), user("Do that."))).calls
 
 
-async def test_agent_writes_it_and_the_reply_goes_back_as_it_was(tmp_path: Path) -> None:
+async def test_agent_writes_and_keeps_reply_text(tmp_path: Path) -> None:
     (tmp_path / "backup.sh").write_text(SCRIPT)
     mended = SCRIPT.replace("FORM", "FROM")
     model = ScriptedModel(block(mended, "bash"), "Done.")

@@ -5,7 +5,7 @@ from sagent.plugins.toolsearch.find import CallTool, with_search
 from tests.tools.test_traits import Along, Deferrable, Foreign
 
 
-def test_deferrable_is_left_to_what_calls_it() -> None:
+def test_deferral_left_to_caller() -> None:
     assert specs_of((CallTool(()), Deferrable()))[-1].deferred
     assert not specs_of((CallTool(()), Foreign()))[-1].deferred
     names = [each.name for each in with_search([Foreign(), Deferrable(), Along()])]

@@ -97,9 +97,7 @@ def another(model: str) -> str:
 
 
 @pytest.mark.parametrize("model", MEASURED)
-async def test_with_every_tool_on_and_an_advisor_of_another_provider_the_first_request_stays_small(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_full_first_request_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"tools": EVERYTHING, "memory": True, "plan": True, "advisors": [another(model)]}
     many = [_Numbered(number) for number in range(300)]
     size, names = await first_request(model, given, tmp_path, monkeypatch, many)
@@ -110,7 +108,7 @@ async def test_with_every_tool_on_and_an_advisor_of_another_provider_the_first_r
 
 
 @pytest.mark.parametrize("groups", [*((group,) for group in GROUPS), *pairwise(GROUPS)])
-async def test_with_some_tools_on_it_is_no_larger(
+async def test_partial_tools_no_larger(
     groups: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -133,9 +131,7 @@ async def test_the_default_tools_are_small(model: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("model", MEASURED)
-async def test_all_that_a_terminal_offers_without_servers_stays_small(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_terminal_request_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = ["default", "TodoWrite", "AskUser"]
     given = {"tools": tools, "memory": True, "plan": True, "advisors": [another(model)]}
     size, names = await first_request(model, given, tmp_path, monkeypatch)
@@ -144,7 +140,7 @@ async def test_all_that_a_terminal_offers_without_servers_stays_small(
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_choices_have_a_type_without_which_gateways_to_gemini_refuse_them(name: str) -> None:
+def test_choices_have_type_for_gemini(name: str) -> None:
     def choices(schema: object) -> list[JsonObject]:
         inner = [found for value in as_object(schema).values() for found in choices(value)]
         return [*([schema] if isinstance(schema, JsonObject) and "enum" in schema else []), *inner]
@@ -162,9 +158,7 @@ class _Numbered(Deploy):
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-async def test_everybody_but_the_provider_sees_the_tool_that_is_meant(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_events_name_real_tool(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     deploy, seen = Deploy(), list[Event]()
     meant = {"name": deploy.name, "arguments": {"stage": "test"}}
@@ -193,7 +187,7 @@ async def test_everybody_but_the_provider_sees_the_tool_that_is_meant(
     [{"permission_mode": "full", "deny": [Deploy.name]}, {"permission_mode": "plan"}, {"permission_mode": "ask"}],
     ids=lambda flags: str(flags["permission_mode"]),
 )
-async def test_what_the_policy_says_of_the_tool_holds_through_call_tool(
+async def test_policy_holds_through_call_tool(
     flags: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -242,7 +236,7 @@ async def test_call_tool_runs_nothing_by_itself(
 
 @pytest.mark.parametrize("shape", ["flat", "text"])
 @pytest.mark.parametrize("model", FAMILIES)
-async def test_arguments_in_the_shapes_that_weaker_models_give_are_understood(
+async def test_weak_model_argument_shapes_accepted(
     model: str, shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -261,9 +255,7 @@ async def test_arguments_in_the_shapes_that_weaker_models_give_are_understood(
         assert json.loads(body["input"][1]["arguments"]) == given
 
 
-async def test_a_session_goes_on_with_another_provider_and_with_fewer_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_survives_provider_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     deploy = Deploy()
     meant = {"name": deploy.name, "arguments": {"stage": "test"}}
@@ -290,7 +282,7 @@ class _Brief(Deploy):
     description = "Deploys a release of the shop."
 
 
-async def test_few_bytes_of_tools_are_sent_as_they_are() -> None:
+async def test_few_tools_sent_directly() -> None:
     search = _Brief()
     assert len(wire_bytes([search.name, search.description, search.parameters])) < FREE
     assert with_search([search]) == [search]
@@ -322,7 +314,7 @@ def body_of(model: str, request: Request, base_url: str | None = None) -> Any:
 
 
 @pytest.mark.parametrize("model", NATIVE)
-def test_at_its_makers_address_a_model_searches_by_its_providers_own_means(model: str) -> None:
+def test_official_address_searches_natively(model: str) -> None:
     request = Request("c", [user("hi")], tools=offered())
     body = body_of(model, request)
     assert [tool.get("name") or tool["type"] for tool in body["tools"]] == ["Read", Deploy.name, NATIVE[model]]
@@ -332,12 +324,12 @@ def test_at_its_makers_address_a_model_searches_by_its_providers_own_means(model
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude-3-7-sonnet-latest", "openai/gpt-5.4-nano", "openai/gpt-4o"])
-def test_models_that_have_no_search_of_their_own_get_ours(model: str) -> None:
+def test_models_without_search_get_ours(model: str) -> None:
     body = body_of(model, Request("c", [user("hi")], tools=offered()))
     assert [tool["name"] for tool in body["tools"]] == ["Read", "find_tools", "call_tool"]
 
 
-def test_what_a_providers_search_found_is_left_out_where_it_is_not_asked_to_search() -> None:
+def test_native_search_results_left_out() -> None:
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_bm25", "input": {"query": "deploy"}}
     content = {"type": "tool_search_tool_search_result", "tool_references": [{"tool_name": Deploy.name}]}
     found = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": content}
@@ -356,7 +348,7 @@ def test_what_a_providers_search_found_is_left_out_where_it_is_not_asked_to_sear
 
 
 @pytest.mark.parametrize("model", NATIVE)
-async def test_a_provider_that_refuses_to_search_is_asked_without(model: str) -> None:
+async def test_refused_search_retried_without(model: str) -> None:
     refused = Fail(400, message="tools.1.defer_loading: Extra inputs are not permitted")
     meant = {"name": Deploy.name, "arguments": {"stage": "test"}}
     async with FakeProviderServer([refused, Turn(calls=(Call("call_tool", meant),))], strict=False) as server:
@@ -377,9 +369,7 @@ async def test_a_provider_that_refuses_to_search_is_asked_without(model: str) ->
 # -- what else has tools ----------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_is_spawned_with_some_tools_is_sent_those_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_spawned_tools_sent_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     deploy = Deploy()
 
@@ -421,9 +411,7 @@ async def searched(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("model", NATIVE)
-async def test_an_endpoint_of_ones_own_searches_where_its_row_says_so(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_own_endpoint_searches_if_set(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, sent = await searched(model, tmp_path, monkeypatch)
     assert [tool.get("name") or tool["type"] for tool in sent][-2:] == [Deploy.name, NATIVE[model]]
     assert [tool.get("defer_loading", False) for tool in sent][-2:] == [True, False]

@@ -10,7 +10,7 @@ from tests.plugins.toolsearch.test_deferred_tools import Deploy
 
 
 @pytest.mark.plugin("papers", "web")
-def test_the_search_ranks_by_names_descriptions_and_parameters_and_repeats_itself() -> None:
+def test_search_ranks_names_and_descriptions() -> None:
     searched = [*made("web", "papers"), Deploy()]
     index = Index(searched)
 
