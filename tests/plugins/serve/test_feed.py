@@ -63,7 +63,7 @@ steps = st.lists(st.tuples(st.sampled_from(("say", "stream", "read", "leave")), 
 )
 @settings(max_examples=deep(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, memory=st.sampled_from((1, 300, 1 << 20)), restarts=st.booleans())
-async def test_everything_is_heard_once_and_in_order(
+async def test_feed_complete_and_ordered(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], memory: int, restarts: bool
 ) -> None:
     stage = Stage(tmp_path_factory.mktemp("feed") / "session")
@@ -111,7 +111,7 @@ async def test_everything_is_heard_once_and_in_order(
         stage.session.close()
 
 
-async def test_whoever_begins_to_follow_hears_what_is_reported_from_then_on(tmp_path: Path) -> None:
+async def test_follower_gets_later_reports(tmp_path: Path) -> None:
     """A server reports how a session stands when somebody follows it: a question that came just before is in that."""
     followed: list[bool] = []
     (tmp_path / "root.jsonl").touch()

@@ -31,7 +31,7 @@ def story(tmp_path: Path) -> Path:
     return tell(tmp_path / "story")
 
 
-def test_what_is_replayed_is_what_was_heard(recorded: Recorded) -> None:
+def test_replay_equals_live_events(recorded: Recorded) -> None:
 
     heard = [json.loads(line) for line in recorded.trace.read_text().splitlines()]
     heard = [{**each, "at": "", "summary": "", "seconds": 0} for each in heard if each["type"] in KINDS]
@@ -50,7 +50,7 @@ def test_after_any_event_comes_the_rest(story: Path) -> None:
             assert events(story, name[:16]) == whole[last + 1 :]
 
 
-def test_a_log_that_is_cut_anywhere_gives_a_beginning_of_it(story: Path) -> None:
+def test_cut_log_replays_prefix(story: Path) -> None:
     whole = events(story)
     size = (story / "root.jsonl").stat().st_size
     known = [each for _, each in whole]
@@ -59,7 +59,7 @@ def test_a_log_that_is_cut_anywhere_gives_a_beginning_of_it(story: Path) -> None
             assert each in known or each["type"] == "reply_finished"  # whose charges are cut off
 
 
-def test_a_branch_that_was_left_is_shown_only_to_who_followed_it(tmp_path: Path) -> None:
+def test_left_branch_only_for_its_follower(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         log = session.log()
         session.begin(tmp_path)

@@ -21,7 +21,7 @@ SCRIPT = [
 ]
 
 
-def test_they_are_what_the_document_makes_them() -> None:
+def test_clients_generated_from_document() -> None:
     spec = importlib.util.spec_from_file_location("make_clients", CHECKOUT / "scripts" / "make_clients.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -47,7 +47,7 @@ def test_the_typescript_example_works(tmp_path: Path) -> None:
         assert (story.cwd / "note.txt").read_text() == "42\n"
 
 
-def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: Path) -> None:
+def test_event_stream_survives_restart(tmp_path: Path) -> None:
     found: list[ServerEvent] = []
     port = str(lasting_port())
     with story_server(tmp_path, "--port", port, script=[Turn("one")]) as story:
@@ -72,7 +72,7 @@ def test_a_stream_of_the_client_goes_on_over_a_restart_of_the_server(tmp_path: P
     assert [each.data.get("type") for each in found].count("received") == 2
 
 
-def test_what_is_always_allowed_is_in_the_settings_and_holds_in_the_next_session(tmp_path: Path) -> None:
+def test_always_rule_saved_and_reused(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     write = Turn("", calls=(Call("Write", {"file_path": str(outside), "content": "42\n"}),))
     script = [write, Turn("one"), write, Turn("two")]

@@ -33,7 +33,7 @@ def _own_model(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_interrupts_what_runs_and_it_can_be_gone_on_with(shell: Shell, number: int) -> None:
+def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
     shell.serve([Turn("", calls=(Call("Bash", {"command": "touch began; sleep 300"}),)), Turn("went on")])
     child, said, http = start(shell, "--permission-mode", "full")
     with http:
@@ -69,7 +69,7 @@ def test_the_token_is_for_this_user_alone(shell: Shell) -> None:
     assert said["url"].startswith("http://127.0.0.1:")
 
 
-def test_people_print_the_address_and_users_have_each_a_token(shell: Shell) -> None:
+def test_address_printed_and_user_tokens(shell: Shell) -> None:
     shell.environment["SAGENT_SERVE_TOKEN"] = "a-token-of-my-own"
     child = shell.start("serve", model="")
     assert child.stdout is not None
@@ -105,7 +105,7 @@ def test_a_short_token_is_refused(shell: Shell) -> None:
     assert done.code == 2 and "SAGENT_SERVE_TOKEN" in done.err
 
 
-def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_name_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"uvicorn.*serve\]"):
         command.run_serve([])

@@ -61,7 +61,7 @@ def lines_of(browser: Browser) -> list[str]:
     return sorted(line for line in str(browser.run(SHOWN)).splitlines() if not line.startswith("style"))
 
 
-def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(page: Open, story: Story) -> None:
+def test_session_shown_live_with_files(page: Open, story: Story) -> None:
     browser = page("Fix the division by zero")
     assert browser.run("location.hash.includes('token')") is False
     until(browser, f"{SHOWN}.includes('two of three')")
@@ -87,7 +87,7 @@ def test_a_session_is_shown_as_it_happens_with_its_agents_cost_and_files(page: O
     assert not [each for each in browser.requests() if not each.startswith((story.url, "data:"))]
 
 
-def test_the_end_of_a_commands_output_is_shown_while_it_runs(page: Open, story: Story) -> None:
+def test_command_output_tail_shown_live(page: Open, story: Story) -> None:
     browser = page("Count", permission_mode="full")
     shown = "document.querySelector('.call.running pre')?.textContent"
     until(browser, f"({shown} || '').includes('line 3')")
@@ -106,7 +106,7 @@ def test_nothing_that_a_model_says_runs(page: Open, story: Story) -> None:
     assert browser.run(wall) == "TypeError"  # raw text cannot become markup, not even by a mistake of ours
 
 
-def test_a_key_meant_for_something_else_answers_nothing(page: Open, story: Story) -> None:
+def test_stray_key_answers_nothing(page: Open, story: Story) -> None:
     browser = page("Ask me", permission_mode="ask")
     until(browser, "document.querySelector('.question') !== null")
     assert str(browser.run("document.querySelector('.question pre').innerText")).startswith("curl")
@@ -131,7 +131,7 @@ def test_a_key_meant_for_something_else_answers_nothing(page: Open, story: Story
     assert [each["reason"] for each in events if each["type"] == "denied"] == ["n"]
 
 
-def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Open, story: Story) -> None:
+def test_diff_shown_before_approval(page: Open, story: Story) -> None:
     text = (story.cwd / "rate.py").read_text()
     browser = page("Change it", permission_mode="ask")
     until(browser, "document.querySelector('.question .diff') !== null")
@@ -156,7 +156,7 @@ def test_a_change_is_shown_as_a_diff_before_it_is_allowed(page: Open, story: Sto
     assert browser.complaints() == []
 
 
-def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Open, story: Story) -> None:
+def test_rule_allowed_only_by_its_button(page: Open, story: Story) -> None:
     browser = page("Make it", permission_mode="ask")
     until(browser, "document.querySelector('.question .longer') !== null")
     name = browser.run("current")
@@ -180,7 +180,7 @@ def test_a_rule_is_shown_and_allowed_by_its_own_button_alone(page: Open, story: 
     assert browser.complaints() == []
 
 
-def test_a_click_meant_for_an_earlier_question_answers_nothing(page: Open, story: Story) -> None:
+def test_stale_click_answers_nothing(page: Open, story: Story) -> None:
     browser = page("Ask me", permission_mode="ask")
     until(browser, "document.querySelector('.question') !== null")
     name = browser.run("current")
@@ -218,7 +218,7 @@ def test_inquiries_and_plans_are_answered(page: Open, story: Story) -> None:
     assert browser.complaints() == []
 
 
-def test_a_late_answer_of_another_session_changes_nothing(page: Open, story: Story) -> None:
+def test_late_foreign_answer_ignored(page: Open, story: Story) -> None:
     browser = page("Which colour")
     until(browser, "document.querySelector('.question') !== null")
     browser.run(
@@ -240,7 +240,7 @@ def test_a_late_answer_of_another_session_changes_nothing(page: Open, story: Sto
     assert browser.complaints() == []
 
 
-def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(page: Open, story: Story) -> None:
+def test_keyboard_sends_stops_and_switches(page: Open, story: Story) -> None:
     story.http.post("/v1/sessions", json={})  # another one to go to
     browser = page("Good morning")
     until(browser, f"{SHOWN}.includes('Good.')")
@@ -263,7 +263,7 @@ def test_enter_sends_escape_stops_and_the_keyboard_goes_through_sessions(page: O
     assert browser.run("document.activeElement.id") == "words"
 
 
-def test_a_page_that_nobody_looked_at_goes_on_where_it_was(page: Open, story: Story) -> None:
+def test_unwatched_page_resumes(page: Open, story: Story) -> None:
     browser = page("Good morning")
     until(browser, "status.state === 'idle'")
     until(browser, f"{SHOWN}.includes('Good.')")
@@ -296,7 +296,7 @@ def test_everybody_can_use_it(page: Open, scheme: str) -> None:
         assert browser.findings(360, scheme) == []
 
 
-def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser, story: Story) -> None:
+def test_page_asks_for_valid_token(chrome: Browser, story: Story) -> None:
     story.http.post("/v1/sessions", json={})  # there is one to be shown
     chrome.open(story.url)
     chrome.run("localStorage.clear(); 0")
@@ -310,7 +310,7 @@ def test_without_a_token_it_asks_for_one_and_takes_no_wrong_one(chrome: Browser,
     assert chrome.run("localStorage.getItem('key')") not in ("", story.token)
 
 
-def test_other_ports_get_nothing_of_the_page(chrome: Browser, story: Story, page: Open) -> None:
+def test_other_ports_get_nothing(chrome: Browser, story: Story, page: Open) -> None:
     page("Fix the division by zero")
     seen: list[str] = []
 
@@ -362,7 +362,7 @@ def test_stream_goes_on_after_it_was_cut(page: Open, story: Story) -> None:
     assert lines_of(browser) == shown
 
 
-def test_page_goes_on_with_another_server_at_its_address(tmp_path: Path) -> None:
+def test_page_adopts_new_server(tmp_path: Path) -> None:
     port = str(lasting_port())
     with Browser() as browser:
         with story_server(tmp_path / "one", "--port", port) as first:

@@ -20,7 +20,7 @@ async def test_served_events_are_valid_text(place: Path, provider: list[Step]) -
         check((await client.get(f"/{name}/transcript")).json())
 
 
-async def test_served_cut_call_is_an_error_that_nobody_is_asked_about(place: Path, provider: list[Step]) -> None:
+async def test_cut_call_is_unasked_error(place: Path, provider: list[Step]) -> None:
     provider += CUT
     async with served(place) as client:
         name = await client.begin("go")

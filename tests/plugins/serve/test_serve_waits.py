@@ -11,7 +11,7 @@ from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 
 
-async def test_agent_that_waits_for_money_says_so() -> None:
+async def test_wait_for_money_reported() -> None:
     ledger = Ledger(Decimal("0.01"), PriceBook({"scripted/scripted": {"input": 1, "output": 1}}))
     first = await ledger.reserve("root/a", "executor", "scripted", "scripted", 0, 9_000, 9_000)
     resources = Resources(ledger=ledger, log=MemoryLog(), path="root/b")
