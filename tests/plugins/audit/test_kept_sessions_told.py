@@ -20,7 +20,7 @@ def test_a_listing_tells_sizes(place: Place):
     assert "$0.0000" in place.run("sessions", "list", "--costs")[0]
 
 
-def test_what_counts_towards_a_cap_and_was_not_billed_is_told(place: Place):
+def test_unbilled_cap_cost_reported(place: Place):
     session = place.session()
     cut = Charge(
         "claude-sonnet-4-6", Usage(input=10), "", Decimal("0.1"), True, "executor", "anthropic", "root", Decimal("0.75")
@@ -32,7 +32,7 @@ def test_what_counts_towards_a_cap_and_was_not_billed_is_told(place: Place):
         assert "cost     0.100000 USD\n         0.650000 USD more count towards a budget (calls that were lost" in out
 
 
-def test_pruning_needs_a_rule_and_tells_what_went(place: Place):
+def test_prune_needs_rule_and_reports(place: Place):
     old = [place.session(f"old {number}", 100 + number) for number in range(3)]
     new = place.session("new")
     assert "--older-than 90d, --keep 50" in place.run("sessions", "prune", code=2)[1]

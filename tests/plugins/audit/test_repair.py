@@ -222,7 +222,7 @@ def test_gaps_are_marked_and_told(session: Path):
     assert "The log was repaired" in page.decode()
 
 
-def test_what_a_lost_part_cost_is_not_known_and_the_rest_counts(session: Path):
+def test_lost_cost_unknown_rest_counted(session: Path):
     file = session / "root.jsonl"
     before = summarize(session)
     assert before.unpriced == ()
@@ -237,7 +237,7 @@ def test_what_a_lost_part_cost_is_not_known_and_the_rest_counts(session: Path):
         assert "at least" in export_text(session, "md", Redaction())[0].decode(), agent
 
 
-def test_entries_behind_a_gap_are_named_by_their_new_ids(session: Path):
+def test_entries_after_gap_get_new_ids(session: Path):
     file = session / "root.jsonl"
     lose(file, 1)
     repair(session)
@@ -255,7 +255,7 @@ def test_entries_behind_a_gap_are_named_by_their_new_ids(session: Path):
 
 
 @pytest.mark.parametrize("which", [0, 1, 4, 6])
-def test_a_summary_behind_a_lost_message_means_the_same_messages(session: Path, which: int):
+def test_summary_after_lost_message_same(session: Path, which: int):
     file, before = session / "root.jsonl", talk(session)
     lose(file, find(file, "message", which))
     repair(session)
@@ -266,7 +266,7 @@ def test_a_summary_behind_a_lost_message_means_the_same_messages(session: Path, 
     assert len([text for text in before if text not in after]) <= 1
 
 
-def test_a_summary_behind_a_lost_summary_leaves_the_same_end(session: Path):
+def test_summary_after_lost_summary_same_end(session: Path):
     file = session / "root.jsonl"
     with Session.open(session) as opened:
         count = len(talk(session))
@@ -280,7 +280,7 @@ def test_a_summary_behind_a_lost_summary_leaves_the_same_end(session: Path):
     works(session)
 
 
-def test_a_summary_that_counts_more_messages_than_can_be_put_back_stays(session: Path):
+def test_oversized_summary_stays(session: Path):
     file = session / "root.jsonl"
     with Session.open(session) as opened:
         opened.log().append(Compacted((), 9, 5, "full", (0, 10**9), (1, "of very many")))
@@ -292,7 +292,7 @@ def test_a_summary_that_counts_more_messages_than_can_be_put_back_stays(session:
     works(session)
 
 
-def test_in_a_burst_of_damage_no_flipped_bits_are_looked_for(session: Path, monkeypatch: pytest.MonkeyPatch):
+def test_burst_damage_skips_bit_search(session: Path, monkeypatch: pytest.MonkeyPatch):
     file = session / "root.jsonl"
     monkeypatch.setattr(repair_module, "BURST", 8)
     whole = lines(file)
@@ -312,7 +312,7 @@ def test_the_first_entries_can_be_lost(session: Path):
     works(session)
 
 
-def test_a_child_that_nothing_names_any_more_is_still_a_child(session: Path):
+def test_unnamed_child_stays_child(session: Path):
     file = session / "root" / "a.jsonl"
     lose(file, find(file, "spawned"), find(file, "returned"))
     repair(session)
@@ -320,7 +320,7 @@ def test_a_child_that_nothing_names_any_more_is_still_a_child(session: Path):
     works(session)
 
 
-def test_a_log_that_nothing_ever_named_is_not_made_a_child_by_a_repair(session: Path):
+def test_unknown_log_not_adopted(session: Path):
     planted = session / "root" / "planted.jsonl"
     with Session.create_at(session.parent / "other") as other:
         log = other.log("root/planted")
@@ -337,7 +337,7 @@ def test_a_log_that_nothing_ever_named_is_not_made_a_child_by_a_repair(session: 
     assert "no other log names this one" in problem
 
 
-def test_damage_in_the_log_of_a_child_changes_what_names_it(session: Path):
+def test_child_damage_changes_its_parents(session: Path):
     before = {file: list(read_log(file)) for file in log_files(session)}
     lose(session / "root" / "a" / "x.jsonl", 1)
     done = {each.file: each for each in repair(session)}
@@ -351,7 +351,7 @@ def test_damage_in_the_log_of_a_child_changes_what_names_it(session: Path):
 
 
 @pytest.mark.parametrize("torn", [0, 30])
-def test_the_end_of_a_childs_log_that_is_lost_is_a_gap(session: Path, torn: int):
+def test_lost_child_end_is_gap(session: Path, torn: int):
     file = session / "root" / "a" / "x.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-1]) + lines[-1][:torn])
@@ -366,7 +366,7 @@ def test_the_end_of_a_childs_log_that_is_lost_is_a_gap(session: Path, torn: int)
     works(session)
 
 
-def test_a_log_in_the_place_of_a_childs_is_not_made_it_by_a_repair(session: Path):
+def test_replaced_child_log_not_adopted(session: Path):
     file = session / "root" / "a" / "x.jsonl"
     first = seal("", Opened("another", "root/a/x", "/elsewhere", {}))
     file.write_bytes(first.line)
@@ -376,7 +376,7 @@ def test_a_log_in_the_place_of_a_childs_is_not_made_it_by_a_repair(session: Path
     assert verify(session).problems
 
 
-def test_lines_that_are_gone_or_there_twice(session: Path):
+def test_missing_or_doubled_lines(session: Path):
     file = session / "root.jsonl"
     found = lines(file)
     file.write_bytes(b"".join([*found[:4], *found[6:9], *found[7:]]))
@@ -385,7 +385,7 @@ def test_lines_that_are_gone_or_there_twice(session: Path):
     works(session)
 
 
-def test_the_end_of_a_line_that_is_lost_costs_no_entry(session: Path):
+def test_lost_line_end_costs_nothing(session: Path):
     file = session / "root.jsonl"
     before, found = list(read_log(file)), lines(file)
     file.write_bytes(b"".join([*found[:4], found[4][:-1], *found[5:]]))
@@ -394,7 +394,7 @@ def test_the_end_of_a_line_that_is_lost_costs_no_entry(session: Path):
     assert list(read_log(file))[:-1] == before
 
 
-def test_line_ends_that_another_program_wrote_cost_no_entry(session: Path):
+def test_foreign_line_ends_cost_nothing(session: Path):
     heads = {file: list(read_log(file)) for file in log_files(session)}
     for file in heads:
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
@@ -434,7 +434,7 @@ def test_a_log_of_which_nothing_is_left(session: Path):
     works(session)
 
 
-def test_what_was_signed_before_a_gap_is_put_aside(session: Path):
+def test_signature_before_gap_set_aside(session: Path):
     (session / "signed.json").write_text("what was signed")
     lose(session / "root.jsonl", 3)
     repair(session)
@@ -442,7 +442,7 @@ def test_what_was_signed_before_a_gap_is_put_aside(session: Path):
     works(session)
 
 
-def test_a_repair_that_is_killed_leaves_the_logs_or_is_finished(whole: Path, tmp_path: Path):
+def test_killed_repair_is_all_or_nothing(whole: Path, tmp_path: Path):
     damaged = Path(shutil.copytree(whole, tmp_path / "damaged"))
     lose(damaged / "root" / "a.jsonl", 2)
     chained = read_files(damaged)
@@ -502,7 +502,7 @@ def test_repair_of_what_is_no_session(tmp_path: Path):
         repair(tmp_path)
 
 
-def test_an_earlier_repair_that_cut_off_the_end_is_a_gap_too(session: Path):
+def test_earlier_cut_repair_is_gap(session: Path):
     with Session.open(session) as opened:
         content: Content = Repaired(3, 99, "root.jsonl.damaged-1", "damaged")
         opened.log().append(content)

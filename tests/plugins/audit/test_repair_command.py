@@ -6,7 +6,7 @@ from sagent.testing.server import Turn
 from tests.cli.program import Shell
 
 
-def test_corrupt_log_is_repaired_and_the_session_goes_on(shell: Shell) -> None:
+def test_repaired_session_continues(shell: Shell) -> None:
     shell.serve([Turn(text="one"), Turn(text="two")])
     path = Path(str(shell.run("--output-format", "json", "a").json["session_path"]))
     lines = (path / "root.jsonl").read_bytes().splitlines(keepends=True)
@@ -19,7 +19,7 @@ def test_corrupt_log_is_repaired_and_the_session_goes_on(shell: Shell) -> None:
     assert shell.run("sessions", "repair", str(path), model="").out == f"{path}: nothing to repair\n"
 
 
-def test_repair_is_among_the_operations_of_sessions(shell: Shell) -> None:
+def test_repair_listed_in_help(shell: Shell) -> None:
     assert "keep the intact part" in shell.run("sessions", "--help", model="").out
     assert "as they were" in shell.run("sessions", "repair", "--help", model="").out
     assert "the following arguments are required" in shell.run("sessions", "repair", model="").err

@@ -10,7 +10,7 @@ from tests.agent.test_recall import at_work, killed
 from tests.messages import in_turn
 
 
-async def test_a_child_is_there_again_after_the_repair_of_its_log(tmp_path: Path) -> None:
+async def test_child_back_after_repair(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"))) as agent:
         child = await agent.spawn(SpawnRequest("first words", name="a", persistent=True))
         await child.wait()

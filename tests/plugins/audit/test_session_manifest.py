@@ -40,7 +40,7 @@ def bundle(tmp_path: Path, files: dict[str, Place | bytes]) -> Path:
     return out
 
 
-def test_a_bundle_verifies_packed_and_unpacked(bundle: Path, tmp_path: Path):
+def test_bundle_verifies_packed_and_unpacked(bundle: Path, tmp_path: Path):
     proof = verify(bundle)
     assert proof.problems == ()
     assert [part.name for part in proof.parts][:3] == ["manifest", "log of root", "log of root/review"]
@@ -53,7 +53,7 @@ def test_a_bundle_verifies_packed_and_unpacked(bundle: Path, tmp_path: Path):
     assert bundle.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_same_files_make_the_same_bytes(bundle: Path, tmp_path: Path, files: dict[str, Place | bytes]):
+def test_same_files_same_bytes(bundle: Path, tmp_path: Path, files: dict[str, Place | bytes]):
     again = tmp_path / "again.tar"
     backwards = dict(reversed(files.items()))
     write_bundle(again, {"note": "é", "session": "session"}, {"report.json": b"{}\n", **backwards})
@@ -85,7 +85,7 @@ def found(bundle: Path) -> bool:
         return True
 
 
-def test_files_that_are_added_dropped_or_exchanged_show(bundle: Path, tmp_path: Path):
+def test_changed_files_detected(bundle: Path, tmp_path: Path):
     with tarfile.open(bundle) as archive:
         unpack(archive, tmp_path / "out")
     out = tmp_path / "out"
@@ -105,7 +105,7 @@ def test_files_that_are_added_dropped_or_exchanged_show(bundle: Path, tmp_path: 
     assert verify(out).problems == ()
 
 
-def test_a_bundle_repacked_in_another_order_shows(bundle: Path, tmp_path: Path):
+def test_reordered_bundle_detected(bundle: Path, tmp_path: Path):
     places, problems = open_bundle(bundle)
     assert problems == []
     other = tmp_path / "other.tar"
@@ -139,7 +139,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
 
 
-def test_a_manifest_is_read_only_as_it_was_written():
+def test_manifest_must_be_canonical():
     data = manifest_bytes({"format": "sagent-bundle", "version": 1, "files": []})
     assert read_manifest(data).files == ()
     for wrong in (data[:-1], data + b"\n", data.replace(b"1", b"2", 1), b"", b"{}\n"):
@@ -151,7 +151,7 @@ def test_a_manifest_is_read_only_as_it_was_written():
         read_manifest(manifest_bytes({"version": 1}))
 
 
-def test_a_redacted_entry_is_told_and_not_taken_for_the_original(tmp_path: Path, files: dict[str, Place | bytes]):
+def test_redacted_entry_reported(tmp_path: Path, files: dict[str, Place | bytes]):
     log = files["session/root.jsonl"]
     assert isinstance(log, Place)
     lines = log.read().splitlines(keepends=True)

@@ -102,7 +102,7 @@ def test_a_file_that_ends_anywhere_shows(session: Path):
         file.write_bytes(whole)
 
 
-def test_a_file_that_is_gone_or_in_the_place_of_another_shows(session: Path):
+def test_missing_or_swapped_file_detected(session: Path):
     files = files_of(session)
     unnamed = [file for file in files if file.read_bytes() == b"output of a command"]  # no entry tells of it
     for file in files:
@@ -150,7 +150,7 @@ EDIT = st.tuples(
 
 @settings(max_examples=deep(40, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=st.lists(EDIT, min_size=1, max_size=3), which=st.integers(0, 10**6))
-def test_no_mutation_of_a_larger_session_goes_unseen(large: Path, edits, which):
+def test_any_mutation_detected(large: Path, edits, which):
     head = verify(large).heads["root"]
     file = files_of(large)[which % len(files_of(large))]
     whole = file.read_bytes()
@@ -175,7 +175,7 @@ def test_no_mutation_of_a_larger_session_goes_unseen(large: Path, edits, which):
         file.write_bytes(whole)
 
 
-def test_a_whole_rewrite_shows_against_a_head_kept_elsewhere(session: Path, tmp_path: Path):
+def test_rewrite_fails_against_kept_head(session: Path, tmp_path: Path):
     head = verify(session).heads["root"]
     entries = list(read_log(session / "root.jsonl"))
     parent, lines = "", []
@@ -193,7 +193,7 @@ def test_a_whole_rewrite_shows_against_a_head_kept_elsewhere(session: Path, tmp_
     assert not any("rewritten whole" in note for note in verify(session, proof.heads["root"]).notes)
 
 
-def test_lines_are_checked_across_the_seams_of_segments(large: Path, monkeypatch: pytest.MonkeyPatch):
+def test_lines_checked_across_segments(large: Path, monkeypatch: pytest.MonkeyPatch):
     whole = verify(large)
     for size in (1, 700, 5000):
         monkeypatch.setattr(proof_module, "split", partial(segment.split, size=size))
@@ -210,7 +210,7 @@ def test_lines_are_checked_across_the_seams_of_segments(large: Path, monkeypatch
             file.write_bytes(good)
 
 
-def test_each_damage_is_told_once_and_with_its_line(large: Path):
+def test_damage_reported_once_with_line(large: Path):
     file = large / "root" / "a1.jsonl"
     good = file.read_bytes()
     try:
@@ -231,7 +231,7 @@ def test_a_fork_from_nowhere_shows(session: Path):
     assert "continued from" in problem
 
 
-def test_a_log_that_nobody_has_spawned_shows(session: Path):
+def test_unspawned_log_detected(session: Path):
     with Session.open(session) as made:
         log = made.log("root/stranger")
         log.append(Unknown("opened", {}))
@@ -242,7 +242,7 @@ def test_a_log_that_nobody_has_spawned_shows(session: Path):
     assert "Move it out of the session" in problem
 
 
-def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: Path):
+def test_uncovered_child_end_reported(session: Path):
     with Session.open(session) as made:
         made.log("root/review").append(Unknown("notice", {}))
     proof = verify(session)
@@ -250,7 +250,7 @@ def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: 
     assert "The end of the log of root/review is not covered by its parent's log." in proof.notes
 
 
-def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
+def test_missing_spilled_output_detected(tmp_path: Path):
     with Session.create_at(tmp_path / "a b") as made:
         log = made.log()
         log.append(Opened(made.id, "root", "/work", {}))
@@ -278,14 +278,14 @@ def test_what_was_cut_and_is_gone_shows(tmp_path: Path):
         assert any(f"{path.name} is missing" in problem for problem in verify(made.path).problems)
 
 
-def test_what_a_killed_process_left_is_told_and_is_no_damage(session: Path):
+def test_killed_leftovers_are_no_damage(session: Path):
     (session / "blobs" / "scratch-1-ab").write_bytes(b"half")
     proof = verify(session)
     assert proof.problems == ()
     assert any("scratch-1-ab" in note for note in proof.notes)
 
 
-def test_a_session_without_its_roots_log_is_no_unknown_one(session: Path):
+def test_missing_root_log_detected(session: Path):
     (session / "root.jsonl").unlink()
     assert any("root.jsonl is missing" in problem for problem in verify(session).problems)
 
@@ -297,7 +297,7 @@ def test_links_are_not_followed(session: Path, tmp_path: Path):
     assert "not a plain file" in problem
 
 
-def test_a_blob_that_is_gone_shows_at_the_entry_that_names_it(session: Path):
+def test_missing_blob_found_at_its_entry(session: Path):
     (entry,) = [entry for entry in read_log(session / "root.jsonl") if entry.kind == "message"]
     for blob in (session / "blobs").iterdir():
         if blob.read_bytes() == b"pixels":
@@ -307,14 +307,14 @@ def test_a_blob_that_is_gone_shows_at_the_entry_that_names_it(session: Path):
     assert "missing" in problem
 
 
-def test_a_child_whose_end_was_cut_off_shows(session: Path):
+def test_cut_child_end_detected(session: Path):
     file = session / "root" / "review.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     (problem,) = verify(session).problems
     assert "the log of root/review has no entry" in problem
 
 
-def test_a_root_whose_end_was_cut_off_shows_against_a_head_kept_elsewhere(session: Path):
+def test_cut_root_fails_against_kept_head(session: Path):
     head = verify(session).heads["root"]
     file = session / "root.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
@@ -333,7 +333,7 @@ def test_a_torn_end_and_a_stranger_show(session: Path):
     assert "not checked" in stranger
 
 
-def test_an_entry_hashed_over_other_than_canonical_json_shows(session: Path):
+def test_noncanonical_hash_detected(session: Path):
     head = verify(session).heads["root"]
     body = seal(head, MessageEntry(StoredMessage.of(user("x"), None))).line
     # Spaces written into a body, and the line hashed as it is: the chain is whole, the id is not the definition's.
@@ -365,7 +365,7 @@ def test_a_child_may_be_called_root(session: Path):
     assert sorted(path.name for path in session.rglob("lock")) == ["lock"]
 
 
-def test_what_is_called_like_a_log_and_is_none_is_told_and_not_read(session: Path):
+def test_odd_log_names_reported_unread(session: Path):
     root, review = session / "root", session / "root" / "review.jsonl"
     os.mkfifo(root / "pipe.jsonl")
     (root / "directory.jsonl").mkdir()
@@ -394,7 +394,7 @@ def test_a_damaged_blob_is_not_given_out(session: Path):
         assert made.log().blobs.put(b"pixels").read_bytes() == b"pixels"
 
 
-def test_only_the_canonical_form_is_taken_for_it():
+def test_only_canonical_form_parsed():
     every = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
     numbers = [0, -1, 10**40, 1.5, -0.0, 1e16, 1e-7, 1.7976931348623157e308, 5e-324]
     for value in ({"a": every, "b": {"": [{}, [], None, True]}}, {"n": numbers}, {every[:99]: 1, every[100:999]: 2}):
@@ -417,7 +417,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans(), st.sampled_from([(",", ":"), (", ", ": ")]))
-def test_any_canonical_value_is_taken_and_any_other_text_of_it_is_not(value, ascii_only, separators):
+def test_canonical_values_parse_others_fail(value, ascii_only, separators):
     text = canonical_bytes(value)
     assert parse(text) == value
     other = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
@@ -437,7 +437,7 @@ def plant(session: Path, agent: str, *contents) -> None:
     file.write_bytes(b"".join(lines))
 
 
-def test_a_planted_log_is_told_of_and_read_by_nobody(session: Path):
+def test_planted_log_reported_and_unread(session: Path):
     head = verify(session).heads["root"]
     said = MessageEntry(StoredMessage.of(user("words of nobody"), None))
     plant(session, "root/mole", said)  # one entry, as a kill leaves it, but not the opening one
@@ -452,7 +452,7 @@ def test_a_planted_log_is_told_of_and_read_by_nobody(session: Path):
     assert b"of nobody" not in export_text(session, "html", Redaction())[0]
 
 
-def test_a_log_planted_in_the_place_of_a_childs_is_read_by_nobody(session: Path):
+def test_log_in_place_of_child_unread(session: Path):
     review, said = session / "root" / "review.jsonl", MessageEntry(StoredMessage.of(user("words of nobody"), None))
     whole, opened = review.read_bytes(), Opened(session.name, "root/review", "/work", {})
     first = whole.splitlines(keepends=True)[0]
@@ -470,7 +470,7 @@ def test_a_log_planted_in_the_place_of_a_childs_is_read_by_nobody(session: Path)
         assert b"has no entry" in page
 
 
-def test_a_line_that_follows_from_nothing_names_no_child(session: Path):
+def test_unlinked_line_names_no_child(session: Path):
     plant(session, "root/mole", Opened("x", "root/mole"), NoticeEntry("of nobody"))
     mole = session / "root" / "mole.jsonl"
     with (session / "root.jsonl").open("ab") as file:
@@ -480,7 +480,7 @@ def test_a_line_that_follows_from_nothing_names_no_child(session: Path):
     assert any(isinstance(step, Damaged) and "does not follow" in step.reason for step in steps)
 
 
-def test_what_was_signed_of_a_child_must_be_there_to_be_read(session: Path):
+def test_signed_child_must_be_readable(session: Path):
     with Session.open(session) as made:
         first = made.log("root/open").append(Opened(made.id, "root/open", "/work", {}))
         made.log().append(Spawned("root/open", first.id))
@@ -493,7 +493,7 @@ def test_what_was_signed_of_a_child_must_be_there_to_be_read(session: Path):
     assert b"of nobody" not in b"".join(export_lines(session, Redaction()))
 
 
-def test_verify_says_what_a_head_does_not_vouch_for(session: Path):
+def test_verify_names_what_head_misses(session: Path):
     head = verify(session).heads["root"]
     assert not any("not covered by it" in note for note in verify(session, head).notes)
     with Session.open(session) as made:

@@ -50,7 +50,7 @@ def signers(tmp_path: Path, key: Path) -> Path:
     return file
 
 
-def test_a_signed_session_tells_by_whom_and_may_go_on(session: Path, key: Path, signers: Path):
+def test_signed_session_names_signer(session: Path, key: Path, signers: Path):
     proof = verify(session)
     assert sign_record(session, proof, key) == session / SIGNATURE
     signed = verify(session, signers=signers)
@@ -63,7 +63,7 @@ def test_a_signed_session_tells_by_whom_and_may_go_on(session: Path, key: Path, 
     assert {path.stat().st_mode & 0o777 for path in session.iterdir() if path.is_file()} == {0o600}
 
 
-def test_who_has_signed_is_not_asked_of_a_program_in_the_working_directory(
+def test_signer_not_read_from_work_directory(
     session: Path, key: Path, signers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     sign_record(session, verify(session), key)
@@ -78,7 +78,7 @@ def test_who_has_signed_is_not_asked_of_a_program_in_the_working_directory(
     assert any("not a signature of these bytes" in problem for problem in problems)
 
 
-def test_anybody_can_check_it_with_ssh_keygen_alone(session: Path, key: Path, signers: Path):
+def test_ssh_keygen_alone_verifies(session: Path, key: Path, signers: Path):
     sign_record(session, verify(session), key)
     command = ["ssh-keygen", "-Y", "verify", "-n", "sagent", "-f", str(signers), "-I", "me@example.org"]
     done = subprocess.run(
@@ -88,7 +88,7 @@ def test_anybody_can_check_it_with_ssh_keygen_alone(session: Path, key: Path, si
     assert done.returncode == 0, done.stderr
 
 
-def test_what_the_chain_alone_cannot_show_the_signature_does(session: Path, key: Path, signers: Path):
+def test_signature_covers_more_than_chain(session: Path, key: Path, signers: Path):
     sign_record(session, verify(session), key)
     file = session / "root.jsonl"
     whole = file.read_bytes()
@@ -110,7 +110,7 @@ def read_log_of(whole: bytes, file: Path):
     return read_log(file)
 
 
-def test_every_byte_of_what_is_signed_and_of_the_signature_counts(session: Path, key: Path, signers: Path):
+def test_every_signed_byte_counts(session: Path, key: Path, signers: Path):
     sign_record(session, verify(session), key)
     for file, step in ((session / STATEMENT, 1), (session / SIGNATURE, 7)):
         whole = file.read_bytes()
@@ -130,7 +130,7 @@ def test_a_strangers_key_does_not_do(session: Path, signers: Path, tmp_path: Pat
     assert f"not signed by a key in {signers}" in problem
 
 
-def test_no_signature_is_a_finding_only_where_one_is_asked_for(session: Path, signers: Path, key: Path):
+def test_missing_signature_only_if_asked(session: Path, signers: Path, key: Path):
     assert verify(session).problems == ()
     (problem,) = verify(session, signers=signers).problems
     assert "is not signed" in problem
@@ -140,7 +140,7 @@ def test_no_signature_is_a_finding_only_where_one_is_asked_for(session: Path, si
     assert any(SIGNATURE in problem for problem in verify(session, signers=signers).problems)
 
 
-def test_keys_and_files_that_cannot_be_used_are_told(session: Path, tmp_path: Path, key: Path):
+def test_unusable_keys_refused(session: Path, tmp_path: Path, key: Path):
     with pytest.raises(UsageError, match="cannot sign"):
         sign_record(session, verify(session), tmp_path / "nowhere")
     (tmp_path / "text").write_text("no key")
@@ -156,16 +156,14 @@ def test_keys_and_files_that_cannot_be_used_are_told(session: Path, tmp_path: Pa
         verify(session, signers=tmp_path / "nowhere")
 
 
-def test_a_machine_without_ssh_keygen_is_told_what_to_do(
-    session: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_ssh_keygen_explained(session: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "defpath", str(tmp_path))
     with pytest.raises(UsageError, match="install OpenSSH"):
         sign_record(session, verify(session), key)
 
 
-def test_a_bundle_is_signed_whole_beside_it(session: Path, tmp_path: Path, key: Path, signers: Path):
+def test_bundle_signed_whole_beside_it(session: Path, tmp_path: Path, key: Path, signers: Path):
     bundle = tmp_path / "s.tar"
     file = session / "root.jsonl"
     files = {"session/root.jsonl": Place(file, 0, file.stat().st_size)}
@@ -180,9 +178,7 @@ def test_a_bundle_is_signed_whole_beside_it(session: Path, tmp_path: Path, key: 
     assert any("not a signature of these bytes" in problem for problem in verify(other, signers=signers).problems)
 
 
-def test_a_signature_of_a_session_vouches_for_nothing_that_was_changed_when_it_was_exported(
-    session: Path, tmp_path: Path, key: Path, signers: Path
-):
+def test_signature_not_valid_for_export(session: Path, tmp_path: Path, key: Path, signers: Path):
     """Who exports it says which entries keep their ids without their content, and may have put in anything."""
     sign_record(session, verify(session), key)
     first, second = read_log(session / "root.jsonl")
@@ -204,20 +200,20 @@ def test_a_signature_of_a_session_vouches_for_nothing_that_was_changed_when_it_w
     assert verify(bundle, signers=signers).problems == ()
 
 
-def test_deleting_a_session_deletes_what_was_signed(session: Path, key: Path):
+def test_deleting_session_deletes_signature(session: Path, key: Path):
     sign_record(session, verify(session), key)
     delete(session)
     assert not session.exists()
 
 
-def test_a_statement_is_read_only_as_it_is_written():
+def test_statement_must_be_canonical():
     written = state(Statement("s", {"root": "a"}, ("b",)))
     assert read_statement(written) == Statement("s", {"root": "a"}, ("b",))
     with pytest.raises(ValueError, match="not a signed statement of sagent"):
         read_statement(written.replace(b":", b": "))
 
 
-def test_a_signature_vouches_for_the_set_of_logs(session: Path, key: Path, signers: Path):
+def test_signature_covers_set_of_logs(session: Path, key: Path, signers: Path):
     sign_record(session, verify(session), key)
     (session / "root").mkdir()
     (session / "root" / "mole.jsonl").write_bytes(seal("", Opened("", "root/mole", "", {})).line)

@@ -7,7 +7,7 @@ from tests.cli.program import Shell
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
 
 
-def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
+def test_search_compact_and_rewind(shell: Shell) -> None:
     write = Call("Write", {"file_path": "made.txt", "content": "by the second request\n"})
     words = "word ".join(map(str, range(2000)))  # one word for ever would be cut
     long = [Turn(text=f"{'needle word ' if number == 1 else ''}{words}") for number in range(3)]
@@ -48,7 +48,7 @@ def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
     assert b"request 1" not in server.requests[-1].body
 
 
-def test_what_commands_print_of_a_session_holds_no_secret(shell: Shell) -> None:
+def test_printed_session_hides_secrets(shell: Shell) -> None:
     key, padding = "ghp_" + "aB3dE5fG7h" * 3, "word " * 12
     command = Call("Bash", {"command": f"true {padding}TOKEN={key}"})
     shell.serve([Turn(calls=(command,)), Turn(text=f"{padding}The key that you gave me is {key}, and it works.")])
@@ -64,7 +64,7 @@ def test_what_commands_print_of_a_session_holds_no_secret(shell: Shell) -> None:
     assert key[:8] not in listed.out
 
 
-def test_a_file_that_cannot_be_restored_is_named_once(shell: Shell) -> None:
+def test_unrestorable_file_named_once(shell: Shell) -> None:
     (shell.cwd / "large").write_bytes(b"x" * (2 << 20))
     shell.serve([Turn(calls=(Call("Bash", {"command": "echo more >> large"}),)), Turn(text="Done.")])
     assert shell.run("--permission-mode", "full", "go").code == 0

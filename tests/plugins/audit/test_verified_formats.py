@@ -38,7 +38,7 @@ def test_emptied_log_is_not_verified(tmp_path: Path) -> None:
     assert any("no whole entry" in problem for problem in verify(session.path).problems)
 
 
-def test_what_is_no_blob_among_outputs_is_told(tmp_path: Path) -> None:
+def test_non_blob_output_reported(tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", tmp_path) as session:
         session.begin(tmp_path)
     (session.path / OUTPUTS).mkdir()

@@ -11,7 +11,7 @@ from sagent.session.store import Session
 from tests.session_place import Place
 
 
-def test_verify_says_what_it_checked_and_ok_for_that(place: Place):
+def test_verify_lists_checks_and_succeeds(place: Place):
     path = place.session()
     for words in ((), (path.name,), (path.name[:12],), (str(path),), (str(path / "root.jsonl"),)):
         out, _ = place.run("verify", *words)
@@ -38,7 +38,7 @@ def test_verify_finds_and_tells_a_program(place: Place):
     assert (found["ok"], len(found["problems"])) == (False, 1)
 
 
-def test_verify_reports_a_torn_last_line_as_such(place: Place):
+def test_torn_last_line_reported(place: Place):
     path = place.session()
     with (path / "root.jsonl").open("ab") as file:
         file.write(b'{"id":"ab')
@@ -47,7 +47,7 @@ def test_verify_reports_a_torn_last_line_as_such(place: Place):
     assert "sessions repair" not in out  # which would find nothing to repair
 
 
-def test_verify_of_what_is_no_session_is_a_usage_error(place: Place):
+def test_verify_of_no_session_refused(place: Place):
     (place.cwd / "notes.md").write_text("# notes")
     for words in (("nope",), ("notes.md",), (".",), ("--frob",), ("--sign", "k", "--check-signature")):
         _, err = place.run("verify", *words, code=2)
@@ -55,7 +55,7 @@ def test_verify_of_what_is_no_session_is_a_usage_error(place: Place):
         assert "Traceback" not in err
 
 
-def test_verify_shares_the_work_of_a_large_log(place: Place):
+def test_large_log_damage_located(place: Place):
     with Session.create(place.state, place.cwd) as made:
         for number in range(220):
             text = f"{number} " + "x" * 90_000
@@ -68,7 +68,7 @@ def test_verify_shares_the_work_of_a_large_log(place: Place):
 
 
 @pytest.mark.needs("ssh-keygen")
-def test_a_session_is_signed_and_its_signature_checked(place: Place):
+def test_session_signed_and_checked(place: Place):
     path = place.session()
     key = place.home / "key"
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
