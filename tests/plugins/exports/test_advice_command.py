@@ -89,7 +89,7 @@ def test_as_json_it_has_every_figure(shell: Shell, session: Path) -> None:
     ]
 
 
-def test_a_word_on_the_last_advice_is_kept_in_its_log(shell: Shell, session: Path) -> None:
+def test_rating_of_last_advice_logged(shell: Shell, session: Path) -> None:
     done = shell.run("advice", str(session), "--rate", "bad", model="")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("rated bad: the advice of advisor at ")
@@ -105,7 +105,7 @@ def test_a_word_on_the_last_advice_is_kept_in_its_log(shell: Shell, session: Pat
     assert shell.run("--session", str(session), "on?").code == 0
 
 
-def test_nothing_is_rated_while_somebody_is_at_work_or_where_there_is_nothing(shell: Shell, session: Path) -> None:
+def test_rating_needs_idle_rated_session(shell: Shell, session: Path) -> None:
     before = (session / "root.jsonl").read_bytes()
     with Session.open(session):
         done = shell.run("advice", str(session), "--rate", "good", model="")
@@ -121,7 +121,7 @@ def test_nothing_is_rated_while_somebody_is_at_work_or_where_there_is_nothing(sh
     assert (session / "root.jsonl").read_bytes() == before
 
 
-def test_children_count_and_a_childs_advice_can_be_rated(shell: Shell, tmp_path: Path) -> None:
+def test_child_advice_counted_and_rated(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "session"
     with Session.create_at(path) as session:
         root = session.log()
@@ -144,7 +144,7 @@ def test_children_count_and_a_childs_advice_can_be_rated(shell: Shell, tmp_path:
     assert verify(path).problems == ()
 
 
-def test_a_damaged_log_is_told_as_far_as_it_goes(shell: Shell, session: Path) -> None:
+def test_damaged_log_read_up_to_damage(shell: Shell, session: Path) -> None:
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes()[:-40])  # as a killed process leaves it
     assert shell.run("advice", str(session), model="").code == 0
@@ -155,7 +155,7 @@ def test_a_damaged_log_is_told_as_far_as_it_goes(shell: Shell, session: Path) ->
     assert json.loads(done.out)["consultations"] == 2
 
 
-def test_a_session_without_advisors_is_told(shell: Shell) -> None:
+def test_session_without_advisors_reported(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     shell.run("hello")
     done = shell.run("advice", model="")

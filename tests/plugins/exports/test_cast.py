@@ -27,7 +27,7 @@ def play(timeline: Timeline) -> tuple[dict[str, object], list[tuple[float, str]]
     return head, [(at, text) for at, _, text in pieces]
 
 
-def test_a_recording_shows_the_session_without_its_secrets(tmp_path: Path) -> None:
+def test_recording_hides_secrets(tmp_path: Path) -> None:
     session = tell(tmp_path / "story")
     head, pieces = play(read_timeline(session, named_logs(session)))
     shown = STYLE.sub("", "".join(text for _, text in pieces))
@@ -52,7 +52,7 @@ SILENT = [TurnShown(Turn("root", "m", "", (), "end", f"200{year}-01-02T03:04:00.
 
 @given(st.lists(SHOWN, max_size=8), TEXT)
 @example([*SILENT, Said("root", "Hello.", "", "2002-01-02T03:04:00.000001Z")], "")  # years in which nothing was shown
-def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnShown], title: str) -> None:
+def test_recorded_time_is_steady(shown: list[Said | TurnShown], title: str) -> None:
     head, pieces = play(Timeline(title=title, shown=list(shown)))
     assert not any(ord(each) < 32 for each in str(head["title"]))
     times = [0.0, *(at for at, _ in pieces)]
@@ -60,7 +60,7 @@ def test_time_never_goes_back_nor_stands_still_for_long(shown: list[Said | TurnS
     assert "\x1b" not in STYLE.sub("", "".join(text for _, text in pieces))
 
 
-def test_a_page_that_is_somebody_elses_is_not_replaced(tmp_path: Path) -> None:
+def test_foreign_page_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("my site")
     with pytest.raises(UsageError, match=r"index\.html is not a list"):
         SharedFolder(tmp_path).add(Timeline(), "one", [("index.html", (b"<p>",))])
@@ -68,7 +68,7 @@ def test_a_page_that_is_somebody_elses_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "index.html").read_text() == "my site"
 
 
-def test_a_folder_keeps_what_was_shared_before(tmp_path: Path) -> None:
+def test_shared_folder_keeps_earlier(tmp_path: Path) -> None:
     folder, page = SharedFolder(tmp_path / "public"), [("index.html", (b"<p>",))]
     first = Timeline(title="<b>One</b>")
     folder.add(first, "20260101-a", page)
@@ -81,7 +81,7 @@ def test_a_folder_keeps_what_was_shared_before(tmp_path: Path) -> None:
     assert (tmp_path / "public/20260101-a/index.html").stat().st_mode & 0o777 == 0o644
 
 
-def test_another_session_of_the_same_name_is_not_written_over(tmp_path: Path) -> None:
+def test_same_name_not_overwritten(tmp_path: Path) -> None:
     session = tell(tmp_path / "story")
     folder = SharedFolder(tmp_path / "public")
     folder.add(Timeline(title="Other"), "story", [("index.html", (b"theirs",))])

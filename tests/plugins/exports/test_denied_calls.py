@@ -39,7 +39,7 @@ async def refused(place: Path) -> tuple[Path, Result, list[Event]]:
     return session.path, result, events
 
 
-async def test_a_tool_that_says_permission_denied_has_failed(tmp_path: Path) -> None:
+async def test_denial_from_tool_is_failure(tmp_path: Path) -> None:
     path, result, events = await refused(tmp_path / "s")
     assert result.denials == ()
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]

@@ -43,7 +43,7 @@ def bundle(session: Path, tmp_path: Path) -> Path:
 # -- the bundle --------------------------------------------------------------------------------------------------------
 
 
-def test_a_bundle_holds_no_secret_and_says_how_many_it_held(session: Path, tmp_path: Path):
+def test_bundle_redacts_and_counts_secrets(session: Path, tmp_path: Path):
     redaction = Redaction()
     done = export_bundle(session, tmp_path / "b.tar", redaction, {})
     data = (tmp_path / "b.tar").read_bytes()
@@ -59,7 +59,7 @@ def test_a_bundle_holds_no_secret_and_says_how_many_it_held(session: Path, tmp_p
     )
 
 
-def test_a_redacted_bundle_verifies_and_tells_what_that_means(session: Path, bundle: Path):
+def test_redacted_bundle_verifies_with_note(session: Path, bundle: Path):
     proof = verify(bundle)
     assert (proof.problems, proof.redacted) == ((), 3)
     assert proof.heads == verify(session).heads
@@ -70,7 +70,7 @@ def test_a_redacted_bundle_verifies_and_tells_what_that_means(session: Path, bun
         assert [json.loads(line)["id"] for line in kept] == ids
 
 
-def test_an_unredacted_bundle_has_the_session_byte_for_byte(session: Path, tmp_path: Path):
+def test_unredacted_bundle_byte_exact(session: Path, tmp_path: Path):
     export_bundle(session, tmp_path / "b.tar", Redaction(keep=True), {})
     inside = members(tmp_path / "b.tar")
     for path in session.rglob("*"):
@@ -85,7 +85,7 @@ def test_a_bundle_is_the_same_each_time(session: Path, bundle: Path, tmp_path: P
     assert (tmp_path / "again.tar").read_bytes() == bundle.read_bytes()
 
 
-def test_manifest_and_report_tell_what_happened(session: Path, bundle: Path):
+def test_manifest_and_report_complete(session: Path, bundle: Path):
     inside = members(bundle)
     manifest = json.loads(inside["manifest.json"])
     assert manifest["environment"] == {"git_commit": "abc1234", "git_dirty": True, "python": "3.11", "sagent": "0.1"}
@@ -129,7 +129,7 @@ def test_a_damaged_session_makes_no_bundle(session: Path, tmp_path: Path):
 # -- lines, Markdown, page ---------------------------------------------------------------------------------------------
 
 
-def test_lines_are_every_entry_in_the_order_written(session: Path):
+def test_lines_hold_every_entry_in_order(session: Path):
     redaction = Redaction()
     lines = [json.loads(line) for line in export_lines(session, redaction)]
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
@@ -145,7 +145,7 @@ def test_lines_are_every_entry_in_the_order_written(session: Path):
         assert json.loads(entry.line) == line
 
 
-def test_markdown_has_no_markup_of_theirs_and_no_secret(session: Path):
+def test_markdown_has_no_markup_or_secrets(session: Path):
     page, done = export_text(session, "md", Redaction())
     text = page.decode()
     assert KEY not in text
@@ -174,7 +174,7 @@ def test_what_happened_is_a_sentence(tmp_path: Path, content: Content, words: st
     assert f"{words}\n".encode() in export_text(tmp_path / "s", "md", Redaction())[0]
 
 
-def test_a_damaged_session_is_shown_as_far_as_it_can_be_read(session: Path):
+def test_damaged_session_shown_to_damage(session: Path):
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes().replace(b"Step 2", b"Step 9"))
     for kind in ("html", "md"):
@@ -200,7 +200,7 @@ def test_a_page_is_held_to_its_size(tmp_path: Path):
 
 
 @pytest.mark.parametrize("start", [70, MAX_TEXT_CHARS - 10])
-def test_a_secret_is_taken_out_before_a_text_is_cut(tmp_path: Path, start: int):
+def test_secret_removed_before_cutting(tmp_path: Path, start: int):
     asked = "look " * (start // 5) + KEY
     with Session.create_at(tmp_path / "s") as made:
         log = made.log()
@@ -214,7 +214,7 @@ def test_a_secret_is_taken_out_before_a_text_is_cut(tmp_path: Path, start: int):
     assert [text for text in texts if KEY[:8].encode() in text] == []
 
 
-def test_a_redacted_line_keeps_all_but_the_secret(session: Path):
+def test_redacted_line_keeps_the_rest(session: Path):
     for entry in read_log(session / "root.jsonl"):
         redaction = Redaction()
         line = redaction.entry(entry)
@@ -230,7 +230,7 @@ def test_a_redacted_line_keeps_all_but_the_secret(session: Path):
 
 
 @given(st.text(max_size=30), st.sampled_from(["password", "api_key", "client_secret", "authToken"]))
-def test_secrets_go_wherever_they_are_in_a_call(word: str, name: str):
+def test_secrets_in_calls_removed(word: str, name: str):
     secret = "A9" * 12
     body = {
         "parts": [
@@ -253,7 +253,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_holds_no_secret_stays_as_it_is(value):
+def test_text_without_secret_unchanged(value):
     redaction = Redaction()
     clean = redaction.value(value)
     assert redaction.count or clean == value

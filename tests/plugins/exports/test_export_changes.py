@@ -33,7 +33,7 @@ async def edited(cwd: Path, log: FileLog, old: str, new: str) -> None:
     await agent.aclose()
 
 
-async def test_the_diff_of_an_edit_is_in_the_log_and_on_the_page(tmp_path: Path) -> None:
+async def test_edit_diff_logged_and_on_page(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"first\nkey = {SECRET}\nmiddle\nlast\n")
     with Session.create_at(tmp_path / "session") as session:
         session.log().append(Opened(session.id, "root", str(tmp_path), {}))
@@ -53,7 +53,7 @@ async def test_the_diff_of_an_edit_is_in_the_log_and_on_the_page(tmp_path: Path)
     assert done.secrets > 0
 
 
-async def test_a_diff_has_a_limit_and_a_result_without_one_says_nothing(tmp_path: Path) -> None:
+async def test_diff_bounded_and_optional(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{number}{'x' * 2_000}\n" for number in range(50)))
     with Session.create_at(tmp_path / "session") as session:
         await edited(tmp_path, session.log(), (tmp_path / "a.txt").read_text(), "short\n")
@@ -65,7 +65,7 @@ async def test_a_diff_has_a_limit_and_a_result_without_one_says_nothing(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
-def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Path) -> None:
+def test_logs_without_diffs_use_arguments(kind: str, tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "session") as session:
         log = session.log()
         edit = call("1", "Edit", file_path="a.txt", old_string="middle\n-- old", new_string="centre\n++ new")

@@ -18,7 +18,7 @@ SECRET = "sk-ant-abcdefghij0123456789"
 
 
 @pytest.mark.parametrize(("kind", "suffix"), [("bundle", "tar"), ("html", "html"), ("md", "md"), ("jsonl", "jsonl")])
-def test_export_writes_every_format_without_secrets(place: Place, kind: str, suffix: str):
+def test_every_format_written_without_secrets(place: Place, kind: str, suffix: str):
     path = place.session(f"my key is {SECRET}")
     _, err = place.run("export", "--format", kind)
     out = place.cwd / f"{path.name}.{suffix}"
@@ -63,7 +63,7 @@ def test_a_bundle_has_settings_and_no_key(place: Place):
     assert b"qzxw" not in data
 
 
-def test_export_to_stdout_and_what_it_refuses(place: Place):
+def test_export_to_stdout_and_refusals(place: Place):
     place.session()
     out, _ = place.run("export", "--format", "jsonl", "--out", "-")
     assert [json.loads(line)["kind"] for line in out.splitlines()] == ["opened", "message"]
@@ -85,7 +85,7 @@ def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("redirect", "code"), [(">/dev/full", 1), (">&-", 0)])
-def test_standard_output_may_be_full_or_closed(shell: Shell, redirect: str, code: int) -> None:
+def test_full_or_closed_stdout_handled(shell: Shell, redirect: str, code: int) -> None:
     shell.serve([Turn(text="ok")])
     assert shell.run("hi").code == 0
     for form in ("jsonl", "md"):
@@ -96,7 +96,7 @@ def test_standard_output_may_be_full_or_closed(shell: Shell, redirect: str, code
         assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
 
 
-def test_path_that_can_be_none_is_wrong_usage(shell: Shell) -> None:
+def test_impossible_path_refused(shell: Shell) -> None:
     shell.serve([])
     done = shell.run(stdin="/export md a\0b")
     assert (done.code, done.err.count("\n")) == (2, 1), done.err

@@ -90,7 +90,7 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_nothing_of_theirs_is_markup_and_nothing_is_loaded(page: Path):
+def test_page_loads_and_escapes_everything(page: Path):
     text = page.read_text("utf-8")
     tags = Tags(text).found
     assert sum(tag == "script" for tag, _ in tags) == sum(tag == "style" for tag, _ in tags) == 1
@@ -113,7 +113,7 @@ def test_headings_are_in_order(page: Path):
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_the_answer_comes_first_then_the_conversation_then_what_it_came_to(page: Path):
+def test_answer_then_conversation_then_cost(page: Path):
     text = page.read_text("utf-8")
     sections = re.findall(r'<section aria-labelledby="(\w+)"', text)
     assert sections == ["answer", "conversation", "cost", "tools_used", "advice", "audit", "facts"]
@@ -121,7 +121,7 @@ def test_the_answer_comes_first_then_the_conversation_then_what_it_came_to(page:
     assert "<p>All done.</p>" in answer
 
 
-def test_what_a_child_did_is_folded_where_it_was_begun(page: Path):
+def test_child_folded_where_it_began(page: Path):
     text = page.read_text("utf-8")
     child = text[text.index('<details class="child">') :]
     summary, _, inside = child.partition("</summary>")
@@ -133,7 +133,7 @@ def test_what_a_child_did_is_folded_where_it_was_begun(page: Path):
     assert inside.index('data-agent="root/review"') < inside.index('data-agent="root"')
 
 
-def test_calls_and_events_are_told_in_words(page: Path):
+def test_calls_and_events_in_words(page: Path):
     text = re.sub(r"<[^>]+>", "", page.read_text("utf-8"))
     for words in ("Ran deploy --now", "Edited a.py +1 −1", "Write b.py denied", "Read a.py failed",
                   "The context was compacted: about 9000 tokens became 4000 (asked)",
@@ -164,7 +164,7 @@ def test_axe_finds_nothing(browser: Browser, width: int, scheme: str):
 
 
 @chromium
-def test_it_needs_no_network_and_runs_nothing_of_theirs(browser: Browser, page: Path):
+def test_browser_loads_nothing_external(browser: Browser, page: Path):
     assert [url for url in browser.requests() if not url.startswith("data:")] == [page.as_uri()]
     assert browser.complaints() == []
     assert browser.run("window.hacked") is None
@@ -177,7 +177,7 @@ def test_it_needs_no_network_and_runs_nothing_of_theirs(browser: Browser, page: 
 
 @chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_is_enough_in_light_and_dark(browser: Browser, scheme: str, tmp_path: Path):
+def test_contrast_enough_in_both_schemes(browser: Browser, scheme: str, tmp_path: Path):
     browser.scheme(scheme)
     assert browser.run(CONTRAST) == []
     assert browser.run(f"matchMedia('(prefers-color-scheme: {scheme})').matches") is True
@@ -186,7 +186,7 @@ def test_contrast_is_enough_in_light_and_dark(browser: Browser, scheme: str, tmp
 
 
 @chromium
-def test_everything_has_a_name_for_who_cannot_see(browser: Browser):
+def test_elements_have_accessible_names(browser: Browser):
     assert browser.run(UNNAMED) == []
     assert browser.run("document.documentElement.lang") == "en"
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
@@ -226,7 +226,7 @@ def test_the_keyboard_does_it_all(browser: Browser):
 
 
 @chromium
-def test_a_search_shows_what_holds_every_word_and_opens_it(browser: Browser):
+def test_search_filters_and_opens(browser: Browser):
     shown = "[...document.querySelectorAll('article')].filter((each) => !each.hidden).length"
     everything = browser.run(shown)
     browser.press("/")
@@ -245,7 +245,7 @@ def test_a_search_shows_what_holds_every_word_and_opens_it(browser: Browser):
 
 
 @chromium
-def test_it_fits_a_narrow_screen_and_reads_without_script(page: Path):
+def test_narrow_and_without_script(page: Path):
     with Browser(width=500, script=False) as narrow:
         narrow.open(page)
         text = narrow.call("DOM.getDocument")["root"]["nodeId"]

@@ -21,9 +21,7 @@ from tests.repl.console import Console
 from tests.repl.recorded import RecordingContext
 
 
-async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slash_exports_and_counts_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     settings = replace(settings, plugins=find_plugins(tmp_path, tmp_path))
     session = Session.create(settings.state_dir, tmp_path)
@@ -59,7 +57,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(
     session.close()
 
 
-async def test_nothing_is_exported_of_a_session_that_is_not_saved(tmp_path: Path) -> None:
+async def test_unsaved_session_not_exported(tmp_path: Path) -> None:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     settings = replace(settings, plugins=find_plugins(tmp_path, tmp_path))
     agent = Agent(ScriptedModel("The answer."))
@@ -70,7 +68,7 @@ async def test_nothing_is_exported_of_a_session_that_is_not_saved(tmp_path: Path
     await agent.aclose()
 
 
-def test_a_file_that_cannot_be_written_ends_the_command_alone(console: Console) -> None:
+def test_unwritable_file_ends_only_command(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"
     console.start(ready=">")
@@ -90,7 +88,7 @@ def test_a_file_that_cannot_be_written_ends_the_command_alone(console: Console) 
         ({"DISPLAY": ":7", "PATH": "/nowhere"}, "Not opened in a browser: there is no xdg-open here."),
     ],
 )
-def test_a_page_is_opened_where_there_is_a_desktop(
+def test_page_opens_on_a_desktop(
     environment: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, page, program = tmp_path / "told", tmp_path / "a page.html", tmp_path / "xdg-open"

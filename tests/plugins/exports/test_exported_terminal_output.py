@@ -25,7 +25,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_export_or_report_does_not_drive_a_terminal(shell: Shell, session: Path, command: str) -> None:
+def test_output_does_not_drive_terminal(shell: Shell, session: Path, command: str) -> None:
     shown = shell.on_terminal(*command.format(session).split())
     assert shown
     assert "Traceback" not in shown
@@ -33,13 +33,13 @@ def test_export_or_report_does_not_drive_a_terminal(shell: Shell, session: Path,
 
 
 @pytest.mark.parametrize("argv", ["export", "trace", "verify"])
-def test_wrong_name_does_not_drive_a_terminal(shell: Shell, argv: str) -> None:
+def test_wrong_name_does_not_drive_terminal(shell: Shell, argv: str) -> None:
     shown = shell.on_terminal(argv, HOSTILE)
     assert "owned" in shown
     assert driving(shown) == []
 
 
-def test_a_pipe_and_a_file_get_every_byte_of_an_export(shell: Shell, session: Path) -> None:
+def test_pipe_and_file_get_every_byte(shell: Shell, session: Path) -> None:
     for form in ("html", "md", "jsonl"):
         argv = ("export", str(session), "--keep-secrets", "--format", form)
         assert shell.run(*argv, "--out", "whole", model="").code == 0
@@ -52,17 +52,17 @@ def test_a_pipe_and_a_file_get_every_byte_of_an_export(shell: Shell, session: Pa
         (shell.cwd / "whole").unlink()
 
 
-def test_json_on_a_terminal_says_the_same_as_in_a_pipe(shell: Shell, session: Path) -> None:
+def test_terminal_json_equals_piped(shell: Shell, session: Path) -> None:
     argv = ("export", str(session), "--out", "-", "--format", "jsonl", "--keep-secrets")
     shown = [line for line in shell.on_terminal(*argv).splitlines() if line.startswith("{")]
     assert [json.loads(line) for line in shown] == shell.run(*argv, model="").lines
 
 
-def test_a_page_shows_control_characters_of_8_bits() -> None:
+def test_c1_control_characters_shown() -> None:
     assert escape("\x9b31m\x85") == "[U+009B]31m[U+0085]"
 
 
-def test_halves_of_characters_are_valid_text_in_every_shared_file(shell: Shell) -> None:
+def test_half_characters_valid_in_all_files(shell: Shell) -> None:
     serve(shell)
     done = shell.run("--permission-mode", "full", "--sandbox", "off", "--output-format", "json", "x")
     path = str(done.json["session_path"])
@@ -75,7 +75,7 @@ def test_halves_of_characters_are_valid_text_in_every_shared_file(shell: Shell) 
 
 
 @pytest.mark.parametrize("command", ["trace", "verify"])
-def test_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, command: str) -> None:
+def test_unknown_user_path_refused(shell: Shell, command: str) -> None:
     done = shell.run(command, "~no-user/x", model="")
     assert done.code in (1, 2)
     assert "no-user" in done.err

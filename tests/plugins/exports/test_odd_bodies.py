@@ -54,7 +54,7 @@ def replaced(session: Path, kind: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("what", BODIES)
-def test_a_body_that_nothing_can_be_made_of_is_told(
+def test_unusable_body_reported(
     what: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     check_told(what, command, tmp_path, monkeypatch, capfd)
@@ -76,7 +76,7 @@ def check_told(
     told.out.encode()
 
 
-def test_a_price_that_no_sum_holds_is_not_known(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_overflowing_price_unknown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     session = Path(shutil.copytree(RECORDED, tmp_path / "session"))
     replaced(session, *BODIES["more USD than a sum holds"])
     assert run(["export", str(session), "--format", "jsonl", "--out", "-"]) == 0

@@ -59,7 +59,7 @@ def rendered(text: str, *, breaks: bool = False) -> str:
 
 @settings(max_examples=deep(150, 3_000), deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=25).map("".join), st.booleans())
-def test_nothing_of_theirs_is_markup_loads_or_runs(text: str, breaks: bool):
+def test_prose_has_no_active_markup(text: str, breaks: bool):
     page = rendered(text, breaks=breaks)
     outline = Outline(page)
     assert outline.open == []
@@ -95,14 +95,14 @@ def test_a_text_reads_as_it_was_meant():
     assert re.search(r"<p>x<br ?/?>\ny</p>", rendered("x\ny", breaks=True))
 
 
-def test_a_picture_is_named_and_a_link_that_says_nothing_says_where_it_leads():
+def test_picture_named_and_bare_link_shown():
     page = rendered("![cat](https://e.org/cat.png) [](https://e.org/a) [![](https://e.org/i.png)](https://e.org/b)")
     assert "<img" not in page
     assert "[picture, not loaded: cat https://e.org/cat.png]" in page
     assert ">https://e.org/a</a>" in page
 
 
-def test_code_has_its_parts_told_apart_also_with_the_numbers_of_read():
+def test_code_highlighted_with_numbers_too():
     prose = Prose(Redaction(), 50_000)
     assert '<span class="k">def</span>' in prose.markdown("```py\ndef f(): pass\n```")
     assert prose.numbered('9\t"""a\n10\tb"""\n', "py").count('<span class="s">') == 2
@@ -121,7 +121,7 @@ def test_a_giant_text_is_shown_as_it_is():
     assert "<table>" in rendered(head + "|b|\n" * 500)
 
 
-def test_secrets_are_taken_out_before_anything_is_rendered_and_cut():
+def test_secrets_removed_before_rendering():
     redaction = Redaction()
     prose = Prose(redaction, 100)
     page = prose.markdown("x" * 90 + "\nsk-ant-" + "REDACTME0123456789abcdef" + "\n")
@@ -129,7 +129,7 @@ def test_secrets_are_taken_out_before_anything_is_rendered_and_cut():
     assert (redaction.count, prose.left_out) == (1, 1)
 
 
-def test_what_secrets_make_room_for_shows_no_part_of_one_at_the_cut():
+def test_cut_shows_no_part_of_secret():
     private = "-----BEGIN PRIVATE KEY-----\n" + "QUJD" * 600 + "\n-----END PRIVATE KEY-----\n"
     before = private * 2
     text = before + "x" * (8_969 - len(before)) + " ghp_" + "Zq7" * 12 + " tail" * 100
@@ -137,20 +137,20 @@ def test_what_secrets_make_room_for_shows_no_part_of_one_at_the_cut():
 
 
 @pytest.mark.parametrize("start", ["ghp\\_", "gh&#112;_"])
-def test_a_secret_that_markdown_spells_otherwise_is_taken_out_too(start: str):
+def test_secret_split_by_markdown_removed(start: str):
     redaction = Redaction()
     assert "a1B2" not in Prose(redaction, 5_000).markdown(f"Use {start}{'a1B2' * 9} here, **{start}{'a1B2' * 9}**.")
     assert redaction.count == 2
 
 
 @pytest.mark.parametrize(("language", "code"), [("diff", "+" * 29_000), ("c", "\n" * 29_000), ("make", "a" * 29_000)])
-def test_code_that_would_take_long_to_tell_apart_is_shown_as_it_is(language: str, code: str):
+def test_slow_code_shown_plain(language: str, code: str):
     """Where lexers go back and forth in it, this does not end."""
     prose = Prose(Redaction(), 50_000)
     assert all(prose.code(code, language) == prose.text(code.removesuffix("\n")) for _ in range(12))
 
 
-def test_what_came_with_a_request_is_folded_as_it_is():
+def test_attachment_folded_as_is():
     piped = "".join(f"# {number} <b> **x** ghp_{'a1B2c3D4e5' * 3}\n" for number in range(40))
     said = f'**Why**?\n\n<stdin>\n{piped}\n</stdin>\n<file path="a b.py">\nx = 1\n</file>\nAnd <stdin> is a word.'
     shown = Prose(Redaction(), 50_000).asked(said)
@@ -170,7 +170,7 @@ def test_what_came_with_a_request_is_folded_as_it_is():
 
 
 @pytest.mark.parametrize("text", ["a\n<stdin>\nno end", "\n<stdin>\n\n</file>", "\n<stdin>\n" * 100_000])
-def test_what_only_begins_like_an_attachment_is_words(text: str):
+def test_false_attachment_stays_text(text: str):
     shown = Prose(Redaction(), 50_000).asked(text)
     assert "details" not in shown
     assert "&lt;stdin&gt;" in shown

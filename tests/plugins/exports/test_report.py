@@ -61,7 +61,7 @@ def test_a_run_is_told_turn_by_turn(source, recorded, told):
     assert "✗" not in text  # a denial is told once
 
 
-def test_trace_and_session_agree_to_the_last_digit(recorded):
+def test_trace_and_session_agree_exactly(recorded):
     def charges(steps):
         found = [step.charge for step in steps if isinstance(step, Charged)]
         return [(charge.role, charge.usage.total_input, charge.usage.output) for charge in found]
@@ -89,7 +89,7 @@ WITHHELD = Advice("critic", "openai/gpt-5.5", "stagnation", "withheld", reason="
 REPLY = ReplyFinished("root", assistant("Hm.", model="a/b"), Usage(input=10, output=2), Decimal("0.001"))
 
 
-def test_consultations_are_told_with_reason_verdict_and_price(told):
+def test_consultations_show_reason_and_price(told):
     cost = Cost(Decimal("0.0022"), Decimal("0.001"), Decimal("0.0012"))
     done = Finished("root", Result("Hm.", (), "end", cost=cost, turns=1))
     text = told(read_events(as_lines(REPLY, Advised("root", ADVICE), Advised("root", WITHHELD), done)))
@@ -104,7 +104,7 @@ def test_consultations_are_told_with_reason_verdict_and_price(told):
     assert "cost  0.002200 USD (executor 0.001000 USD, advisor 0.001200 USD)" in text
 
 
-def test_consultations_of_a_session_are_told_alike(tmp_path, told):
+def test_session_consultations_alike(tmp_path, told):
     session = Session.create_at(tmp_path / "s")
     log = session.log()
     log.append(Unknown("opened", {"session": "s", "cwd": "/w", "version": 1}))
@@ -123,7 +123,7 @@ def test_consultations_of_a_session_are_told_alike(tmp_path, told):
     assert "cost  0.001200 USD and 1 call of unknown price" in text
 
 
-def test_what_became_of_advice_is_shown_with_its_reason(tmp_path, told):
+def test_advice_outcome_shown_with_reason(tmp_path, told):
     session = Session.create_at(tmp_path / "s")
     log = session.log()
     advice = log.append(ConsultationEntry(ADVICE))
@@ -147,7 +147,7 @@ def test_an_unknown_price_is_no_zero(told):
     assert "cost  0.500000 USD" in text
 
 
-def test_what_was_not_billed_is_told_of_a_trace_and_of_a_session(tmp_path, told):
+def test_unbilled_cost_in_both_reports(tmp_path, told):
     more = "      0.200000 USD more count towards a budget (calls that were lost, cut or interrupted"
     done = Result("Hm.", (), "end", cost=Cost(Decimal("0.1"), unbilled=Decimal("0.2")), turns=1)
     assert more in told(read_events(as_lines(REPLY, Finished("root", done))))
@@ -163,7 +163,7 @@ def test_what_was_not_billed_is_told_of_a_trace_and_of_a_session(tmp_path, told)
     assert more.replace("0.2", "0.5") in told(SessionReader(session.path, log_files(session.path)).steps())
 
 
-def test_the_cost_of_a_trace_of_two_sessions_is_that_of_both(told):
+def test_trace_of_two_sessions_adds_cost(told):
     events = []
     for session in ("one", "two"):
         done = Result("Yes.", (), "end", cost=Cost(Decimal("0.5"), Decimal("0.5")), turns=1)
@@ -172,7 +172,7 @@ def test_the_cost_of_a_trace_of_two_sessions_is_that_of_both(told):
     assert "cost  1.000000 USD" in told(read_events(as_lines(*events)))
 
 
-def test_other_agents_are_told_under_their_names(told):
+def test_other_agents_named(told):
     child = ReplyFinished("root/review", assistant("Fine.", model="a/b"), Usage(), Decimal(0))
     text = told(read_events(as_lines(REPLY, child, Advised("root/review", ADVICE))))
     assert "\nroot/review turn 1 · a/b" in text
@@ -192,7 +192,7 @@ def test_the_logs_of_a_tree_are_one_story(tmp_path, told):
     assert "root/review turn 2" in text
 
 
-def test_damaged_lines_are_reported_with_their_number_and_the_rest_is_told(told):
+def test_damaged_lines_numbered(told):
     good = as_lines(REPLY)[0]
     lines = [good, b"\xff\xfe\n", b"{}\n", b"\n", b'{"type":"nonsense"}\n', b"[1]\n", good, good[:30]]
     report = Report()
@@ -204,7 +204,7 @@ def test_damaged_lines_are_reported_with_their_number_and_the_rest_is_told(told)
     assert "unknown type 'nonsense'" in text
 
 
-def test_a_damaged_log_is_told_around_the_damage(recorded):
+def test_damaged_log_told_around_damage(recorded):
     file = recorded.session / "root.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     place = next(number for number, line in enumerate(lines) if b'"role":"assistant"' in line)
@@ -217,7 +217,7 @@ def test_a_damaged_log_is_told_around_the_damage(recorded):
     assert sum(isinstance(step, Turn) for step in steps) == 2
 
 
-def test_what_looks_like_a_secret_is_not_shown_and_counted():
+def test_secrets_hidden_and_counted():
     key = "ghp_k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P"
     said = assistant(f"It is\n{key} ", ToolCall("c", "look", JsonObject({"password": "hunter2"})))
     report = Report(None)
@@ -247,7 +247,7 @@ MEMBERS = st.sampled_from(["message", "usage", "usd", "parts", "cost_usd", "erro
 @given(
     st.lists(st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(MEMBERS, JSON)), max_size=5)
 )
-def test_whatever_an_event_holds_it_is_told(events):
+def test_any_event_reported(events):
     lines = [json.dumps(event).encode() + b"\n" for event in events]
     report = Report()
     assert all(isinstance(line, str) for line in report.show(read_events(lines)))
@@ -261,7 +261,7 @@ def test_no_bytes_are_a_crash(data):
 
 
 @pytest.mark.parametrize("figure", ["1e999", "-1e999", "NaN", "1" * 400])
-def test_figures_that_are_none_are_told_too(figure):
+def test_odd_figures_reported(figure):
     called = {"type": "tool_call", "name": "look", "arguments": {"n": "figure"}}
     events = [
         {"type": "reply_finished", "message": {"parts": [called]}, "usage": {"input": "figure"}, "usd": "figure"},

@@ -48,7 +48,7 @@ def of(log: MemoryLog) -> Review:
     return review({log.agent: log.entries()})
 
 
-def test_calls_are_counted_by_what_came_of_them() -> None:
+def test_calls_counted_by_outcome() -> None:
     log = MemoryLog()
     note(log, verdict="adjust", trigger="failures")
     note(log, status="cut", verdict="proceed")
@@ -89,7 +89,7 @@ def test_a_hit_rate_is_of_what_is_known() -> None:
     assert found.consultations[2].why == "it is not Python 2"
 
 
-def test_an_unknown_price_is_unknown_and_nothing_followed_costs_nothing_each() -> None:
+def test_unknown_price_not_averaged() -> None:
     log = MemoryLog()
     became(log, note(log), "followed")
     bill(log, "advisor:advisor", "0.25")
@@ -103,7 +103,7 @@ def test_an_unknown_price_is_unknown_and_nothing_followed_costs_nothing_each() -
     assert (of(log).standings["advisor"].usd_per_followed, of(log).standings["advisor"].hit_rate) == (None, None)
 
 
-def test_each_advisor_and_each_agent_of_the_tree_counts() -> None:
+def test_each_advisor_and_agent_counted() -> None:
     root = MemoryLog()
     child, adviser = root.child("root/review"), root.child("root/advisor-critic")
     for log, role in ((root, "executor"), (child, "executor"), (adviser, "advisor:critic")):
@@ -122,7 +122,7 @@ def test_each_advisor_and_each_agent_of_the_tree_counts() -> None:
     assert found.standings["advisor"].tally.usd == Decimal("0.02")
 
 
-def test_a_rating_is_of_the_last_answer_of_its_advisor() -> None:
+def test_rating_applies_to_last_answer() -> None:
     log = MemoryLog()
     note(log, "critic")
     note(log)
@@ -162,7 +162,7 @@ def test_no_body_is_too_odd(found: list[dict[str, object]]) -> None:
     assert all(standing.tally.calls >= standing.tally.answered for standing in seen.standings.values())
 
 
-async def test_it_is_what_the_session_itself_counted() -> None:
+async def test_same_figures_as_agent_tally() -> None:
     """The same figures as the agent's own tally has, and its own rating, to the last digit."""
     asked = Turn(text="Hm.", calls=(Call("advisor", {}),))
     steps = iter([asked, asked, asked, Turn(text="[REJECTED: no time] Done."), asked, Turn(text="So be it.")])

@@ -10,7 +10,7 @@ KEY = "sk-ant-api03-" + "a1B2" * 12
 SCRIPT = [Turn(text="Let me see.", calls=(Call("Bash", {"command": f"echo {KEY}"}),)), Turn(text="It is *blue*.")]
 
 
-def test_a_session_is_shared_as_page_text_and_recording(shell: Shell) -> None:
+def test_page_text_and_recording_shared(shell: Shell) -> None:
     shell.serve([*SCRIPT, Turn(text="Again.")])
     assert shell.run("--allow", "Bash(echo:*)", "--sandbox", "off", "look").code == 0
     done = shell.run("share", "--out", "public", model="")
@@ -27,7 +27,7 @@ def test_a_session_is_shared_as_page_text_and_recording(shell: Shell) -> None:
     assert all(folder.name in index for folder in folders)
 
 
-def test_a_recording_goes_to_standard_output(shell: Shell) -> None:
+def test_recording_to_stdout(shell: Shell) -> None:
     shell.serve(SCRIPT)
     assert shell.run("--allow", "Bash(echo:*)", "--sandbox", "off", "look").code == 0
     done = shell.run("export", "--format", "cast", "--out", "-", model="")
@@ -36,7 +36,7 @@ def test_a_recording_goes_to_standard_output(shell: Shell) -> None:
     assert "blue" in json.dumps(pieces)
 
 
-def test_where_it_cannot_be_written_is_named(shell: Shell) -> None:
+def test_unwritable_path_named(shell: Shell) -> None:
     shell.serve(SCRIPT)
     assert shell.run("--allow", "Bash(echo:*)", "--sandbox", "off", "look").code == 0
     (shell.cwd / "file").write_text("mine")

@@ -53,7 +53,7 @@ def test_a_run_is_told_from_its_session(shell: Shell) -> None:
         assert trace(shell, name) == out
 
 
-def test_what_stream_json_wrote_is_a_trace_too(shell: Shell) -> None:
+def test_stream_json_is_a_trace(shell: Shell) -> None:
     shell.serve(SCRIPT)
     done = shell.run("--output-format", "stream-json", "look")
     out = trace(shell, "-", stdin=done.out)
@@ -61,7 +61,7 @@ def test_what_stream_json_wrote_is_a_trace_too(shell: Shell) -> None:
     assert "ended: end · 2 turns" in out
 
 
-def test_a_trace_is_set_by_a_file_and_a_variable(shell: Shell, tmp_path: Path) -> None:
+def test_trace_set_by_file_and_variable(shell: Shell, tmp_path: Path) -> None:
     shell.serve(lambda request: Turn(text="Yes."))
     (shell.cwd / "mine.yml").write_text("logging: {trace_file: a.jsonl, level: error}\n")
     assert shell.run("--config", "mine.yml", "one").code == 0
@@ -73,7 +73,7 @@ def test_a_trace_is_set_by_a_file_and_a_variable(shell: Shell, tmp_path: Path) -
     assert out.index("> two") < out.index("> three")
 
 
-def test_damaged_lines_are_named_and_not_fatal(shell: Shell) -> None:
+def test_damaged_lines_named_not_fatal(shell: Shell) -> None:
     good = '{"type":"reply_finished","agent":"root","message":{"parts":[{"type":"text","text":"Yes."}]}}'
     (shell.cwd / "t.jsonl").write_text(f"{good}\noops\n{good}\n{good[:9]}")
     done = shell.run("trace", "t.jsonl", model="")
@@ -98,7 +98,7 @@ def test_what_is_no_run_is_told(name: str, says: str, shell: Shell) -> None:
     assert says in done.err
 
 
-def test_a_trace_that_cannot_be_written_is_told_before_anything_is_asked(shell: Shell) -> None:
+def test_unwritable_trace_refused_first(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")])
     (shell.cwd / "notes.md").write_text("# Notes\n")
     for name in ("notes.md", "notes.md/where.jsonl", "."):
@@ -108,7 +108,7 @@ def test_a_trace_that_cannot_be_written_is_told_before_anything_is_asked(shell: 
     assert server.requests == []
 
 
-def test_blank_lines_and_endless_ones_are_not_told(shell: Shell) -> None:
+def test_blank_and_endless_lines_handled(shell: Shell) -> None:
     shell.serve([Turn(text=f"One.\n\n\n{'.' * 5_000}\n\nTwo.")])
     shell.run("--trace", "run.jsonl", "look")
     out = trace(shell, "run.jsonl")

@@ -22,7 +22,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_every_event_is_a_line_with_its_time(recorded):
+def test_every_event_is_a_timed_line(recorded):
     events = lines(recorded.trace)
     assert events[0]["type"] == "session"
     assert events[-1]["type"] == "result"
@@ -35,7 +35,7 @@ def test_every_event_is_a_line_with_its_time(recorded):
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)  # pyright: ignore[reportArgumentType]
 
 
-def test_its_folder_is_made_where_there_is_none(tmp_path):
+def test_trace_folder_created(tmp_path):
     path = tmp_path / "traces" / "of" / "run.jsonl"
     trace = TraceFile(path, pytest.fail)
     trace.on_event(Notice("root", "info", "one"))
@@ -43,7 +43,7 @@ def test_its_folder_is_made_where_there_is_none(tmp_path):
     assert len(lines(path)) == 1
 
 
-def test_it_is_the_owners_alone_and_is_added_to(tmp_path):
+def test_trace_private_and_appended(tmp_path):
     path = tmp_path / "t.jsonl"
     for text in ("one", "two"):
         trace = TraceFile(path, pytest.fail)
@@ -55,7 +55,7 @@ def test_it_is_the_owners_alone_and_is_added_to(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_said_is_in_the_file_at_once_and_pieces_soon(tmp_path):
+def test_lines_at_once_and_deltas_soon(tmp_path):
     path = tmp_path / "t.jsonl"
     trace = TraceFile(path, pytest.fail)
     for _ in range(3):
@@ -85,7 +85,7 @@ def test_another_file_is_not_spoiled(tmp_path):
             TraceFile(path, pytest.fail)
 
 
-def test_a_line_that_was_cut_off_does_not_take_the_next_with_it(tmp_path):
+def test_torn_line_spares_the_next(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"type":"notice","text":"one"}\n{"type":"not')
     trace = TraceFile(path, pytest.fail)
@@ -95,7 +95,7 @@ def test_a_line_that_was_cut_off_does_not_take_the_next_with_it(tmp_path):
 
 
 @pytest.mark.needs("linux")
-def test_a_full_disk_ends_the_trace_and_not_the_run():
+def test_full_disk_ends_only_the_trace():
     said: list[str] = []
     before = set(os.listdir("/proc/self/fd"))
     trace = TraceFile(Path("/dev/full"), said.append)
@@ -120,7 +120,7 @@ def test_a_killed_run_has_left_its_lines(tmp_path):
     assert [event["text"] for event in lines(path)] == ["kept"]
 
 
-def test_no_secret_is_in_it_however_it_came(tmp_path):
+def test_trace_hides_secrets_however_split(tmp_path):
     key = "gh" + "p_" + "k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P"
     path = tmp_path / "t.jsonl"
     trace = TraceFile(path, pytest.fail)
