@@ -67,9 +67,7 @@ def says(given: dict[str, Any]) -> str:
 
 
 @EACH
-async def test_what_is_asked_at_about_the_same_time_is_one_batch_at_half_the_price(
-    name: str, server: BatchServer
-) -> None:
+async def test_concurrent_requests_batched_half_price(name: str, server: BatchServer) -> None:
     server.script = lambda given: Turn("two" if "second" in says(given) else "one", thinking="Hm.", usage=USED)
     async with collected() as batches:
         model = model_of(name, server, batches)
@@ -139,7 +137,7 @@ async def test_a_batch_may_fail_as_a_whole(name: str, state: str, kind: str, ser
     assert (error.kind, error.sent) == (kind, False)
 
 
-async def test_models_and_endpoints_are_not_mixed(server: BatchServer) -> None:
+async def test_models_and_endpoints_separate(server: BatchServer) -> None:
     async with collected() as batches:
         models = [model_of("openai", server, batches), model_of("openai", server, batches, "gpt-4.1")]
         await asyncio.gather(
@@ -148,7 +146,7 @@ async def test_models_and_endpoints_are_not_mixed(server: BatchServer) -> None:
     assert sorted(len(batch.requests) for batch in server.batches.values()) == [1, 2, 2]
 
 
-async def test_where_all_who_may_ask_have_asked_nobody_waits(server: BatchServer) -> None:
+async def test_nobody_waits_once_all_asked(server: BatchServer) -> None:
     async with collected(quiet=3_600.0, longest=3_600.0) as batches:
         model = model_of("anthropic", server, batches)
         batches.expect(3)
@@ -161,7 +159,7 @@ async def test_where_all_who_may_ask_have_asked_nobody_waits(server: BatchServer
     assert [len(batch.requests) for batch in server.batches.values()] == [2]
 
 
-async def test_a_batch_that_would_be_too_large_is_several(server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oversized_batch_split(server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from sagent.plugins.batches import forms
 
     monkeypatch.setattr(forms._Anthropic, "most", 2_500)
@@ -172,7 +170,7 @@ async def test_a_batch_that_would_be_too_large_is_several(server: BatchServer, m
     assert len(server.batches) >= 3
 
 
-async def test_what_is_given_up_before_it_goes_out_is_not_sent(server: BatchServer) -> None:
+async def test_cancelled_request_not_sent(server: BatchServer) -> None:
     async with collected(quiet=3_600.0, longest=3_600.0) as batches:
         model = model_of("anthropic", server, batches)
         batches.expect(3)
@@ -194,7 +192,7 @@ async def test_what_is_given_up_before_it_goes_out_is_not_sent(server: BatchServ
     ]
 
 
-async def test_other_requests_go_through_as_they_are(server: BatchServer) -> None:
+async def test_other_requests_pass_through(server: BatchServer) -> None:
     async with collected() as batches:
         model = model_of("anthropic", server, batches)
         assert isinstance(model, Counting)
@@ -206,9 +204,7 @@ async def test_other_requests_go_through_as_they_are(server: BatchServer) -> Non
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, "auth"), (429, "rate_limit"), (400, "invalid_request")])
-async def test_a_batch_that_is_refused_is_each_ones_error_and_not_sent_again(
-    status: int, kind: str, server: BatchServer, tmp_path: Path
-) -> None:
+async def test_refused_batch_fails_each_once(status: int, kind: str, server: BatchServer, tmp_path: Path) -> None:
     server.trouble = [status]
     async with collected(tmp_path / "j") as batches:
         model = model_of("anthropic", server, batches)
@@ -220,7 +216,7 @@ async def test_a_batch_that_is_refused_is_each_ones_error_and_not_sent_again(
         assert reported == []
 
 
-async def test_trouble_while_waiting_is_waited_out(server: BatchServer) -> None:
+async def test_polling_errors_waited_out(server: BatchServer) -> None:
     async with collected() as batches:
         model = model_of("anthropic", server, batches)
         server.ended = lambda batch: batch.polls > 3
@@ -232,9 +228,7 @@ async def test_trouble_while_waiting_is_waited_out(server: BatchServer) -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-async def test_a_batch_that_may_have_been_sent_counts_and_is_reported_by_the_next_process(
-    tmp_path: Path, raw_server: Any, heard: bool
-) -> None:
+async def test_possibly_sent_batch_reported_next(tmp_path: Path, raw_server: Any, heard: bool) -> None:
     journal, reported = tmp_path / "batches.jsonl", list[str]()
     async with raw_server([None]) as raw, collected(journal) as batches:  # the connection is closed without an answer
         url = raw.url if heard else "http://127.0.0.1:9"
@@ -250,9 +244,7 @@ async def test_a_batch_that_may_have_been_sent_counts_and_is_reported_by_the_nex
 
 
 @EACH
-async def test_the_next_process_takes_the_answers_that_are_paid_for(
-    name: str, server: BatchServer, tmp_path: Path
-) -> None:
+async def test_next_process_collects_answers(name: str, server: BatchServer, tmp_path: Path) -> None:
     journal = tmp_path / "batches.jsonl"
     server.ended = lambda _: False
     server.script = lambda given: Turn("answer to " + ("b" if '"b"' in says(given) else "a"))
@@ -278,7 +270,7 @@ async def test_the_next_process_takes_the_answers_that_are_paid_for(
     assert len(server.batches) == 2
 
 
-async def test_what_is_being_sent_when_all_ends_is_written_down(server: BatchServer, tmp_path: Path) -> None:
+async def test_batch_being_sent_recorded(server: BatchServer, tmp_path: Path) -> None:
     journal = tmp_path / "batches.jsonl"
     server.answers.clear()
     async with collected(journal) as batches:
@@ -292,9 +284,7 @@ async def test_what_is_being_sent_when_all_ends_is_written_down(server: BatchSer
     assert len(server.batches) == 1
 
 
-async def test_a_batch_that_is_not_there_any_more_is_bought_again_by_a_second_try(
-    server: BatchServer, tmp_path: Path
-) -> None:
+async def test_missing_batch_bought_on_retry(server: BatchServer, tmp_path: Path) -> None:
     journal = tmp_path / "batches.jsonl"
     async with collected(journal) as batches:
         await ask(model_of("anthropic", server, batches))
@@ -307,7 +297,7 @@ async def test_a_batch_that_is_not_there_any_more_is_bought_again_by_a_second_tr
         assert (await ask(model)).message.content == "ok"
 
 
-async def test_the_day_and_the_session_are_not_what_is_asked(server: BatchServer, tmp_path: Path) -> None:
+async def test_date_and_session_not_in_key(server: BatchServer, tmp_path: Path) -> None:
     journal = tmp_path / "batches.jsonl"
     for day, session in (("2026-11-26", "one"), ("2026-11-27", "two")):
         async with collected(journal) as batches:
@@ -351,9 +341,7 @@ FATES = st.tuples(st.sampled_from(["ok", "late", "given up"]), st.integers(0, 4)
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(FATES, max_size=12), st.randoms(use_true_random=True))  # tasks draw from it in no certain order
-def test_each_has_its_own_answer_whatever_fails_and_whoever_leaves(
-    asked: list[tuple[str, int, str]], chance: Random
-) -> None:
+def test_answers_matched_under_failures(asked: list[tuple[str, int, str]], chance: Random) -> None:
     """Each asks after so many rounds of the loop, at one of two models; some leave, and some come to nothing."""
     memory = Memory(lambda lines: chance.sample(lines, len(lines)))
 
@@ -386,7 +374,7 @@ def test_each_has_its_own_answer_whatever_fails_and_whoever_leaves(
 
 
 @pytest.mark.parametrize("deep", ["post", "get"])
-async def test_an_answer_nested_too_deeply_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, deep: str) -> None:
+async def test_nested_answer_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, deep: str) -> None:
     memory = Memory(lambda lines: lines)
     usual = getattr(memory, deep)
     asked: list[str] = []
@@ -413,7 +401,7 @@ def sent(server: BatchServer, end: str) -> list[tuple[str, Any]]:
     return [(path, json.loads(body)) for path, body in found]
 
 
-async def test_anthropics_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+async def test_anthropic_sdk_sends_the_same(server: BatchServer) -> None:
     import anthropic  # loads for a second, which each worker would wait for
 
     async with collected() as batches:
@@ -429,7 +417,7 @@ async def test_anthropics_sdk_sends_the_same_and_reads_the_server(server: BatchS
     assert ours == theirs
 
 
-async def test_openais_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+async def test_openai_sdk_sends_the_same(server: BatchServer) -> None:
     import openai
 
     async with collected() as batches:
@@ -446,7 +434,7 @@ async def test_openais_sdk_sends_the_same_and_reads_the_server(server: BatchServ
     assert (path, ours) == ("/v1/batches", {**theirs, "input_file_id": "file-0"})
 
 
-async def test_googles_sdk_sends_the_same_and_reads_the_server(server: BatchServer) -> None:
+async def test_google_sdk_sends_the_same(server: BatchServer) -> None:
     from google import genai
 
     async with collected() as batches:
@@ -493,7 +481,7 @@ async def test_call_of_a_cut_answer_is_not_made(name: str, stop: str, server: Ba
 
 
 @EACH
-async def test_false_usage_of_a_batch_is_not_booked(name: str, server: BatchServer) -> None:
+async def test_false_batch_usage_not_booked(name: str, server: BatchServer) -> None:
     server.script = lambda given: Turn("ok", usage=Usage(input=10**12, output=9))
     ledger = Ledger(Decimal(3), PriceBook())
     resources = Resources(ledger=ledger, log=MemoryLog())

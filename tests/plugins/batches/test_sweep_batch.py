@@ -59,7 +59,7 @@ def bought(server: BatchServer) -> list[int]:
     return [len(batch.requests) for batch in server.batches.values()]
 
 
-def test_all_runs_go_turn_by_turn_at_half_the_price(shell: Shell, server: BatchServer) -> None:
+def test_all_runs_batched_at_half_price(shell: Shell, server: BatchServer) -> None:
     done = shell.run("sweep", "spec.toml", "--batch", "--output", "out", model="")
     assert done.code == 0, done.err
     assert bought(server) == [2, 2, 2, 2]  # two models, two turns
@@ -73,7 +73,7 @@ def test_all_runs_go_turn_by_turn_at_half_the_price(shell: Shell, server: BatchS
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_after_a_kill_nothing_is_bought_again(shell: Shell, server: BatchServer, end: signal.Signals) -> None:
+def test_killed_sweep_buys_nothing_twice(shell: Shell, server: BatchServer, end: signal.Signals) -> None:
     """The second turn's batches are in progress when the process ends, however that is."""
     server.ended = lambda batch: '"tool_result"' not in json.dumps(batch.requests)
     child = shell.start("sweep", "spec.toml", "--batch", "--output", "out", model="")
@@ -97,14 +97,14 @@ def test_after_a_kill_nothing_is_bought_again(shell: Shell, server: BatchServer,
     assert found["missing"] == 0
 
 
-def test_requests_that_expire_are_made_again(shell: Shell, server: BatchServer) -> None:
+def test_expired_requests_repeated(shell: Shell, server: BatchServer) -> None:
     server.script = lambda given: "expired" if len(server.batches) <= 2 else write_then_end(given)
     done = shell.run("sweep", "spec.toml", "--batch", "--output", "out", model="")
     assert done.code == 0, done.err
     assert result(shell)["spent_usd"] == pytest.approx(USD)
 
 
-def test_a_request_that_is_refused_fails_its_run_alone(shell: Shell, server: BatchServer) -> None:
+def test_refused_request_fails_own_run(shell: Shell, server: BatchServer) -> None:
     server.script = lambda given: "errored" if "sonnet" in given["model"] else write_then_end(given)
     done = shell.run("sweep", "spec.toml", "--batch", "--output", "out", model="")
     assert done.code == 1
@@ -113,7 +113,7 @@ def test_a_request_that_is_refused_fails_its_run_alone(shell: Shell, server: Bat
     assert "HTTP 400" in done.err
 
 
-def test_a_provider_without_a_batch_api_is_named(shell: Shell, server: BatchServer) -> None:
+def test_provider_without_batch_named(shell: Shell, server: BatchServer) -> None:
     text = SPEC.replace("anthropic/claude-haiku-4-5", "deepseek/deepseek-v4-flash")
     (shell.cwd / "spec.toml").write_text(text)
     shell.environment["DEEPSEEK_API_KEY"] = "k"

@@ -146,7 +146,7 @@ def google_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 TOKEN = page(json.dumps({"access_token": "ya29.token", "expires_in": 3600, "token_type": "Bearer"}).encode())
 
 
-async def test_bedrock_is_signed_and_its_frames_are_read(aws: None, raw_server) -> None:
+async def test_bedrock_signed_and_frames_read(aws: None, raw_server) -> None:
     async with raw_server(page(amazon(*EVENTS), "application/vnd.amazon.eventstream")) as server:
         provider = Bedrock.from_env(base_url=server.url)
         model = provider.model("eu.anthropic.claude-sonnet-4-6-v1:0")
@@ -164,7 +164,7 @@ async def test_bedrock_is_signed_and_its_frames_are_read(aws: None, raw_server) 
     assert model.limits.window == 1_000_000 or model.limits.window == 200_000
 
 
-async def test_an_arn_is_part_of_the_path_as_it_is_signed(aws: None, raw_server) -> None:
+async def test_arn_in_signed_path(aws: None, raw_server) -> None:
     profile = "arn:aws:bedrock:eu-west-3:123456789012:application-inference-profile/abc123def456"
     answer = json.dumps({"message": "no"}).encode()
     async with raw_server(page(answer, status="404 Not Found")) as server:
@@ -194,7 +194,7 @@ def signature_of(sent: Sent, url: str) -> str:
     return auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)  # pyright: ignore[reportReturnType]
 
 
-async def test_an_exception_among_bedrocks_frames_is_an_error_of_its_kind(aws: None, raw_server) -> None:
+async def test_bedrock_exception_becomes_error(aws: None, raw_server) -> None:
     thrown = {":message-type": "exception", ":exception-type": "throttlingException"}
     body = amazon(*EVENTS[:3]) + frame(thrown, b'{"message":"Too many tokens"}')
     async with raw_server(page(body, "application/vnd.amazon.eventstream")) as server:
@@ -317,7 +317,7 @@ async def test_azure_with_a_machines_identity(monkeypatch: pytest.MonkeyPatch, r
     assert text == "from the cloud"
 
 
-async def test_azure_without_any_login_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_azure_without_login_names_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     provider = Azure.from_env()
@@ -327,9 +327,7 @@ async def test_azure_without_any_login_says_which_there_are(monkeypatch: pytest.
     await provider.aclose()
 
 
-async def test_a_workloads_identity_is_exchanged_for_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server
-) -> None:
+async def test_workload_identity_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
     token = page(json.dumps({"access_token": "sk-ant-oat-1", "expires_in": 3600, "token_type": "Bearer"}).encode())
     async with raw_server(token, sse(*EVENTS)) as server:
         identity = tmp_path / "identity.jwt"
@@ -355,7 +353,7 @@ async def test_a_workloads_identity_is_exchanged_for_a_token(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_openai_exchanges_a_workloads_identity_too(
+async def test_openai_workload_identity_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server, refused: bool
 ) -> None:
     from openai.auth._workload import WorkloadIdentityAuth  # its address of exchange is fixed, but for this
@@ -396,9 +394,7 @@ async def test_openai_exchanges_a_workloads_identity_too(
 
 
 @pytest.mark.parametrize("name", ["anthropic", "azure", "foundry", "bedrock", "vertex", "vertex-anthropic", "openai"])
-async def test_a_login_that_is_missing_is_an_error_that_says_so_and_is_not_tried_again(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_login_is_final_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
     provider = provider_named(name, auth="credentials")
@@ -412,7 +408,7 @@ async def test_a_login_that_is_missing_is_an_error_that_says_so_and_is_not_tried
         assert "OPENAI_IDENTITY_PROVIDER_ID" in str(caught.value)
 
 
-async def test_a_token_file_that_is_not_there_is_a_login_that_is_missing(tmp_path, monkeypatch) -> None:
+async def test_missing_token_file_is_auth_error(tmp_path, monkeypatch) -> None:
     for name in ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("OPENAI_IDENTITY_TOKEN_FILE", str(tmp_path / "missing.jwt"))
@@ -423,7 +419,7 @@ async def test_a_token_file_that_is_not_there_is_a_login_that_is_missing(tmp_pat
     assert (caught.value.kind, caught.value.retryable) == ("auth", False)
 
 
-async def test_an_extra_that_is_not_installed_is_named(monkeypatch) -> None:
+async def test_missing_extra_named(monkeypatch) -> None:
     for name in ("botocore", "botocore.auth", "botocore.session", "boto3"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
@@ -434,7 +430,7 @@ async def test_an_extra_that_is_not_installed_is_named(monkeypatch) -> None:
     assert caught.value.kind == "auth"
 
 
-async def test_a_server_that_is_not_there_is_a_broken_network() -> None:
+async def test_missing_server_is_network_error() -> None:
     provider = OpenAI.from_key("k", base_url="http://127.0.0.1:9/v1", transport="sdk")
     with pytest.raises(ModelError) as caught:
         await collect(provider.model("gpt-5.2"))
@@ -453,7 +449,7 @@ async def test_a_server_that_is_not_there_is_a_broken_network() -> None:
         ("vertex-anthropic", "claude-sonnet-5-5", "google"),
     ],
 )
-def test_what_a_cloud_serves_has_the_clouds_price(provider: str, model: str, like: str) -> None:
+def test_cloud_price_used(provider: str, model: str, like: str) -> None:
     usage = Usage(input=1_000, output=100, cache_read=50)
     theirs = calc_price(
         TheirUsage(input_tokens=1_050, output_tokens=100, cache_read_tokens=50), model, provider_id=like
@@ -486,7 +482,7 @@ def test_a_class_names_its_provider() -> None:
         assert row_named(kind.__name__).name == kind.row_name
 
 
-def test_a_row_of_ones_own_may_be_reached_by_a_cloud() -> None:
+def test_own_row_can_use_cloud() -> None:
     table = {"base_url": "http://127.0.0.1:9", "key": "MY_KEY"}
     rows = read_rows({"mine": {**table, "family": "anthropic", "via": "foundry"}}, "config.toml")
     assert type(provider_named("mine", key="k" * 8, rows=rows)) is Foundry
@@ -503,7 +499,7 @@ def test_an_address_of_a_cloud_is_checked(name: str, url: str) -> None:
         provider_named(name, key="key-for-tests", base_url=url)
 
 
-def test_a_cloud_cannot_be_reached_directly() -> None:
+def test_cloud_needs_sdk_transport() -> None:
     with pytest.raises(UsageError, match="--transport sdk"):
         provider_named("bedrock", transport="direct")
 

@@ -81,7 +81,7 @@ class TestConverse(ServedModelSuite):
 # -- what goes out -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_with_everything_is_what_the_service_s_model_says() -> None:
+async def test_full_turn_fits_service_model() -> None:
     call = ToolCall("tooluse_1", "Read", json_freeze_object({"path": "ä.py"}))
     pdf, text = (
         Document("application/pdf", b"%PDF-1.4 one", "Jahr & Bericht_2.pdf"),
@@ -116,7 +116,7 @@ async def test_a_turn_with_everything_is_what_the_service_s_model_says() -> None
 
 
 @pytest.mark.parametrize(("model_id", "points"), [(NOVA, 3), ("us.meta.llama3-3-70b-instruct-v1:0", 0)])
-async def test_caches_are_asked_for_where_the_model_has_them(model_id: str, points: int) -> None:
+async def test_cache_points_where_supported(model_id: str, points: int) -> None:
     history = [
         user("one"),
         Message("assistant", (Text("two"),)),
@@ -129,7 +129,7 @@ async def test_caches_are_asked_for_where_the_model_has_them(model_id: str, poin
     assert json.dumps(judged(server.requests[0])).count('"cachePoint"') == points
 
 
-async def test_a_history_of_calls_goes_out_where_there_are_no_tools_any_more() -> None:
+async def test_call_history_without_tools_accepted() -> None:
     history = [
         user("x"),
         Message("assistant", (ToolCall("a", "Read ü"),)),
@@ -142,7 +142,7 @@ async def test_a_history_of_calls_goes_out_where_there_are_no_tools_any_more() -
     assert tool["toolSpec"]["name"] == body["messages"][1]["content"][0]["toolUse"]["name"] == "Read__"
 
 
-async def test_only_reasoning_that_is_signed_goes_back_and_only_to_its_maker() -> None:
+async def test_only_signed_own_reasoning_returned() -> None:
     """Bedrock: "User messages cannot contain reasoning content", of what the same model has written unsigned."""
     signed = Thinking("Hm.", Private("converse:amazon", json_freeze_object({"signature": "fake-signature-0c3c4a6b"})))
     hidden = Thinking("", Private("converse:amazon", json_freeze_object({"redactedContent": "UkVE"})))
@@ -172,7 +172,7 @@ def nova(level: str) -> dict[str, object]:
         ("deepseek.r1-v1:0", None, 500, None, ""),
     ],
 )
-async def test_effort_is_said_in_the_model_s_own_way(model_id, effort, limit, members, noted) -> None:
+async def test_effort_in_model_terms(model_id, effort, limit, members, noted) -> None:
     async with FakeProviderServer([Turn("ok")]) as server, asking(server.url, model_id) as model:
         reply = await reply_of(model, effort=effort, max_output=limit)
     body = judged(server.requests[0])
@@ -182,7 +182,7 @@ async def test_effort_is_said_in_the_model_s_own_way(model_id, effort, limit, me
     assert bool(reply.notes) == bool(noted)
 
 
-async def test_what_a_person_adds_for_the_model_stays() -> None:
+async def test_own_model_options_kept() -> None:
     async with FakeProviderServer([Turn("ok")]) as server, asking(server.url, "openai.gpt-oss-20b-1:0") as model:
         own = json_freeze_object({"additionalModelRequestFields": {"top_k": 5}, "inferenceConfig": {"topP": 0.5}})
         await reply_of(model, effort="low", options=own)
@@ -194,7 +194,7 @@ async def test_what_a_person_adds_for_the_model_stays() -> None:
 # -- what is refused and can be left out -------------------------------------------------------------------------------
 
 
-async def test_a_model_without_tools_in_a_stream_is_asked_for_its_answer_in_one_piece() -> None:
+async def test_model_without_stream_tools_unstreamed() -> None:
     refused = Fail(400, message="This model doesn't support tool use in streaming mode.")
     turn = Turn("On it.", thinking="Hm.", usage=Usage(input=9, output=4))
     async with (
@@ -221,7 +221,7 @@ async def test_a_model_without_tools_in_a_stream_is_asked_for_its_answer_in_one_
         ),
     ],
 )
-async def test_what_a_model_refuses_is_left_out_from_then_on(refusal: Fail, member: str) -> None:
+async def test_refused_member_left_out_later(refusal: Fail, member: str) -> None:
     shown = user("look", Image("image/png", b"png"))
     async with FakeProviderServer([refusal, Turn("ok"), Turn("ok")]) as server, asking(server.url) as model:
         await reply_of(model, shown)
@@ -239,7 +239,7 @@ async def test_a_refusal_that_stays_is_an_error() -> None:
 # -- what comes in -----------------------------------------------------------------------------------------------------
 
 
-def test_the_fake_service_s_frames_are_read_by_aws_s_own_client() -> None:
+def test_aws_client_reads_fake_frames() -> None:
     turn = Turn("Grüße", thinking="Hm.", pieces=2, usage=Usage(input=3, cache_read=2, cache_write_1h=4, output=5))
     with FakeProviderServer([turn, turn]).in_thread() as server:
         client = boto3.client(
@@ -305,7 +305,7 @@ UNKNOWN = frame({":message-type": "error", ":error-code": "x", ":error-message":
         (exception("validationException", "The value is not valid."), "invalid_request", False),
     ],
 )
-async def test_what_breaks_inside_the_stream_is_an_error_of_its_kind(raw_server, answer, kind, retryable) -> None:
+async def test_stream_exception_becomes_error(raw_server, answer, kind, retryable) -> None:
     async with raw_server(served(answer)) as server, asking(server.url) as model:
         with pytest.raises(ModelError) as caught:
             await reply_of(model)
@@ -329,7 +329,7 @@ async def test_what_breaks_inside_the_stream_is_an_error_of_its_kind(raw_server,
         (503, "ServiceUnavailableException", "Busy.", "overloaded"),
     ],
 )  # fmt: skip
-async def test_an_error_is_of_the_kind_that_the_service_names(raw_server, status, code, words, kind) -> None:
+async def test_error_kind_from_service(raw_server, status, code, words, kind) -> None:
     body = json.dumps({"message": words}).encode()
     head = f"HTTP/1.1 {status} X\r\nx-amzn-ErrorType: {code}\r\ncontent-type: application/json\r\n"
     answer = [head.encode() + b"content-length: %d\r\n\r\n%b" % (len(body), body)]
@@ -340,7 +340,7 @@ async def test_an_error_is_of_the_kind_that_the_service_names(raw_server, status
     assert words.rstrip(".") in str(caught.value)
 
 
-async def test_tokens_of_caches_are_counted_once_and_the_tier_is_known(raw_server) -> None:
+async def test_cache_tokens_counted_once_with_tier(raw_server) -> None:
     usage = {
         "inputTokens": 4_995,
         "outputTokens": 12,
@@ -365,7 +365,7 @@ async def test_tokens_of_caches_are_counted_once_and_the_tier_is_known(raw_serve
     assert net.charges[0].tier == "flex"
 
 
-async def test_what_the_provider_s_own_tools_did_is_kept_and_goes_back(raw_server) -> None:
+async def test_provider_tool_results_returned(raw_server) -> None:
     use = {"toolUseId": "u1", "name": "nova_grounding", "type": "server_tool_use"}
     done = {"toolUseId": "u1", "type": "nova_grounding_result"}
     answer = events(
@@ -390,7 +390,7 @@ async def test_what_the_provider_s_own_tools_did_is_kept_and_goes_back(raw_serve
     assert text == {"text": "So it is."}
 
 
-async def test_sources_are_kept_with_the_text_and_images_as_such(raw_server) -> None:
+async def test_sources_and_images_kept(raw_server) -> None:
     web = {"location": {"web": {"url": "https://example.com", "domain": "example.com"}}}
     parts: list[dict] = [{"text": "So it "}, {"citation": web}, {"text": "is."}]
     answer = events(
@@ -413,7 +413,7 @@ async def test_sources_are_kept_with_the_text_and_images_as_such(raw_server) -> 
     assert judged(server.requests[0])["messages"][1]["content"] == [{"text": "So it is."}, {"text": "[image/png]"}]
 
 
-def test_an_answer_in_one_piece_has_the_same_blocks() -> None:
+def test_whole_answer_has_same_blocks() -> None:
     use = {"toolUseId": "u1", "name": "nova_grounding", "type": "server_tool_use", "input": {"query": "x"}}
     found = {"toolUseId": "u1", "type": "nova_grounding_result", "content": [{"text": "found"}]}
     cited = {"content": [{"text": "So it is."}], "citations": [{"title": "a"}]}
@@ -443,7 +443,7 @@ def test_an_answer_in_one_piece_has_the_same_blocks() -> None:
         ("qwen.qwen3-32b-v1:0", ConverseModel),
     ],
 )
-def test_claude_is_asked_by_its_own_wire_and_all_others_by_converse(model_id: str, kind: type) -> None:
+def test_only_claude_uses_own_wire(model_id: str, kind: type) -> None:
     assert isinstance(provider_named("bedrock", key="k").model(model_id), kind)
 
 
@@ -455,7 +455,7 @@ def test_a_row_says_what_an_arn_stands_for() -> None:
     assert isinstance(provider.model(PROFILE), AnthropicModel)
 
 
-def test_what_models_can_do_goes_by_their_names() -> None:
+def test_capabilities_from_model_name() -> None:
     row, provider = built_in_row("bedrock"), provider_named("bedrock", key="k")
     assert row is not None
     assert [provider.model(name).limits.window for name in (NOVA, PROFILE)] == [300_000, None]
@@ -480,7 +480,7 @@ def test_what_models_can_do_goes_by_their_names() -> None:
     assert thinking_fields("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-2-lite-v1:0", "low")[0]
 
 
-async def test_the_listing_has_what_may_be_asked_by_its_id_and_the_profiles(raw_server) -> None:
+async def test_listing_has_ids_and_profiles(raw_server) -> None:
     models = [
         {"modelId": "amazon.nova-pro-v1:0", "modelName": "Nova Pro", "inferenceTypesSupported": ["ON_DEMAND"]},
         {"modelId": "meta.llama4", "modelName": "Llama 4", "inferenceTypesSupported": []},
@@ -508,7 +508,7 @@ async def test_the_listing_has_what_may_be_asked_by_its_id_and_the_profiles(raw_
     ]
 
 
-async def test_an_agent_works_with_it_and_pays_its_price() -> None:
+async def test_agent_runs_at_its_price() -> None:
     used = Usage(input=1_000_000, output=1_000_000)
     async with FakeProviderServer([Turn("Hello", usage=used)]) as server, asking(server.url) as model:
         agent = Agent(model, max_budget_usd="9")
@@ -518,6 +518,6 @@ async def test_an_agent_works_with_it_and_pays_its_price() -> None:
 
 
 @pytest.mark.parametrize("options", [{"inferenceConfig": {"maxTokens": 5}}, {"system": [{"text": "x"}]}])
-async def test_what_sagent_sets_itself_is_no_option(options: dict[str, object]) -> None:
+async def test_reserved_options_refused(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="cannot be set"):
         Agent(provider_named("bedrock", key="k").model(NOVA), options=options)

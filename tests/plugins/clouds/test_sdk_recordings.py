@@ -42,7 +42,7 @@ async def read_all(path: Path, endpoint: str, transport: Transport) -> tuple[lis
 
 
 @pytest.mark.parametrize(("endpoint", "part"), PARTS)
-async def test_both_transports_send_and_read_the_same(endpoint: str, part: int) -> None:
+async def test_transports_send_and_read_alike(endpoint: str, part: int) -> None:
     own, sdk = (
         DirectTransport(),
         SdkTransport(SPEAKERS[endpoint][0], "", Access("x", "http://127.0.0.1", "key-for-replay")),

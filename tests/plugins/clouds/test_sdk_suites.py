@@ -44,7 +44,7 @@ class TestGoogle(ServedModelSuite):
 
 @pytest.mark.parametrize("transport", ["direct", "sdk"])
 @pytest.mark.parametrize("kind", [Anthropic, OpenAI, OpenAICompatible, Google])
-async def test_a_redirect_is_not_followed_with_the_key(raw_server, kind: type, transport: str) -> None:
+async def test_redirect_not_followed_with_key(raw_server, kind: type, transport: str) -> None:
     moved = b"HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
     async with raw_server([moved]) as server:
         provider = kind.from_key("key-for-tests", base_url=f"{server.url}/v1", transport=transport)
@@ -64,9 +64,7 @@ FOREIGN = (
 
 @pytest.mark.parametrize("key", ["", "key-for-tests"])
 @pytest.mark.parametrize("kind", [Anthropic, OpenAI, OpenAICompatible, Google])
-async def test_nothing_that_the_environment_holds_for_another_goes_out(
-    kind: type, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_foreign_environment_not_sent(kind: type, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in FOREIGN:
         monkeypatch.setenv(name, f"foreign-{name}")
     for vendor in ("ANTHROPIC", "OPENAI"):

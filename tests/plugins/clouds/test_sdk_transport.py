@@ -8,7 +8,7 @@ from sagent.providers.wire.faults import ExchangeFailed
 from tests.providers.test_transport import OK, fetch
 
 
-async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_server) -> None:
+async def test_surplus_answer_never_reused(raw_server) -> None:
     """Two answers at once: the second would be read, and billed, as that of another request."""
     stale = OK.replace(b"ok", b"no")
     async with raw_server([OK], [OK + stale], [OK], [OK + b"junk"], [OK]) as server:
@@ -19,7 +19,7 @@ async def test_what_comes_after_an_answer_is_no_answer_to_the_next_request(raw_s
         await transport.aclose()
 
 
-async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port) -> None:
+async def test_sdk_reports_same_failures(raw_server, unused_tcp_port) -> None:
     never = SdkTransport("openai", "", Access("acme", f"http://localhost:{unused_tcp_port}", "k"))
     with pytest.raises(ExchangeFailed, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
         await never.post(f"http://localhost:{unused_tcp_port}/v1/x", {}, [b"{}"])
