@@ -120,7 +120,7 @@ async def until(happened: Callable[[], object]) -> None:
 # Variables
 
 
-def test_without_variables_it_is_the_server_at_the_usual_port() -> None:
+def test_defaults_to_usual_port() -> None:
     provider = LlamaCpp.from_env(environ={})
     assert (provider.name, provider.url, provider.launch) == ("llamacpp", "http://127.0.0.1:8080/v1", None)
     named: Provider = provider
@@ -179,7 +179,7 @@ def test_program_of_a_relative_path(
     assert launch is not None and Path(launch.program).samefile(here / "llama-server")
 
 
-def test_without_a_program_it_says_how_to_get_one(here: Path) -> None:
+def test_missing_program_names_install(here: Path) -> None:
     variables = {"LLAMA_CPP_MODEL": str(here / "tiny.gguf"), "PATH": str(here / "nowhere")}
     with pytest.raises(UsageError, match=r"needs llama-server.*Install llama.cpp.*LLAMA_CPP_BASE_URL"):
         LlamaCpp.from_env(environ=variables)
@@ -187,7 +187,7 @@ def test_without_a_program_it_says_how_to_get_one(here: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")).filter(lambda text: "--" not in text)))
-def test_arguments_are_quoted_as_for_a_shell(arguments: list[str]) -> None:
+def test_arguments_quoted_like_shell(arguments: list[str]) -> None:
     here = Path(__file__).parent
     launch = Launch(
         "llama-server", here / "a,b.gguf", 512, llamacpp_server._arguments({"LLAMA_CPP_ARGS": shlex.join(arguments)})
@@ -212,7 +212,7 @@ def test_arguments_are_quoted_as_for_a_shell(arguments: list[str]) -> None:
         ((), {"LLAMA_ARG_N_PARALLEL": "4"}, True),
     ],
 )
-def test_slots_that_a_person_has_chosen_stay(arguments: tuple[str, ...], environ: dict[str, str], own: bool) -> None:
+def test_chosen_slots_kept(arguments: tuple[str, ...], environ: dict[str, str], own: bool) -> None:
     launch = Launch("llama-server", Path("a.gguf"), arguments=arguments, environ=environ)
     command = launch.command(7)
     assert (command.count("-np"), command.count("-sps")) == (
@@ -224,9 +224,7 @@ def test_slots_that_a_person_has_chosen_stay(arguments: tuple[str, ...], environ
 # A child
 
 
-async def test_the_first_call_starts_a_child_and_the_next_ones_use_it(
-    opened: Callable[..., LlamaCpp], here: Path
-) -> None:
+async def test_first_call_starts_child_once(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened({"LLAMA_CPP_CONTEXT": "512", "LLAMA_CPP_ARGS": "-ngl '99'"})
     model = provider.model("tiny")
     assert (starts(here), model.limits) == ([], ModelLimits(512))
@@ -254,7 +252,7 @@ async def test_nobody_else_gets_in(opened: Callable[..., LlamaCpp], here: Path) 
     assert caught.value.kind == "auth"
 
 
-async def test_the_window_is_what_the_server_says(opened: Callable[..., LlamaCpp]) -> None:
+async def test_window_from_server(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(n_ctx=6144)
     model = provider.model("tiny")
     assert model.limits == ModelLimits()
@@ -263,7 +261,7 @@ async def test_the_window_is_what_the_server_says(opened: Callable[..., LlamaCpp
     assert model.limits == ModelLimits(6144)  # and no output limit, which would leave nothing of it for the input
 
 
-async def test_everybody_waits_for_one_child_while_it_loads(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_one_child_while_loading(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(loading=0.4)
     model = provider.model("tiny")
     replies = await asyncio.gather(*(collect(model, ask(conversation=str(number))) for number in range(3)))
@@ -271,14 +269,14 @@ async def test_everybody_waits_for_one_child_while_it_loads(opened: Callable[...
     assert len(starts(here)) == 1
 
 
-async def test_loading_is_not_the_silence_of_a_call(opened: Callable[..., LlamaCpp]) -> None:
+async def test_loading_is_not_silence(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(loading=0.6)
     provider.timeouts = replace(provider.timeouts, stall=0.2, reasoning_stall=0.2)
     _, reply = await collect(provider.model("tiny"), ask())
     assert reply.message.content == "Hello from the stand-in."
 
 
-async def test_tool_calls_thinking_and_usage_come_through(opened: Callable[..., LlamaCpp]) -> None:
+async def test_tool_calls_thinking_and_usage(opened: Callable[..., LlamaCpp]) -> None:
     usage: dict[str, Any] = {"input": 10, "cache_read": 200, "output": 50}
     call = {"name": "Read", "arguments": {"path": "ä.py"}}
     model = opened(script=[{"text": "On it.", "thinking": "Hm.", "calls": [call], "usage": usage}]).model("tiny")
@@ -287,7 +285,7 @@ async def test_tool_calls_thinking_and_usage_come_through(opened: Callable[..., 
     assert (reply.message.content, reply.message.stop, reply.usage) == ("On it.", "tool_use", Usage(**usage))
 
 
-async def test_a_prompt_that_does_not_fit_is_an_overflow(opened: Callable[..., LlamaCpp]) -> None:
+async def test_long_prompt_is_overflow(opened: Callable[..., LlamaCpp]) -> None:
     error = {
         "code": 400,
         "message": "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
@@ -307,9 +305,7 @@ def test_it_costs_nothing() -> None:
 # A child that does not live
 
 
-async def test_a_child_that_dies_at_the_start_tells_why_and_the_third_time_it_is_final(
-    opened: Callable[..., LlamaCpp], here: Path
-) -> None:
+async def test_failing_start_final_at_third_time(opened: Callable[..., LlamaCpp], here: Path) -> None:
     words = "ggml_abort: tensor 'blk.0' ✗"
     provider = opened(deaths=4, last_words=words)
     model = provider.model("tiny")
@@ -328,7 +324,7 @@ async def test_a_child_that_dies_at_the_start_tells_why_and_the_third_time_it_is
     assert (reply.message.content, len(starts(here))) == ("Hello from the stand-in.", 5)
 
 
-async def test_all_who_wait_learn_of_the_death_and_it_counts_once(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_death_reported_to_all_and_once(opened: Callable[..., LlamaCpp], here: Path) -> None:
     model = opened(deaths=1).model("tiny")
     errors = await asyncio.gather(*(failure(model, ask(conversation=str(number))) for number in range(4)))
     assert [error.kind for _, error in errors] == ["server"] * 4
@@ -336,9 +332,7 @@ async def test_all_who_wait_learn_of_the_death_and_it_counts_once(opened: Callab
     assert len(starts(here)) == 2
 
 
-async def test_a_child_that_dies_in_the_middle_is_replaced_by_the_next_call(
-    opened: Callable[..., LlamaCpp], here: Path
-) -> None:
+async def test_child_dying_mid_call_replaced(opened: Callable[..., LlamaCpp], here: Path) -> None:
     stall = {"kind": "stall", "turn": {"text": "Hello", "pieces": 1}, "after_events": 3, "seconds": 0.3}
     provider = opened(deaths=1, mid_stream=True, script=[stall])
     model = provider.model("tiny")
@@ -365,7 +359,7 @@ async def test_the_engine_tries_again_by_itself(opened: Callable[..., LlamaCpp],
     assert len(starts(here)) == 3
 
 
-async def test_a_child_that_died_unnoticed_is_replaced(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_unnoticed_death_replaced(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened()
     await provider.models()
     child = starts(here)[0]["pid"]
@@ -375,7 +369,7 @@ async def test_a_child_that_died_unnoticed_is_replaced(opened: Callable[..., Lla
     assert (reply.message.content, len(starts(here))) == ("Hello from the stand-in.", 2)
 
 
-async def test_a_child_that_never_gets_ready_is_given_up(opened: Callable[..., LlamaCpp]) -> None:
+async def test_never_ready_child_killed(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(never_healthy=True)
     assert provider.launch
     provider.launch = replace(provider.launch, patience=4.0)
@@ -414,7 +408,7 @@ async def test_a_program_that_is_none_says_so(opened: Callable[..., LlamaCpp], h
         ("", "read: error loading model: unknown model architecture: 'x'", "LLAMA_CPP_MODEL: llama-server cannot load"),
     ],
 )
-async def test_what_another_start_would_not_change_is_final_at_once(
+async def test_hopeless_start_final_at_once(
     opened: Callable[..., LlamaCpp], here: Path, body: str, words: str, told: str
 ) -> None:
     program = here / "llama-server"
@@ -427,13 +421,13 @@ async def test_what_another_start_would_not_change_is_final_at_once(
     assert len(starts(here)) == (0 if body else 1)
 
 
-async def test_memory_that_may_be_free_later_is_asked_for_again(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_freed_memory_retried(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(deaths=2, last_words="error loading model: unable to allocate CPU buffer")
     assert [info.id for info in await provider.models()] == ["tiny"]
     assert len(starts(here)) == 3
 
 
-async def test_megabytes_of_log_neither_block_nor_pile_up(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_megabytes_of_log_bounded(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(noise=4)
     await collect(provider.model("tiny"), ask())
     server = provider._server
@@ -458,7 +452,7 @@ async def test_a_cancelled_start_leaves_no_child(opened: Callable[..., LlamaCpp]
     await until(lambda: not group_lives(starts(here)[0]["pid"]))
 
 
-async def test_a_child_that_somebody_else_waits_for_goes_on(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_shared_child_outlives_canceller(opened: Callable[..., LlamaCpp], here: Path) -> None:
     model = opened(loading=0.8).model("tiny")
     first = asyncio.create_task(collect(model, ask(conversation="first")))
     second = asyncio.create_task(collect(model, ask(conversation="second")))
@@ -492,7 +486,7 @@ async def test_closing_ends_calls_for_good(opened: Callable[..., LlamaCpp], here
     assert (error.retryable, "was stopped while it was in use" in str(error), len(starts(here))) == (False, True, 1)
 
 
-async def test_closing_can_be_cancelled_and_kills(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_cancelled_close_kills(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(ignore_term=True)
     await provider.models()
     with pytest.raises(TimeoutError):
@@ -502,7 +496,7 @@ async def test_closing_can_be_cancelled_and_kills(opened: Callable[..., LlamaCpp
     assert len(starts(here)) == 1  # and nothing was started in its place
 
 
-def test_one_child_serves_one_event_loop_after_another(environ: Callable[..., dict[str, str]], here: Path) -> None:
+def test_one_child_over_event_loops(environ: Callable[..., dict[str, str]], here: Path) -> None:
     provider = LlamaCpp.from_env(environ=environ())
 
     async def once() -> str:
@@ -518,7 +512,7 @@ def test_one_child_serves_one_event_loop_after_another(environ: Callable[..., di
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit"])
 @pytest.mark.parametrize("conduct", [{}, {"never_healthy": True}], ids=["ready", "loading"])
-async def test_a_child_ends_with_its_parent_however_that_ends(
+async def test_child_ends_with_parent(
     environ: Callable[..., dict[str, str]], here: Path, end: str, conduct: dict[str, Any]
 ) -> None:
     script = """
@@ -580,7 +574,7 @@ class TestServed(ServedModelSuite):
 
 
 @pytest.mark.parametrize("vision", [True, False])
-async def test_pictures_go_out_where_the_server_sees(vision: bool) -> None:
+async def test_pictures_sent_to_vision_server(vision: bool) -> None:
     message = Message("user", (Text("What is this?"), Image("image/png", PIXEL)))
     async with FakeProviderServer([Turn("A dot.")]) as server, front(server.url, vision=vision) as url:
         provider = LlamaCpp.from_key("k", base_url=url)
@@ -590,7 +584,7 @@ async def test_pictures_go_out_where_the_server_sees(vision: bool) -> None:
         assert (b"image_url" in server.requests[0].body) == vision
 
 
-async def test_a_server_that_tells_nothing_is_used_all_the_same() -> None:
+async def test_silent_server_still_used() -> None:
     async with FakeProviderServer([Turn("one"), Turn("two")]) as server:
         provider = LlamaCpp.from_key("k", base_url=server.url)
         model = provider.model("tiny")
@@ -600,7 +594,7 @@ async def test_a_server_that_tells_nothing_is_used_all_the_same() -> None:
         assert [request.path for request in server.requests].count("/props") == 1
 
 
-async def test_where_no_server_runs_the_error_says_how_to_get_one() -> None:
+async def test_missing_server_names_setup() -> None:
     provider = LlamaCpp.from_env(environ={})
     provider.url = "http://127.0.0.1:9/v1"
     _, error = await failure(provider.model("tiny"), ask())
@@ -751,7 +745,7 @@ async def test_real_server_keeps_agents_apart(tmp_path: Path, children: int) -> 
 
 
 @pytest.mark.needs("llama-server")
-async def test_the_real_server_says_what_is_wrong_with_a_file_or_an_argument(here: Path) -> None:
+async def test_real_server_fault_explained(here: Path) -> None:
     """A file is refused in one line; of an argument it gives its own last lines."""
     for variables, words in (
         ({}, f"LLAMA_CPP_MODEL: llama-server cannot load {here}/tiny.gguf ("),
@@ -764,9 +758,7 @@ async def test_the_real_server_says_what_is_wrong_with_a_file_or_an_argument(her
         assert not variables or "--no-such-thing" in str(error).partition("Its last output:")[2]
 
 
-async def test_a_proxy_is_not_asked_for_the_way_to_a_child(
-    opened: Callable[..., LlamaCpp], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_proxy_not_used_for_child(opened: Callable[..., LlamaCpp], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     _, reply = await collect(opened().model("tiny"), ask(user("hi")))
     assert reply.message.stop == "end"

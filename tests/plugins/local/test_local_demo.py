@@ -59,7 +59,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_local_demo_repairs_the_test_and_leaves_nothing(shell: Shell) -> None:
+def test_demo_repairs_test_and_cleans_up(shell: Shell) -> None:
     set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 0, done.out + done.err
@@ -95,21 +95,21 @@ class MergeTest(unittest.TestCase):
     ],
     ids=["unrepaired", "test changed", "broken"],
 )
-def test_local_demo_says_that_the_model_did_not_manage_it(shell: Shell, path: str, text: str, words: str) -> None:
+def test_demo_reports_model_failure(shell: Shell, path: str, text: str, words: str) -> None:
     set_up(shell, written(path, text), {"text": "All tests pass now."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 1
     assert words in done.out
 
 
-def test_local_demo_judges_a_test_that_is_gone(shell: Shell) -> None:
+def test_demo_notices_deleted_test(shell: Shell) -> None:
     set_up(shell, {"text": "```bash\nrm test_intervals.py\n```\n"}, {"text": "Done."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 1, done.out + done.err
     assert "it changed the test" in done.out
 
 
-def test_local_demo_without_a_usable_server_says_why(shell: Shell) -> None:
+def test_demo_without_server_explains(shell: Shell) -> None:
     set_up(shell, deaths=99, last_words="ggml: cannot allocate memory")
     done = shell.run("demo", "--local", model="")
     assert done.code == 1
@@ -124,7 +124,7 @@ def test_local_demo_without_a_usable_server_says_why(shell: Shell) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_end_while_the_model_answers_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
+def test_interrupted_demo_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
     set_up(shell, written("intervals.py", REPAIR), reading={"steps": 1000, "seconds": 0.1})
     child = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: servers(shell), "the server starts", child=child)
@@ -135,7 +135,7 @@ def test_end_while_the_model_answers_leaves_no_process(shell: Shell, number: sig
     wait_until(lambda: len(servers(shell)) > 1, "it starts once more", child=again)
 
 
-def test_on_a_narrow_terminal_it_shows_that_it_loads_and_reads(shell: Shell) -> None:
+def test_narrow_terminal_shows_progress(shell: Shell) -> None:
     set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."}, loading=2, reading={"steps": 3, "seconds": 0.1})
     said = shell.on_terminal("demo", "--local", columns=40)
     assert "Loading qwen2.5" in said

@@ -18,7 +18,7 @@ from tests.plugins.textcalls.test_protocols import SMALL, _settings
 
 
 @pytest.mark.parametrize("ephemeral", [False, True])
-async def test_llama_server_is_recognised_at_an_address(tmp_path: Path, ephemeral: bool) -> None:
+async def test_llama_server_recognized(tmp_path: Path, ephemeral: bool) -> None:
     listed = [Listed("tiny-q4", window=4_096, owner="llamacpp", weights=SMALL)]
     async with FakeProviderServer([], models=listed, require_key=False) as server:
         for _ in range(2):
@@ -49,13 +49,13 @@ async def test_key_and_named_provider_are_kept(tmp_path: Path, monkeypatch: pyte
         await named.aclose()
 
 
-def test_weights_in_this_process_are_one_model_for_each_provider(tmp_path: Path) -> None:
+def test_weights_shared_per_provider(tmp_path: Path) -> None:
     local = SelfHosted(folder=tmp_path)
     assert is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(local, "a/b"))
     assert not is_same_model(SelfHostedModel(local, "a/b"), SelfHostedModel(SelfHosted(folder=tmp_path), "a/b"))
 
 
-def test_llamacpp_is_at_its_usual_port_and_takes_a_key() -> None:
+def test_llamacpp_default_port_and_key() -> None:
     provider = provider_named("llamacpp", environ={})
     assert (provider.name, provider.access.base_url) == ("llamacpp", "http://127.0.0.1:8080/v1")  # pyright: ignore[reportAttributeAccessIssue]
     assert built_in()["llamacpp"].free
@@ -65,7 +65,7 @@ def test_llamacpp_is_at_its_usual_port_and_takes_a_key() -> None:
     assert effort_members("x", built_in()["llamacpp"].quirks, "none", with_tools=True) == (off, ())
 
 
-def test_what_is_no_text_is_named_and_not_shown_by_llamacpp() -> None:
+def test_llamacpp_rejects_non_text() -> None:
     wrong: Any = 3_141
     with pytest.raises(UsageError, match=r"^key is int: give a string$"):
         provider_named("llamacpp", key=wrong)
@@ -75,5 +75,5 @@ def test_what_is_no_text_is_named_and_not_shown_by_llamacpp() -> None:
         provider_named("llamacpp", key="k" * 8).model(wrong)
 
 
-def test_weights_are_named_with_their_provider() -> None:
+def test_weights_named_with_provider() -> None:
     assert split_model("selfhosted/Qwen/Qwen3-0.6B", None, {}) == ("selfhosted", "Qwen/Qwen3-0.6B")

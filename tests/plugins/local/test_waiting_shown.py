@@ -37,7 +37,7 @@ async def served(**conduct: Any) -> AsyncGenerator[tuple[Front, str]]:
             await door.aclose()
 
 
-async def test_server_that_loads_is_waited_for_at_first_and_later() -> None:
+async def test_loading_server_awaited_any_time() -> None:
     async with served(loading=0.6) as (door, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url)
@@ -70,7 +70,7 @@ async def test_server_that_reads_is_not_silent() -> None:
         assert told[-1] == ""
 
 
-async def test_server_that_is_silent_is_shown_to_be_waited_for() -> None:
+async def test_silent_server_shown_as_wait() -> None:
     async with served(queue=2.2) as (_, url):
         told: list[tuple[str, str]] = []
         provider = LlamaCpp.from_key("k", base_url=url)
@@ -82,7 +82,7 @@ async def test_server_that_is_silent_is_shown_to_be_waited_for() -> None:
         assert told[-1] == ("root/worker", "")
 
 
-async def test_calls_wait_for_a_slot_here_where_that_is_no_silence() -> None:
+async def test_queued_call_is_not_silence() -> None:
     async with served(slots=1, reading={"steps": 4, "seconds": 0.2}) as (door, url):
         provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=1, reasoning_stall=1))
         told: dict[str, list[str]] = {}
@@ -106,7 +106,7 @@ async def test_calls_wait_for_a_slot_here_where_that_is_no_silence() -> None:
         await provider.aclose()
 
 
-def test_silence_between_two_reports_may_be_long_unless_somebody_says_otherwise() -> None:
+def test_silence_limit_scales_unless_set() -> None:
     usual, own = (
         LlamaCpp.from_key("k", base_url="http://127.0.0.1:9", timeouts=timeouts).model("tiny").max_silence
         for timeouts in (Timeouts(stall=7), Timeouts(reasoning_stall=7))
@@ -115,7 +115,7 @@ def test_silence_between_two_reports_may_be_long_unless_somebody_says_otherwise(
 
 
 @pytest.mark.parametrize("model", [None, "any"])
-async def test_server_that_loads_at_an_address_is_met_once_it_has_loaded(tmp_path: Path, model: str | None) -> None:
+async def test_loading_server_at_address_found(tmp_path: Path, model: str | None) -> None:
     async with served(loading=0.6) as (_, url):
         told: list[str] = []
         given = {"base_url": url, "state_dir": str(tmp_path / "state"), "model": model}
@@ -128,7 +128,7 @@ async def test_server_that_loads_at_an_address_is_met_once_it_has_loaded(tmp_pat
         await choice.aclose()
 
 
-async def test_server_that_loads_at_the_usual_port_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loading_server_at_port_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(loading=0.6) as (_, url):
         monkeypatch.setattr(choices, "LOCAL_SERVERS", {"Dead": "http://127.0.0.1:9/v1", "Slow": url})
         settings = load({"state_dir": str(tmp_path / "state")}, {"HOME": str(tmp_path)}, tmp_path)
@@ -153,7 +153,7 @@ def test_progress_of_a_prompt_in_words(progress: dict[str, object], line: str) -
     assert bool(reading_line(progress)) == bool(line)
 
 
-def test_only_a_server_that_loads_is_waited_for() -> None:
+def test_only_loading_is_awaited() -> None:
     assert is_loading(ModelError("server", "x: Loading model", provider="x", status=503))
     assert not is_loading(ModelError("server", "x: Loading model", provider="x", status=500))
     assert not is_loading(ModelError("overloaded", "x: busy", provider="x", status=503))

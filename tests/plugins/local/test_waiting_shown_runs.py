@@ -30,7 +30,7 @@ def slow(shell: Shell) -> Shell:
     return shell
 
 
-def test_terminal_is_shown_what_a_call_waits_for(slow: Shell) -> None:
+def test_terminal_shows_wait(slow: Shell) -> None:
     said = slow.on_terminal("--provider", "llamacpp", "hi", columns=40)
     assert "\rLoading tiny… 1 s" in said
     assert "\rReading the prompt: 50 % (500 of 1,000" in said
@@ -43,7 +43,7 @@ def test_terminal_is_shown_what_a_call_waits_for(slow: Shell) -> None:
 
 
 @pytest.mark.plugin("teams")
-def test_roles_of_a_team_are_shown_with_what_they_wait_for(slow: Shell) -> None:
+def test_team_roles_show_wait(slow: Shell) -> None:
     roles = "".join(f'[[roles]]\nname = "{name}"\nprompt = "You {name}."\n' for name in ("find", "write"))
     (slow.cwd / "crew.toml").write_text(f'name = "crew"\nmode = "sequential"\n{roles}')
     said = slow.on_terminal("team", "run", "crew.toml", "--model", "llamacpp/tiny", "hi", columns=90)
@@ -52,7 +52,7 @@ def test_roles_of_a_team_are_shown_with_what_they_wait_for(slow: Shell) -> None:
     assert "Hello from the stand-in." in said[said.rindex("Reading") :]
 
 
-def test_what_a_call_waits_for_is_for_terminals_only(slow: Shell) -> None:
+def test_waits_only_for_terminals(slow: Shell) -> None:
     flags = ("--provider", "llamacpp", "hi")
     for said in (slow.run(*flags, model="").err, slow.on_terminal(*flags, "--output-format", "stream-json")):
         assert "Loading" not in said
@@ -60,7 +60,7 @@ def test_what_a_call_waits_for_is_for_terminals_only(slow: Shell) -> None:
 
 
 @pytest.mark.plugin("setup")
-def test_models_of_a_server_of_ours_are_listed_without_loading(slow: Shell) -> None:
+def test_server_models_listed_unloaded(slow: Shell) -> None:
     slow.environment |= {"LLAMA_CPP_CONTEXT": "2048", "STAND_IN": json.dumps({"starts": str(slow.cwd / "starts")})}
     done = slow.run("models", "llamacpp", model="")
     assert (done.code, done.out.split()[-4:]) == (0, ["llamacpp/tiny", "2048", "-", "native"])
@@ -86,7 +86,7 @@ def test_models_of_a_server_that_runs(shell: Shell, flags: tuple[str, ...]) -> N
 
 @pytest.mark.plugin("setup")
 @pytest.mark.parametrize("name", ["llamacpp", "ollama", "lmstudio"])
-def test_models_of_a_server_that_does_not_run(shell: Shell, name: str) -> None:
+def test_models_of_stopped_server(shell: Shell, name: str) -> None:
     done = shell.run("models", name, "--base-url", "http://127.0.0.1:9/v1", model="")
     assert (done.code, done.out) == (1, "")
     assert len(done.err.splitlines()) == 1
@@ -106,7 +106,7 @@ def test_models_of_a_server_that_does_not_run(shell: Shell, name: str) -> None:
         ("LLAMA_CPP_SERVER", "/bin/true"),
     ],
 )
-def test_each_fault_of_a_variable_is_one_line(slow: Shell, name: str, value: str) -> None:
+def test_each_variable_fault_one_line(slow: Shell, name: str, value: str) -> None:
     (slow.cwd / "short.gguf").write_bytes(b"GG")
     (slow.cwd / "notes.gguf").write_text("hello, world")
     slow.environment[name] = value
