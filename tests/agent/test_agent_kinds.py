@@ -21,7 +21,7 @@ def spawn(**arguments: object) -> ToolCall:
     return ToolCall("1", "AgentSpawn", json_freeze_object({"prompt": "look", **arguments}))
 
 
-async def test_it_has_its_prompt_and_those_of_its_tools_that_are_there(tmp_path: Path) -> None:
+async def test_kind_has_own_prompt_and_tools(tmp_path: Path) -> None:
     def resolve(name: str) -> Model:
         raise UsageError(f"{name} cannot be had")
 
@@ -38,7 +38,7 @@ async def test_it_has_its_prompt_and_those_of_its_tools_that_are_there(tmp_path:
 
 
 @pytest.mark.parametrize("without", [("Write", "Bash"), ("write", "BASH")])
-async def test_what_is_left_out_is_left_out_however_it_is_spelled(tmp_path: Path, without: tuple[str, ...]) -> None:
+async def test_excluded_tools_in_any_spelling(tmp_path: Path, without: tuple[str, ...]) -> None:
     kind = AgentKind("safe", "No writing.", "", Path("x"), without=without)
     model = ScriptedModel(spawn(agent="safe"), "fine", "done")
     tools = [Read(), Write(), Bash(), AgentSpawn([kind])]
@@ -47,7 +47,7 @@ async def test_what_is_left_out_is_left_out_however_it_is_spelled(tmp_path: Path
     assert [spec.name for spec in model.requests[1].tools] == ["Read", "AgentSpawn"]
 
 
-async def test_of_what_is_left_out_nothing_is_added(tmp_path: Path) -> None:
+async def test_excluded_tools_are_not_described(tmp_path: Path) -> None:
     kind = AgentKind("safe", "No writing.", "", Path("x"), without=("Write", "Bash"))
     model = ScriptedModel(spawn(agent="safe", tools=["Read", "Write"]), "fine", "done")
     tools = [Read(), Write(), Bash(), AgentSpawn([kind])]
@@ -56,5 +56,5 @@ async def test_of_what_is_left_out_nothing_is_added(tmp_path: Path) -> None:
     assert [spec.name for spec in model.requests[1].tools] == ["Read"]
 
 
-def test_without_any_the_schema_is_as_it_was() -> None:
+def test_without_kinds_schema_is_unchanged() -> None:
     assert AgentSpawn().parameters is AgentSpawn.parameters and AgentSpawn().description is AgentSpawn.description

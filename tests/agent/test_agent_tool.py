@@ -71,7 +71,7 @@ class Says:
         return ()
 
 
-async def test_an_agent_answers_another_below_it() -> None:
+async def test_agent_answers_another_below_it() -> None:
     expert = Agent(ScriptedModel(echo), system="You know.")
     tool = expert.as_tool("expert", "Knows.")
     model = ScriptedModel((ask("1", "why?"),), results)
@@ -87,7 +87,7 @@ async def test_an_agent_answers_another_below_it() -> None:
     assert [each.path for each in agent.tree.living] == ["root"]
 
 
-async def test_each_call_is_a_conversation_of_its_own_and_calls_run_side_by_side() -> None:
+async def test_expert_calls_are_separate_and_parallel() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
@@ -99,14 +99,14 @@ async def test_each_call_is_a_conversation_of_its_own_and_calls_run_side_by_side
     assert result.content == "1 a|1 b"
 
 
-async def test_a_call_begins_where_the_agents_own_conversation_stands() -> None:
+async def test_expert_call_copies_conversation() -> None:
     expert = Agent(ScriptedModel("noted", lambda r: " ".join(m.content for m in r.messages)))
     await expert.run("the word is x")
     assert (await lead(expert).run("go")).content == "the word is x noted why?"
     assert len(expert.messages) == 2
 
 
-async def test_the_callers_ledger_pays_and_its_cap_holds() -> None:
+async def test_callers_ledger_pays_for_expert() -> None:
     ledger = Ledger(Decimal("0.01"), PRICES)
     bill = Usage(input=100, output=50)
     expert = Agent(ScriptedModel(("yes", bill)))
@@ -120,14 +120,14 @@ async def test_the_callers_ledger_pays_and_its_cap_holds() -> None:
     assert "expert failed (budget)" in result.content
 
 
-async def test_a_cap_of_its_own_on_another_ledger_is_refused_and_on_the_same_is_the_same() -> None:
+async def test_expert_cap_on_other_ledger_is_refused() -> None:
     ledger = Ledger(Decimal(1), PRICES)
     expert = Agent(ScriptedModel("yes", "yes"), resources=Resources(ledger=ledger))
     assert "has its own budget" in (await lead(expert).run("go")).content
     assert (await lead(expert, resources={"ledger": ledger}).run("go")).content == "yes"
 
 
-async def test_an_expert_that_fails_says_why_and_what_it_had() -> None:
+async def test_failing_expert_tells_partial_output() -> None:
     error = ModelError("auth", "no key", provider="p", model="m")
     expert = Agent(ScriptedModel(("half", ToolCall("t", "Touch")), error), tools=[Touch()])
     agent = lead(expert)
@@ -148,9 +148,7 @@ async def test_an_expert_that_fails_says_why_and_what_it_had() -> None:
         (None, None, "touched"),
     ],
 )
-async def test_a_call_is_made_when_neither_policy_objects(
-    own: Verdict | None, above: Verdict | None, words: str
-) -> None:
+async def test_call_needs_both_policies(own: Verdict | None, above: Verdict | None, words: str) -> None:
     policy = Says(own) if own else None
     expert = Agent(ScriptedModel((ToolCall("t", "Touch"),), results), tools=[Touch()], policy=policy)
     agent = lead(expert, policy=Says(above) if above else None)
@@ -174,7 +172,7 @@ async def test_what_either_hides_is_hidden(tmp_path: Path) -> None:
     assert seen == [(True, True, False)]
 
 
-async def test_the_bounds_of_the_caller_hold_too() -> None:
+async def test_bounds_of_caller_hold_for_expert() -> None:
     for own, above, most in ((5, 2, 2), (1, 5, 1), (None, 2, 2), (2, None, 2)):
         expert = Agent(
             ScriptedModel(*[(ToolCall("t", "Touch"),)] * 5), tools=[Touch()], limits=RunLimits(max_turns=own)
@@ -190,7 +188,7 @@ async def test_the_limits_of_the_tree_hold() -> None:
 
 
 @pytest.mark.parametrize("cancel", [False, True])
-async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
+async def test_stopping_caller_stops_expert(cancel: bool) -> None:
     begun = asyncio.Event()
 
     async def forever(request: Request) -> str:
@@ -214,7 +212,7 @@ async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
     assert (await agent.run("again")).content == "after"
 
 
-async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> None:
+async def test_expert_runs_alone_one_call_at_a_time() -> None:
     expert = Agent(ScriptedModel("one", ModelError("auth", "no key", provider="p")))
     tool = expert.as_tool("expert", "Knows.")
     run = RunContext("", "1", Workspace(Path.cwd()), MemoryLog().blobs, lambda text: None)

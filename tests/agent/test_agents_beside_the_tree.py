@@ -109,11 +109,11 @@ async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> No
 
 
 @pytest.mark.parametrize("given", [on_purpose, spawned, as_tool()])
-async def test_what_is_within_the_tree_or_meant_is_not(given: object) -> None:
+async def test_intended_outside_agent_is_not_told(given: object) -> None:
     assert await warnings(given, Decimal(1)) == []
 
 
-async def test_what_a_tool_has_left_running_works_for_nobody() -> None:
+async def test_background_task_has_no_caller() -> None:
     over = asyncio.Event()
 
     async def later() -> object:

@@ -28,7 +28,7 @@ def step(request: Received) -> Step:
 
 
 @pytest.mark.parametrize("family", ["anthropic", "chat"])
-async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
+async def test_fifty_agents_never_pass_the_cap(family: str) -> None:
     async with FakeProviderServer(step, bill="worst") as server:
         if family == "anthropic":
             provider = Anthropic.from_key("k", base_url=server.url)
@@ -66,7 +66,7 @@ async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [OpenAI, OpenAICompatible])
-async def test_a_model_that_fails_while_it_writes_a_call_may_bill_it(kind: type[OpenAI | OpenAICompatible]) -> None:
+async def test_failed_call_writing_may_be_billed(kind: type[OpenAI | OpenAICompatible]) -> None:
     writing = ErrorEvent(Turn(calls=(Call("Write", {"file_path": "x", "content": "word " * 400}),)), after_events=30)
     async with FakeProviderServer([writing], bill="worst") as server:
         provider = kind.from_key("k", base_url=server.url + "/v1")

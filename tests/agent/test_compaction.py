@@ -84,7 +84,7 @@ def tokens(request: Request) -> int:
     return sum(len(str(message.parts)) for message in request.messages) // 3
 
 
-async def test_a_long_run_stays_below_the_window_and_keeps_what_was_asked(tmp_path: Path) -> None:
+async def test_long_run_fits_window_and_keeps_task(tmp_path: Path) -> None:
     model = Endless(60)
     agent, told = agent_of(model, tmp_path)
     result = await agent.run("the one thing I want")
@@ -108,7 +108,7 @@ async def test_a_long_run_stays_below_the_window_and_keeps_what_was_asked(tmp_pa
         (lambda time: "" if time == 1 else SUMMARY, 2),
     ],
 )
-async def test_a_summary_that_is_none_never_costs_the_task(
+async def test_bad_summary_keeps_the_task(
     tmp_path: Path, summary: Told, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sagent.engine.request.MIN_WAIT_SECONDS", 0.001)
@@ -136,7 +136,7 @@ class Bounded(Endless):
         return told
 
 
-async def test_a_summary_is_asked_for_again_with_the_output_that_the_model_can_give(tmp_path: Path) -> None:
+async def test_summary_retried_with_possible_output(tmp_path: Path) -> None:
     model = Bounded(6, window=100_000)
     agent, _ = agent_of(model, tmp_path)
     await agent.run("the one thing I want")
@@ -149,7 +149,7 @@ async def test_a_summary_is_asked_for_again_with_the_output_that_the_model_can_g
     await agent.aclose()
 
 
-async def test_what_was_compacted_is_read_the_same_from_the_log(tmp_path: Path) -> None:
+async def test_compacted_log_reads_the_same(tmp_path: Path) -> None:
     log = MemoryLog()
     agent, _ = agent_of(Endless(60), tmp_path, log=log)
     await agent.run("go")
@@ -158,7 +158,7 @@ async def test_what_was_compacted_is_read_the_same_from_the_log(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
-async def test_the_summary_is_asked_for_over_the_prefix_that_is_cached(tmp_path: Path, *, asked_for: bool) -> None:
+async def test_summary_uses_cached_prefix(tmp_path: Path, *, asked_for: bool) -> None:
     """And it has seen every outcome: no stub took the place of one before."""
     model = Endless(4 if asked_for else 60, window=100_000 if asked_for else 8_000)
     agent, _ = agent_of(model, tmp_path)
@@ -174,7 +174,7 @@ async def test_the_summary_is_asked_for_over_the_prefix_that_is_cached(tmp_path:
     await agent.aclose()
 
 
-async def test_a_summary_is_reserved_by_what_the_provider_counted(tmp_path: Path) -> None:
+async def test_summary_reserved_by_provider_count(tmp_path: Path) -> None:
     """Under a cap a call of some 4,000 tokens needs no room for 15,000."""
     model = ScriptedModel("ok", "said " * 2_800, "yes", "yes", SUMMARY)
     ledger = Ledger(Decimal("0.022"), PriceBook(PRICES))
@@ -190,7 +190,7 @@ async def test_a_summary_is_reserved_by_what_the_provider_counted(tmp_path: Path
 
 
 @pytest.mark.parametrize("limits", [ModelLimits(8_000, None), ModelLimits(16_384, 16_384)])
-async def test_a_model_with_a_small_window_sums_up_in_what_is_left_of_it(tmp_path: Path, limits: ModelLimits) -> None:
+async def test_small_window_summary_fits_the_rest(tmp_path: Path, limits: ModelLimits) -> None:
     """As servers on this machine have it: a window, and no output limit but that."""
     model = Endless(60)
     model.limits = limits
@@ -204,7 +204,7 @@ async def test_a_model_with_a_small_window_sums_up_in_what_is_left_of_it(tmp_pat
     await agent.aclose()
 
 
-async def test_what_a_smaller_model_cannot_read_is_summed_up_by_one_that_answered_before(tmp_path: Path) -> None:
+async def test_larger_model_summarizes_for_smaller(tmp_path: Path) -> None:
     """As with `--continue --model smaller`, where no switch is remembered."""
     large, small = Endless(40, window=400_000), Endless(0, window=4_000)
     small.id = "small"
@@ -220,7 +220,7 @@ async def test_what_a_smaller_model_cannot_read_is_summed_up_by_one_that_answere
     await later.aclose()
 
 
-async def test_a_summary_whose_stream_is_cut_is_asked_for_once_more(tmp_path: Path) -> None:
+async def test_cut_summary_is_asked_again_once(tmp_path: Path) -> None:
     cut = ModelError("cut", "the stream ended", provider="scripted")
     model = ScriptedModel(call_read(1), "looked", ("## Goal", cut), SUMMARY)
     agent, told = agent_of(model, tmp_path)
@@ -231,7 +231,7 @@ async def test_a_summary_whose_stream_is_cut_is_asked_for_once_more(tmp_path: Pa
     await agent.aclose()
 
 
-async def test_a_summary_that_fills_the_window_by_itself_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+async def test_oversized_summary_keeps_both_ends(tmp_path: Path) -> None:
     """As a server writes that knows no output limit."""
     model = Endless(40, SUMMARY + "\n- and more of it" * 5_000 + "\nthe last line")
     agent, _ = agent_of(model, tmp_path)
@@ -243,7 +243,7 @@ async def test_a_summary_that_fills_the_window_by_itself_keeps_its_beginning_and
     await agent.aclose()
 
 
-async def test_a_summary_whose_stream_is_always_cut_is_paid_for_twice(tmp_path: Path) -> None:
+async def test_always_cut_summary_is_paid_twice(tmp_path: Path) -> None:
     """Though nothing has come of it: what it was sent may be billed."""
     model = Endless(1, lambda _: ModelError("cut", "the stream ended", provider="scripted"))
     agent, told = agent_of(model, tmp_path)
@@ -254,7 +254,7 @@ async def test_a_summary_whose_stream_is_always_cut_is_paid_for_twice(tmp_path: 
     await agent.aclose()
 
 
-async def test_files_that_are_being_edited_are_shown_as_they_are(tmp_path: Path) -> None:
+async def test_edited_files_are_shown_current(tmp_path: Path) -> None:
     edit = call("2", "Edit", file_path="a.txt", old_string="first", new_string="second")
     model = ScriptedModel(call_read(1), Message("assistant", (edit,)), "ok", SUMMARY, "ok", "ok", SUMMARY)
     (tmp_path / "a.txt").write_text("first\n")
@@ -280,9 +280,7 @@ class Advice(Harmless):
 
 
 @pytest.mark.parametrize("summary", [SUMMARY, "I will not."])
-async def test_what_was_kept_word_for_word_stays_through_any_number_of_compactions(
-    tmp_path: Path, summary: str
-) -> None:
+async def test_verbatim_parts_survive_compactions(tmp_path: Path, summary: str) -> None:
     asked = "first, write the queue"
     told = [summary] if summary == SUMMARY else [summary, summary]
     advised = Message("assistant", (call("1", "advisor", question="how?"),))
@@ -314,9 +312,7 @@ PLAN = "1. Move the queue to queue.py.\n2. Never two locks."
 
 @pytest.mark.parametrize("summary", [SUMMARY, "I will not."])
 @pytest.mark.parametrize("by_call", [True, False])
-async def test_a_plan_and_what_the_person_said_of_it_stay_through_any_number_of_compactions(
-    tmp_path: Path, summary: str, *, by_call: bool
-) -> None:
+async def test_plan_and_verdict_survive_compactions(tmp_path: Path, summary: str, *, by_call: bool) -> None:
     async def accept(question: Question) -> str:
         return PlanDecision("edit").answer()
 
@@ -340,7 +336,7 @@ async def test_a_plan_and_what_the_person_said_of_it_stay_through_any_number_of_
 
 
 @pytest.mark.parametrize("sender", ["plan mode", "sandbox"])
-async def test_what_was_said_last_of_what_may_be_done_stays(tmp_path: Path, sender: str) -> None:
+async def test_last_permission_notice_stays(tmp_path: Path, sender: str) -> None:
     model = ScriptedModel(call_read(1), "looked", "looked", "looked " * 99, SUMMARY)
     agent, _ = agent_of(model, tmp_path)
     for text in ("It is on.", "It is off."):
@@ -352,7 +348,7 @@ async def test_what_was_said_last_of_what_may_be_done_stays(tmp_path: Path, send
     await agent.aclose()
 
 
-async def test_tools_that_a_server_has_added_stay_described(tmp_path: Path) -> None:
+async def test_added_server_tools_stay_described(tmp_path: Path) -> None:
     model = ScriptedModel(call_read(1), "looked", "looked", "looked " * 99, SUMMARY)
     agent, _ = agent_of(model, tmp_path)
     for name in ("one", "two"):
@@ -364,7 +360,7 @@ async def test_tools_that_a_server_has_added_stay_described(tmp_path: Path) -> N
     await agent.aclose()
 
 
-def test_a_summary_by_code_says_how_jobs_ended_or_that_they_go_on() -> None:
+def test_code_summary_tells_job_states() -> None:
     def began(number: int) -> Message:
         job = f"Bash was started in the background as job:{number}. Its result arrives as a message; go on."
         return Message("user", (ToolResult(str(number), (Text(job),)),))
@@ -381,7 +377,7 @@ def test_a_summary_by_code_says_how_jobs_ended_or_that_they_go_on() -> None:
         assert f"- {line}\n" in said
 
 
-async def test_the_mark_of_a_cut_names_what_read_can_open(tmp_path: Path) -> None:
+async def test_cut_mark_names_readable_file(tmp_path: Path) -> None:
     def read_what_was_cut(request: Request) -> Message:
         found = re.search(r"All of it is in (\S+):", "".join(message.content for message in request.messages))
         assert found is not None
@@ -430,7 +426,7 @@ async def test_a_session_can_always_go_on(given_: list[tuple[int, str]]) -> None
     await agent.aclose()
 
 
-async def test_what_is_piped_in_run_after_run_costs_no_summary(tmp_path: Path) -> None:
+async def test_piped_runs_cost_no_summary(tmp_path: Path) -> None:
     model = Endless(0, window=30_000)
     agent, told = agent_of(model, tmp_path)
     for number in range(40):
@@ -442,7 +438,7 @@ async def test_what_is_piped_in_run_after_run_costs_no_summary(tmp_path: Path) -
     await agent.aclose()
 
 
-async def test_a_session_that_is_taken_up_is_as_full_as_it_was(tmp_path: Path) -> None:
+async def test_resumed_session_is_as_full(tmp_path: Path) -> None:
     """By what the provider counted, and not by a guess that compacts it too early."""
     log = MemoryLog()
     agent, _ = agent_of(Endless(0), tmp_path, log=log)
@@ -459,7 +455,7 @@ async def test_a_session_that_is_taken_up_is_as_full_as_it_was(tmp_path: Path) -
     await later.aclose()
 
 
-async def test_a_compaction_that_would_free_little_is_not_bought(tmp_path: Path) -> None:
+async def test_low_yield_compaction_is_not_bought(tmp_path: Path) -> None:
     model = Endless(0, window=8_000)
     agent, told = agent_of(model, tmp_path)
     for number in range(3):
@@ -470,7 +466,7 @@ async def test_a_compaction_that_would_free_little_is_not_bought(tmp_path: Path)
     await agent.aclose()
 
 
-async def test_a_small_share_of_a_large_window_is_kept_to(tmp_path: Path) -> None:
+async def test_small_share_of_large_window_is_kept(tmp_path: Path) -> None:
     model = Endless(60, window=1_000_000)
     model.words = 300
     agent, told = agent_of(model, tmp_path, limits=RunLimits(compact_at=0.02))
@@ -481,7 +477,7 @@ async def test_a_small_share_of_a_large_window_is_kept_to(tmp_path: Path) -> Non
     await agent.aclose()
 
 
-async def test_a_model_with_a_smaller_window_takes_over_after_a_summary_by_the_one_before(tmp_path: Path) -> None:
+async def test_smaller_model_takes_over_after_summary(tmp_path: Path) -> None:
     large, small = Endless(40, window=400_000), Endless(0, window=4_000)
     small.id = "small"
     agent, told = agent_of(large, tmp_path, resolve=lambda _: small)
@@ -495,7 +491,7 @@ async def test_a_model_with_a_smaller_window_takes_over_after_a_summary_by_the_o
     await agent.aclose()
 
 
-async def test_a_compaction_that_is_asked_for_while_a_run_goes_on_waits_for_the_pause(tmp_path: Path) -> None:
+async def test_compaction_in_a_run_waits_for_pause(tmp_path: Path) -> None:
     model = Endless(5, window=100_000)
     agent, told = agent_of(model, tmp_path)
     agent.listen(lambda _: agent.apply(Compact("all")) if model.left == 1 and not told else None)
@@ -508,7 +504,7 @@ async def test_a_compaction_that_is_asked_for_while_a_run_goes_on_waits_for_the_
     await agent.aclose()
 
 
-async def test_what_a_summary_cost_is_not_said_to_be_nothing_where_nobody_knows(tmp_path: Path) -> None:
+async def test_unknown_summary_price_is_not_zero(tmp_path: Path) -> None:
     model = Endless(60)
     model.id = "unpriced"
     agent, told = agent_of(model, tmp_path)

@@ -93,7 +93,7 @@ async def test_cut_call_is_answered_and_not_run(family: str, arguments: str) -> 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_last_call_of_cut_reply_is_not_run_though_closed(family: str) -> None:
+async def test_last_call_of_cut_reply_is_not_run(family: str) -> None:
     """Providers close the block that they cut, so that its end proves nothing."""
     cut = Turn(calls=[Call("wipe", '{"path": "/home"}')], stop="max_tokens")
     wipe, results, _, _ = await played(family, [cut, Turn("ok")])
@@ -109,7 +109,7 @@ async def test_whole_call_before_cut_one_is_run(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", [ANTHROPIC, GOOGLE, CONVERSE, RESPONSES])
-async def test_open_call_of_reply_that_ended_well_is_not_run(family: str) -> None:
+async def test_open_call_of_ended_reply_is_not_run(family: str) -> None:
     """The reply says that it waits for results, and the call was never closed."""
     calls = [Call("wipe", "", cut=True)]
     wipe, results, _, _ = await played(family, [Turn(calls=calls), Turn("ok")])
@@ -124,7 +124,7 @@ async def test_call_without_arguments_is_run(family: str) -> None:
 
 @pytest.mark.parametrize("stop", ["content_filter", "refusal"])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_withdrawn_reply_ends_run_without_its_calls(family: str, stop: str) -> None:
+async def test_withdrawn_reply_runs_no_calls(family: str, stop: str) -> None:
     """Not even those that came whole: the provider takes back what it has said."""
     if stop == "refusal" and family in (RESPONSES, CONVERSE, CHAT):
         stop = "content_filter"  # they say a refusal in their text
@@ -146,7 +146,7 @@ async def test_withdrawn_reply_ends_run_without_its_calls(family: str, stop: str
     ],
 )
 @pytest.mark.parametrize("family", [ANTHROPIC, CHAT, CONVERSE])
-async def test_words_of_other_families_say_that_reply_is_not_whole(family: str, reason: str, ended: str) -> None:
+async def test_foreign_stop_words_mean_cut(family: str, reason: str, ended: str) -> None:
     """Gateways pass on reasons that nobody has listed."""
     calls = Turn(calls=[Call("wipe", {"path": "/home"})], stop=reason)
     wipe, results, why, _ = await played(family, [calls, Turn("ok")])
@@ -154,7 +154,7 @@ async def test_words_of_other_families_say_that_reply_is_not_whole(family: str, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_calls_that_are_cut_again_and_again_end_run(family: str) -> None:
+async def test_repeatedly_cut_calls_end_run(family: str) -> None:
     cut = Turn(calls=[Call("wipe", "", cut=True)], stop="max_tokens")
     wipe, results, reason, requests = await played(family, [cut] * 9)
     assert (wipe.paths, len(results), reason, requests) == ([], 3, "max_tokens", 3)
@@ -197,7 +197,7 @@ def asked(arguments: str, index: int = 0) -> dict[str, object]:
         ((asked('{"path": "/a"}'), asked('{"path": "/b', 1), chunk("model_length"), "[DONE]"), ["/a"]),
     ],
 )
-async def test_chat_call_needs_known_end_or_complete_object(
+async def test_chat_call_needs_end_or_whole_object(
     events: Sequence[Mapping[str, object] | str], paths: list[str]
 ) -> None:
     wipe, results, _, _ = await played(CHAT, [stream(*events), Turn("ok")])
@@ -206,7 +206,7 @@ async def test_chat_call_needs_known_end_or_complete_object(
 
 
 @pytest.mark.parametrize("finish", [None, "length", "content_filter"])
-async def test_chat_call_of_whole_body_is_not_run_when_cut(finish: str | None) -> None:
+async def test_cut_chat_body_call_is_not_run(finish: str | None) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "wipe", "arguments": ""}}
     body = {"id": "c", "choices": [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": finish}]}
     answer = Raw(200, (("content-type", "application/json"),), json.dumps(body).encode())
@@ -286,13 +286,13 @@ HALF = {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/home/al", "willC
         (parts({"name": "wipe", "args": {"path": "/a"}}, finish="TOO_MANY_TOOL_CALLS"), []),
     ],
 )
-async def test_google_call_that_would_go_on_is_not_run(answer: Raw, paths: list[str]) -> None:
+async def test_continuing_google_call_is_not_run(answer: Raw, paths: list[str]) -> None:
     wipe, results, _, _ = await played(GOOGLE, [answer, Turn("ok")])
     assert wipe.paths == paths
     assert results
 
 
-async def test_messages_reply_without_reason_is_not_enough_for_empty_call() -> None:
+async def test_empty_messages_call_needs_a_reason() -> None:
     events = [
         {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "wipe"}},
@@ -311,7 +311,7 @@ STOPS = st.sampled_from([None, "end", "tool_use", *CUT, *WITHDRAWN])
 
 
 @pytest.mark.parametrize("stop", [*CUT, *WITHDRAWN])
-async def test_model_of_another_library_need_not_know(stop: str) -> None:
+async def test_foreign_model_need_not_tell_whole(stop: str) -> None:
     """Its reply says why it ended, and that marks the calls."""
     wipe = Wipe()
     line = assistant("", ToolCall("c", "wipe"), stop=stop)  # pyright: ignore[reportArgumentType] -- one of StopReason
@@ -330,7 +330,7 @@ async def test_script_can_say_that_call_is_cut() -> None:
     await agent.aclose()
 
 
-async def test_calls_that_stay_open_without_reason_end_run_as_error() -> None:
+async def test_calls_open_without_reason_are_error() -> None:
     agent = Agent(ScriptedModel(*[CUT_CALL] * 9), tools=[Wipe().tool])
     result = await agent.run("go")
     assert (result.stop_reason, result.turns) == ("error", 3)
@@ -338,13 +338,13 @@ async def test_calls_that_stay_open_without_reason_end_run_as_error() -> None:
     await agent.aclose()
 
 
-async def test_whole_call_between_cut_ones_begins_count_anew() -> None:
+async def test_whole_call_resets_count_of_cut_ones() -> None:
     agent = Agent(ScriptedModel(CUT_CALL, CUT_CALL, WHOLE, CUT_CALL, CUT_CALL, "ok"), tools=[Wipe().tool])
     assert (await agent.run("go")).content == "ok"
     await agent.aclose()
 
 
-async def test_tool_that_takes_anything_is_not_called_either() -> None:
+async def test_cut_call_of_any_schema_is_not_run() -> None:
     class Lenient:
         name, description, lenient = "wipe", "A tool.", True
         parameters = json_freeze_object({"type": "object"})
@@ -359,7 +359,7 @@ async def test_tool_that_takes_anything_is_not_called_either() -> None:
 
 
 @given(STOPS, st.lists(st.sampled_from([Text("t"), WHOLE, CUT_CALL]), max_size=4))
-def test_stop_reason_never_makes_cut_call_whole(stop, parts) -> None:
+def test_stop_reason_makes_no_cut_call_whole(stop, parts) -> None:
     message = Message("assistant", tuple(parts), stop=stop)
     assert len(message.parts) == len(parts)
     for place, (before, after) in enumerate(zip(parts, message.parts, strict=True)):
@@ -377,7 +377,7 @@ def test_log_keeps_what_is_whole(stop, parts) -> None:
     assert decode_message(json.loads(json.dumps(encode_message(message, None))), None) == message
 
 
-def test_call_of_older_log_is_whole_unless_its_reply_was_cut() -> None:
+def test_call_of_older_log_is_whole_unless_cut() -> None:
     part = {"type": "tool_call", "id": "c", "name": "wipe", "arguments": "{}"}
     for stop, whole in (("tool_use", True), ("max_tokens", False), ("refusal", False)):
         (call,) = decode_message({"role": "assistant", "parts": [part], "stop": stop}, None).calls
@@ -393,7 +393,7 @@ async def test_log_says_which_call_was_cut() -> None:
     await agent.aclose()
 
 
-async def test_session_that_ended_inside_cut_call_says_it_was_never_made() -> None:
+async def test_resumed_cut_call_was_never_made() -> None:
     agent = Agent(ScriptedModel("ok"), tools=[Wipe().tool])
     reply = assistant("", WHOLE, CUT_CALL, stop="max_tokens")
     results = close_calls(agent.state, reply, "the process ended").results
@@ -403,7 +403,7 @@ async def test_session_that_ended_inside_cut_call_says_it_was_never_made() -> No
 
 
 @pytest.mark.parametrize("path", sorted(FAMILY_FOLDER.glob("*/events.py")), ids=lambda path: path.parent.name)
-def test_reader_says_of_each_call_whether_it_is_whole(path: Path) -> None:
+def test_readers_say_if_calls_are_whole(path: Path) -> None:
     made = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
     calls = [node for node in made if isinstance(node.func, ast.Name) and node.func.id == "ToolCall"]
     assert calls

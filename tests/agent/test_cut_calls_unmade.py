@@ -50,7 +50,7 @@ def test_plan_of_a_cut_call_is_none(stop: StopReason) -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_plan_under_a_heading_of_a_cut_reply_is_none(stop: StopReason) -> None:
+def test_plan_heading_of_cut_reply_is_none(stop: StopReason) -> None:
     text = "# Plan\n1. Wipe /ho"
     assert plan_in(assistant(text, stop=stop)) == ""
     assert plan_in(assistant(text)) == text
@@ -66,7 +66,7 @@ def test_cut_call_wrote_no_list(stop: StopReason) -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_cut_call_changed_no_file_and_ran_nothing(stop: StopReason) -> None:
+def test_cut_call_changed_and_ran_nothing(stop: StopReason) -> None:
     changed = talk(call("e1", "Edit", file_path="/a.py"), stop)
     assert edited(changed, 5) == edited(changed[:2], 5) == ()
     assert "rm -rf" not in sum_up(talk(call("b1", "Bash", command="rm -rf /home"), stop))
@@ -84,7 +84,7 @@ async def test_cut_consultation_pauses_no_rules() -> None:
         assert [advice.trigger for advice in rig.advice] == advised
 
 
-async def test_cut_call_is_not_what_an_advisor_wanted() -> None:
+async def test_cut_call_is_no_wish_of_an_advisor() -> None:
     """Advice is followed by calls that are made."""
     wanted = "VERDICT: proceed\nNEXT: call `Act` with zebra"
     tries = dict[bool, list[str]]()
@@ -102,7 +102,7 @@ async def test_cut_call_is_not_what_an_advisor_wanted() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_interrupt_inside_arguments_makes_no_call(family: str) -> None:
+async def test_interrupt_in_arguments_makes_no_call(family: str) -> None:
     """The text so far stays, the call does not, and the next request is one that the provider takes."""
     begun = Stall(Turn("Now I wipe.", calls=[Call("wipe", {"path": "/home/" + "a" * 400})], pieces=3), after_events=6)
     wipe, heard = Wipe(), asyncio.Event()

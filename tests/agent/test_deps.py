@@ -67,7 +67,7 @@ def answers(agent: Agent[Shop]) -> list[str]:
 # -- who gets them -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_tool_has_what_its_own_run_was_given() -> None:
+async def test_tool_gets_deps_of_its_run() -> None:
     one, two = Shop("one"), Shop("two")
     async with Agent(ScriptedModel(ask("pears"), "1", ask("plums"), "2"), deps_type=Shop, tools=[stock]) as agent:
         await agent.run("go", deps=one)
@@ -91,7 +91,7 @@ def test_run_sync_and_stream_take_them() -> None:
     assert answers(third) == ["third has pears"]
 
 
-async def test_a_call_keeps_what_its_run_had_when_it_goes_on_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_background_call_keeps_its_deps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sync(journal: Journal) -> None:
         journal.log.sync()
 
@@ -118,7 +118,7 @@ async def test_a_call_keeps_what_its_run_had_when_it_goes_on_in_the_next_one(mon
         assert agent.job_output(job.name) == "first"
 
 
-async def test_many_agents_of_one_definition_do_not_see_each_others() -> None:
+async def test_agents_of_one_definition_share_no_deps() -> None:
     def make(shop: Shop) -> Agent[Shop]:
         return Agent(ScriptedModel(ask("pears"), "done"), deps_type=Shop, tools=[stock])
 
@@ -128,7 +128,7 @@ async def test_many_agents_of_one_definition_do_not_see_each_others() -> None:
     assert [answers(agent) for agent in agents] == [[f"{shop.name} has pears"] for shop in shops]
 
 
-async def test_a_spawned_agent_has_those_of_the_run_above_it() -> None:
+async def test_spawned_agent_has_deps_of_the_run() -> None:
     model = Cast(root=in_turn(SPAWN, "done"), root__a=in_turn(ask("x"), "a"))
     shop = Shop("s")
     async with Agent(model, deps_type=Shop, tools=[stock, AgentSpawn()]) as agent:
@@ -136,7 +136,7 @@ async def test_a_spawned_agent_has_those_of_the_run_above_it() -> None:
     assert shop.asked == ["root/a x"]
 
 
-async def test_one_that_lives_on_has_those_of_the_run_in_which_it_works() -> None:
+async def test_lasting_child_has_deps_of_each_run() -> None:
     model = Cast(root=in_turn("1", "2"), root__a=in_turn(ask("x"), "a", ask("y"), "b"))
     one, two = Shop("one"), Shop("two")
     async with Agent(model, deps_type=Shop, tools=[stock]) as agent:
@@ -149,7 +149,7 @@ async def test_one_that_lives_on_has_those_of_the_run_in_which_it_works() -> Non
     assert (one.asked, two.asked) == (["root/a x"], ["root/a y"])
 
 
-async def test_another_agent_as_a_tool_has_only_what_it_is_handed() -> None:
+async def test_agent_tool_has_only_handed_deps() -> None:
     expert = Agent(ScriptedModel(ask("x"), "known"), deps_type=Shop, tools=[stock])
     shop = Shop("s")
 
@@ -173,7 +173,7 @@ async def test_another_agent_as_a_tool_has_only_what_it_is_handed() -> None:
 # -- who does not ------------------------------------------------------------------------------------------------------
 
 
-async def test_they_are_in_no_log_and_no_request() -> None:
+async def test_deps_are_in_no_log_or_request() -> None:
     model = ScriptedModel(ask("pears"), "done")
     log = MemoryLog()
     async with Agent(model, deps_type=Shop, tools=[stock], resources=Resources(log=log)) as agent:
@@ -190,7 +190,7 @@ def test_a_context_does_not_show_them(tmp_path: Path) -> None:
 # -- where they are missing --------------------------------------------------------------------------------------------
 
 
-async def test_a_run_without_them_is_refused_before_anything_is_asked() -> None:
+async def test_run_without_deps_is_refused_first() -> None:
     model = ScriptedModel("never")
     async with Agent(model, deps_type=Shop, tools=[stock]) as agent:
         said = r"stock takes RunContext\[Shop\], and root has no deps: pass them with agent.run\(prompt, deps=...\)"
@@ -201,7 +201,7 @@ async def test_a_run_without_them_is_refused_before_anything_is_asked() -> None:
 
 
 @pytest.mark.parametrize("wanted", [RunContext, RunContext[None], RunContext[Shop | None], RunContext[object]])
-async def test_what_may_be_none_need_not_be_given(wanted: type) -> None:
+async def test_optional_deps_need_not_be_given(wanted: type) -> None:
     def look(run: object) -> str:
         """Look."""
         return str(run.deps)  # pyright: ignore[reportAttributeAccessIssue]
@@ -215,7 +215,7 @@ async def test_what_may_be_none_need_not_be_given(wanted: type) -> None:
 # -- prompts, policies and tools of a run ------------------------------------------------------------------------------
 
 
-async def test_a_prompt_is_written_once_when_the_session_begins() -> None:
+async def test_prompt_is_written_once_per_session() -> None:
     model, written = ScriptedModel("1", "2", "3"), list[str]()
 
     async def write(run: RunContext[Shop]) -> str:
@@ -234,7 +234,7 @@ async def test_a_prompt_is_written_once_when_the_session_begins() -> None:
     assert {request.system for request in model.requests} == {"You work for one."}
 
 
-async def test_a_prompt_that_cannot_be_written_is_the_programs_error_and_the_next_run_writes_it() -> None:
+async def test_failing_prompt_raises_then_retries() -> None:
     model = ScriptedModel("1")
 
     def write(run: RunContext[Shop | None]) -> str:
@@ -274,7 +274,7 @@ async def test_a_policy_is_made_for_each_run() -> None:
         assert [denial.reason for denial in first.denials] == ["one is closed"] and not second.denials
 
 
-async def test_the_policy_holds_below_and_in_a_likeness_by_what_they_were_given() -> None:
+async def test_policy_uses_deps_in_children_and_copies() -> None:
     closed = Shop("s", closed=True)
     model = Cast(root=in_turn(SPAWN, "done"), root__a=in_turn(ask("x"), "a"))
     async with Agent(model, policy=open_or_closed, tools=[stock, AgentSpawn()]) as agent:
@@ -299,7 +299,7 @@ def choose(run: RunContext[Shop], tools: Sequence[ToolSpec]) -> Sequence[ToolSpe
     return [replace(spec, description=f"{spec.description} ({run.deps.name})") for spec in kept]
 
 
-async def test_tools_are_chosen_and_described_for_each_run() -> None:
+async def test_tools_are_chosen_for_each_run() -> None:
     model = ScriptedModel("1", (call("1", "sell", item="x"),), "2", "3")
     async with Agent(model, prepare_tools=choose, tools=[stock, sell]) as agent:
         await agent.run("go", deps=Shop("a"))
@@ -312,7 +312,7 @@ async def test_tools_are_chosen_and_described_for_each_run() -> None:
     assert model.requests[0].tools is model.requests[3].tools
 
 
-async def test_a_run_has_tools_of_its_own_and_the_next_has_not() -> None:
+async def test_run_tools_are_gone_in_next_run() -> None:
     closed: list[str] = []
 
     class Kit:
@@ -355,7 +355,7 @@ async def test_what_is_chosen_must_be_there() -> None:
         ),
     ],
 )
-async def test_a_function_that_gives_something_else_is_named(given: dict, said: str) -> None:
+async def test_function_of_wrong_type_is_named(given: dict, said: str) -> None:
     async with Agent(ScriptedModel("never"), tools=[sell], **given) as agent:
         with pytest.raises(UsageError, match=said):
             await agent.run("go")
@@ -368,7 +368,7 @@ async def test_tools_may_be_given_one_by_one() -> None:
     assert [spec.name for spec in model.requests[0].tools] == ["sell"]
 
 
-async def test_dependencies_are_never_copied_compared_or_shown() -> None:
+async def test_deps_are_never_copied_or_shown() -> None:
     class Odd(Shop):
         def __bool__(self) -> bool:
             raise AssertionError
@@ -500,7 +500,7 @@ run_sync(agent, "go", deps=Shop(1))
 
 @slow
 @pytest.mark.parametrize("checker", ["pyright", "mypy"])
-def test_other_dependencies_are_an_error_to_type_checkers(checker: str, tmp_path: Path) -> None:
+def test_other_deps_fail_type_checks(checker: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TYPES + "\n" + "\n".join(WRONG) + "\n")
     if checker == "mypy":
         pytest.importorskip("mypy")

@@ -45,7 +45,7 @@ async def played(family: str, steps: Sequence[Step]) -> tuple[Result, int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_thoughts_alone_are_asked_for_again(family: str) -> None:
+async def test_thoughts_alone_are_asked_again(family: str) -> None:
     result, requests = await played(family, [THOUGHTS, Turn("4", usage=Usage(input=7, output=1))])
     assert (result.content, result.error, requests) == ("4", None, 2)
     assert (result.usage.input, result.usage.output) == (14, 6)
@@ -62,7 +62,7 @@ async def test_thoughts_alone_twice_are_an_error(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_nothing_at_all_is_asked_for_again(family: str) -> None:
+async def test_empty_reply_is_asked_again(family: str) -> None:
     result, requests = await played(family, [Turn(stop="end"), Turn("4")])
     assert (result.content, requests) == ("4", 2)
 
@@ -80,7 +80,7 @@ async def test_nothing_at_all_is_asked_for_again(family: str) -> None:
         [],
     ],
 )
-async def test_chat_reply_without_words_is_asked_for_again(deltas: list[dict[str, str]]) -> None:
+async def test_wordless_chat_reply_is_asked_again(deltas: list[dict[str, str]]) -> None:
     choices = [*({"index": 0, "delta": delta} for delta in deltas), {"index": 0, "delta": {}, "finish_reason": "stop"}]
     chunks = [{"choices": [choice]} for choice in choices]
     body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
@@ -127,7 +127,7 @@ async def test_empty_reply_keeps_its_own_reason(stop: str) -> None:
     assert (result.stop_reason, result.turns) == (stop, 1)
 
 
-async def test_each_try_is_billed_as_the_provider_counted() -> None:
+async def test_each_try_is_billed_as_counted() -> None:
     usage = Usage(input=1_000_000, output=0)
     prices = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
     resources = Resources(ledger=Ledger(Decimal(5), prices))
@@ -137,20 +137,20 @@ async def test_each_try_is_billed_as_the_provider_counted() -> None:
     assert (result.error.kind, result.run_usd) == ("empty", Decimal(2))
 
 
-async def test_without_retries_it_is_an_error_at_once() -> None:
+async def test_empty_without_retries_is_an_error() -> None:
     agent = Agent(ScriptedModel(Thinking("Hm.")), limits=RunLimits(max_retries=0))
     result = await ended(agent)
     assert result.error is not None and result.error.kind == "empty"
 
 
-async def test_other_failures_before_do_not_count() -> None:
+async def test_earlier_other_failures_do_not_count() -> None:
     busy = ModelError("server", "busy", provider="scripted")
     agent = Agent(ScriptedModel(busy, Thinking("Hm."), "4"))
     assert (await agent.run("2+2?")).content == "4"
     await agent.aclose()
 
 
-async def test_another_model_takes_over_from_one_that_says_nothing() -> None:
+async def test_other_model_replaces_silent_one() -> None:
     silent, other = ScriptedModel(*[Thinking("Hm.")] * 2), ScriptedModel("4", model_id="other")
     agent = Agent(silent, resources=Resources(fallbacks=(other,)))
     assert (await agent.run("2+2?")).content == "4"

@@ -106,7 +106,7 @@ async def test_long_reply_that_is_none_survives(text: str, size: int) -> None:
 
 @given(st.text(min_size=1, max_size=30), st.integers(1, 400), st.integers(1, 3_000))
 @settings(max_examples=deep(15, 60))
-def test_unit_is_found_in_pieces_of_any_size(unit: str, before: int, size: int) -> None:
+def test_unit_is_found_in_any_pieces(unit: str, before: int, size: int) -> None:
     text = "".join(random.Random(before).choices("abcdefgh \n", k=before)) + unit * (100_000 // len(unit))
     said = RepetitionDetector()
     at = next((end for end in range(size, len(text), size) if said.repeats(text[end - size : end])), None)
@@ -139,7 +139,7 @@ async def test_own_server_is_sent_a_limit() -> None:
     assert await asked() == OWN_OUTPUT
 
 
-async def test_limit_of_a_person_is_sent_as_it_is() -> None:
+async def test_limit_of_a_person_is_sent_unchanged() -> None:
     from sagent.agent import RunLimits
 
     assert await asked(limits=RunLimits(max_response_tokens=77)) == 77

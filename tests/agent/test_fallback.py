@@ -44,7 +44,7 @@ async def run(agent: Agent) -> tuple[list[Event], Finished]:
 
 
 @pytest.mark.parametrize("kind", ["overloaded", "server", "network", "stalled", "rate_limit", "cut", "protocol"])
-async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind) -> None:
+async def test_next_model_takes_over_after_retries(kind: ModelErrorKind) -> None:
     log = MemoryLog()
     first, second = other(down(kind), down(kind), name="first"), other("Here.", "Again.")
     agent = agent_of(first, second, log=log)
@@ -65,27 +65,27 @@ async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind)
     log.close()
 
 
-async def test_a_wait_too_long_is_not_waited_for() -> None:
+async def test_too_long_wait_is_skipped() -> None:
     first, second = other(down("rate_limit", 7_200), name="first"), other("Here.")
     events, end = await run(agent_of(first, second))
     assert end.result.content == "Here." and len(first.requests) == 1
     assert "It can be asked again at 2" in next(event.text for event in events if isinstance(event, Notice))
 
 
-async def test_without_a_fallback_the_error_says_until_when() -> None:
+async def test_error_without_fallback_says_until() -> None:
     with pytest.raises(ModelError, match=r"no answer\. It can be asked again at \d{4}-\d\d-\d\d \d\d:\d\d \S+; "):
         await agent_of(other(down("rate_limit", 7_200), name="first")).run("go")
 
 
 @pytest.mark.parametrize("kind", ["auth", "permission", "payment", "not_found", "invalid_request", "context_overflow"])
-async def test_what_a_person_must_mend_is_no_outage(kind: ModelErrorKind) -> None:
+async def test_incurable_error_uses_no_fallback(kind: ModelErrorKind) -> None:
     second = other("Never.")
     with pytest.raises(ModelError) as caught:
         await agent_of(other(down(kind), name="first"), second).run("go")
     assert caught.value.kind == kind and not second.requests
 
 
-async def test_text_of_the_model_that_failed_no_longer_counts() -> None:
+async def test_text_of_failed_model_is_discarded() -> None:
     agent = agent_of(other(down(), ("Half of", down("cut")), name="first"), other("Whole."))
     events, end = await run(agent)
     assert end.result.content == "Whole."
@@ -93,7 +93,7 @@ async def test_text_of_the_model_that_failed_no_longer_counts() -> None:
     assert [message.content for message in agent.messages] == ["go", "Whole."]
 
 
-async def test_fallbacks_are_taken_in_order_and_the_last_error_is_told() -> None:
+async def test_fallbacks_in_order_then_last_error() -> None:
     failing = [other(down(), down(), name=name) for name in ("first", "second", "third")]
     last = ModelError("server", "the last one", provider="fourth")
     events, end = await run(agent_of(*failing, other(last, last, name="fourth")))
@@ -108,21 +108,21 @@ async def test_the_model_itself_is_no_fallback() -> None:
     assert len(first.requests) == 2
 
 
-async def test_that_the_model_is_its_own_fallback_is_said() -> None:
+async def test_self_fallback_is_said() -> None:
     first = other(down(), down(), name="first")
     events, end = await run(agent_of(first, first, other("Here.")))
     assert end.result.content == "Here."
     assert any("first/m cannot take over: it is the model" in each.text for each in events if isinstance(each, Notice))
 
 
-async def test_a_replica_of_the_same_name_takes_over() -> None:
+async def test_replica_of_same_name_takes_over() -> None:
     events, end = await run(agent_of(other(down(), down()), other("Here.")))
     assert end.result.content == "Here."
     assert any("another second/m takes over" in each.text for each in events if isinstance(each, Notice))
 
 
 @pytest.mark.parametrize("kind", [Anthropic, OpenAICompatible, OpenAI, Google])
-async def test_replicas_are_told_apart_by_address(kind: Any) -> None:
+async def test_replicas_are_known_by_address(kind: Any) -> None:
     failing = Fail(503, headers={"retry-after": "0"})
     async with FakeProviderServer([failing] * 4) as gone, FakeProviderServer([Turn("Here.")]) as up:
         first, second = (kind.from_key("k" * 20, base_url=server.url) for server in (gone, up))
@@ -140,7 +140,7 @@ async def test_replicas_are_told_apart_by_address(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Anthropic, OpenAICompatible, OpenAI, Google])
-def test_two_provider_objects_of_one_address_and_key_have_the_same_models(
+def test_same_address_and_key_same_models(
     kind: Any,
 ) -> None:
     one, again = (kind.from_key("k" * 20, base_url="http://127.0.0.1:9/v1") for _ in "ab")
@@ -150,7 +150,7 @@ def test_two_provider_objects_of_one_address_and_key_have_the_same_models(
     assert not is_same_model(one.model("m"), several.model("m")), "it has a second key"
 
 
-async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:
+async def test_unpriced_fallback_is_skipped_and_said() -> None:
     prices = PriceBook({f"{name}/m": {"input": 1, "output": 1} for name in ("first", "third")})
     second, third = other("Never."), other("Here.", name="third")
     ledger = Ledger(Decimal(1), prices)
@@ -160,7 +160,7 @@ async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_sa
     assert list(end.result.cost.by_model) == ["third/m"]
 
 
-async def test_a_switch_that_is_asked_for_ends_the_wait_for_the_model_before() -> None:
+async def test_requested_switch_ends_wait() -> None:
     first, second = other(down(retry_after=3600.0), name="first"), other("Here.")
     agent = Agent(
         first, limits=RunLimits(max_retries=1, longest_wait=7200.0), resources=Resources(resolve=lambda _: second)
@@ -170,7 +170,7 @@ async def test_a_switch_that_is_asked_for_ends_the_wait_for_the_model_before() -
     assert (result.content, result.model, len(first.requests)) == ("Here.", "second/m", 1)
 
 
-async def test_what_is_left_out_at_every_call_is_said_once() -> None:
+async def test_omission_is_said_once() -> None:
     class Clamping(ScriptedModel):
         async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
             async for item in super().stream(request):
@@ -185,7 +185,7 @@ async def test_what_is_left_out_at_every_call_is_said_once() -> None:
     ]
 
 
-async def test_another_takes_over_at_once_where_no_second_try_would_help() -> None:
+async def test_final_error_goes_to_fallback_at_once() -> None:
     refused = ModelError("network", "the certificate is not trusted", provider="first", model="m", final=True)
     first, second = other(refused, name="first"), other("Here.")
     _, end = await run(agent_of(first, second))
@@ -193,7 +193,7 @@ async def test_another_takes_over_at_once_where_no_second_try_would_help() -> No
 
 
 @pytest.mark.parametrize("after", [0, 1])
-async def test_a_fallback_takes_over_sooner_where_told(after: int) -> None:
+async def test_fallback_sooner_where_told(after: int) -> None:
     first, second = other(*[down()] * 9, name="first"), other("Here.")
     limits = RunLimits(max_retries=5, fallback_after=after)
     agent = Agent(first, limits=limits, resources=Resources(fallbacks=(second,)))
@@ -201,7 +201,7 @@ async def test_a_fallback_takes_over_sooner_where_told(after: int) -> None:
     assert len(first.requests) == after + 1
 
 
-async def test_where_the_fallback_cannot_take_over_all_retries_are_made() -> None:
+async def test_unusable_fallback_keeps_all_retries() -> None:
     first, unpriced = other(down(), down(), "Here.", name="anthropic"), other(name="nobody")
     first.id = "claude-sonnet-4-6"
     ledger = Ledger(Decimal(5), PriceBook())

@@ -72,7 +72,7 @@ def ours(messages: Sequence[Message]) -> list[str]:
 # -- the same calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_same_call_is_told_after_three_times_and_ends_after_five() -> None:
+async def test_same_call_told_after_3_ends_after_5() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(9)))
     result, messages = await ended(model, [look])
     assert (result.stop_reason, len(model.requests)) == ("repeated_calls", 5)
@@ -83,7 +83,7 @@ async def test_same_call_is_told_after_three_times_and_ends_after_five() -> None
     assert words in model.requests[3].messages[-1].content
 
 
-async def test_nothing_is_told_that_nobody_would_read() -> None:
+async def test_no_hint_that_nobody_would_read() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(9)))
     agent = Agent(model, tools=[look], limits=RunLimits(max_turns=3))
     assert (await agent.run("go")).stop_reason == "max_turns"
@@ -107,7 +107,7 @@ async def test_three_that_take_turns_end_too() -> None:
 
 
 @pytest.mark.parametrize("took", ["Ran 4 tests in {}s", "3 failed in {} seconds", "done ({} ms)", "ok\tpkg\t{}s"])
-async def test_how_long_a_command_took_makes_no_other_result(took: str) -> None:
+async def test_run_time_makes_no_other_result(took: str) -> None:
     clock = Clock()
 
     @tool
@@ -121,7 +121,7 @@ async def test_how_long_a_command_took_makes_no_other_result(took: str) -> None:
     assert (result.stop_reason, len(model.requests)) == ("repeated_calls", 5)
 
 
-async def test_model_that_takes_the_hint_goes_on() -> None:
+async def test_model_that_takes_hint_continues() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(4)), call(5, path="b"), "Done.")
     result, messages = await ended(model, [look])
     assert (result.content, exit_code(result), len(ours(messages))) == ("Done.", EXIT_DONE, 1)
@@ -134,14 +134,14 @@ async def test_failing_call_is_stopped_as_well() -> None:
 
 
 @pytest.mark.parametrize("command", ["sleep 5 && curl localhost", "wait 3", "timeout 5 gh run watch"])
-async def test_command_that_waits_is_left_alone(command: str) -> None:
+async def test_waiting_command_is_left_alone(command: str) -> None:
     model = ScriptedModel(*(call(number, "run", command=command) for number in range(8)), "Done.")
     result, messages = await ended(model, [run])
     assert (result.content, ours(messages)) == ("Done.", [])
 
 
 @pytest.mark.parametrize("status", ["running", '{"status": "pending"}', "Build 7 is still in progress."])
-async def test_tool_that_says_how_far_something_is_may_be_asked(status: str) -> None:
+async def test_tool_with_progress_may_be_polled(status: str) -> None:
     @tool
     def build() -> str:
         """Say how far the build is."""
@@ -209,7 +209,7 @@ async def played(family: str, steps: Sequence[Step]) -> tuple[Result, Agent, Fak
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_empty_reply_after_a_result_is_told_what_is_missing(family: str) -> None:
+async def test_empty_reply_after_result_is_told(family: str) -> None:
     result, agent, server = await played(family, [LOOK, Turn(stop="end"), Turn("It says a.")])
     assert (result.content, exit_code(result), len(server.requests)) == ("It says a.", EXIT_DONE, 3)
     (words,) = ours(agent.messages)
@@ -218,7 +218,7 @@ async def test_empty_reply_after_a_result_is_told_what_is_missing(family: str) -
     assert b"Your reply was empty" not in server.requests[1].body
 
 
-async def test_empty_reply_after_a_result_and_a_message_is_told_too() -> None:
+async def test_empty_reply_after_message_is_told() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(3)), Thinking("Hm."), "It says a.")
     result, messages = await ended(model, [look])
     assert result.content == "It says a."
@@ -233,7 +233,7 @@ async def test_empty_twice_after_a_result_fails(family: str) -> None:
     assert len(ours(agent.messages)) == 1
 
 
-async def test_session_goes_on_after_an_empty_reply() -> None:
+async def test_session_continues_after_empty_reply() -> None:
     model = ScriptedModel(call(1, path="a"), Thinking("Hm."), Thinking("Hm."), "It says a.")
     agent = Agent(model, tools=[look])
     with pytest.raises(ModelError):
@@ -318,7 +318,7 @@ def test_ordinary_reply_claims_nothing(text: str) -> None:
     assert not claims_work(text)
 
 
-async def test_claim_without_a_call_is_asked_for_evidence_once() -> None:
+async def test_claim_without_call_is_questioned_once() -> None:
     model = ScriptedModel(CLAIMS[0], CLAIMS[1])
     result, messages = await ended(model, [run])
     assert (result.content, len(model.requests)) == (CLAIMS[1], 2)
@@ -337,7 +337,7 @@ async def test_claim_after_a_call_stands() -> None:
     assert (result.content, ours(messages)) == (CLAIMS[0], [])
 
 
-async def test_claim_where_nothing_can_change_stands() -> None:
+async def test_claim_stands_where_nothing_changes() -> None:
     for tools in ([], [_Reader()]):
         result, messages = await ended(ScriptedModel(CLAIMS[0]), tools)
         assert (result.content, ours(messages)) == (CLAIMS[0], [])
@@ -360,7 +360,7 @@ class _Reader:
         return "read"
 
 
-async def test_question_about_the_past_may_be_answered() -> None:
+async def test_question_about_past_may_be_answered() -> None:
     model = ScriptedModel(call(1, "run", command="x"), "Done.", CLAIMS[0], "I updated the file.", "No.")
     agent = Agent(model, tools=[run])
     for prompt, said in (("go", "Done."), ("What did you do?", CLAIMS[0]), ("Now fix b.py", "No.")):

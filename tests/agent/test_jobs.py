@@ -52,7 +52,7 @@ def results(request: Request) -> list[str]:
     return [result.text for result in request.messages[-1].results]
 
 
-async def test_a_call_in_the_background_is_answered_at_once_and_its_result_is_a_message() -> None:
+async def test_background_result_is_a_message() -> None:
     gate = Gate()
 
     def second(request: Request) -> str:
@@ -69,7 +69,7 @@ async def test_a_call_in_the_background_is_answered_at_once_and_its_result_is_a_
     assert [job.state for job in agent.jobs()] == ["done"]
 
 
-async def test_a_message_turns_running_calls_into_jobs_and_is_read_at_once() -> None:
+async def test_message_turns_calls_into_jobs() -> None:
     gate = Gate()
 
     def second(request: Request) -> str:
@@ -88,7 +88,7 @@ async def test_a_message_turns_running_calls_into_jobs_and_is_read_at_once() -> 
     assert [m.sender for m in agent.messages if m.role == "user" and not m.results] == ["", "", "job:1"]
 
 
-async def test_quick_calls_still_end_before_a_message_is_read() -> None:
+async def test_quick_calls_end_before_message() -> None:
     async def quick(arguments: JsonObject, run: RunContext) -> str:
         agent.send("hello")
         return "quick"
@@ -101,7 +101,7 @@ async def test_quick_calls_still_end_before_a_message_is_read() -> None:
 
 
 @pytest.mark.parametrize("which", ["", "c2"])
-async def test_a_person_sends_calls_to_the_background(which: str) -> None:
+async def test_person_sends_calls_to_background(which: str) -> None:
     gate = Gate()
 
     def second(request: Request) -> str:
@@ -125,7 +125,7 @@ async def test_a_person_sends_calls_to_the_background(which: str) -> None:
     assert {job.state for job in agent.jobs()} == {"done"}
 
 
-async def test_a_call_that_runs_longer_than_the_limit_becomes_a_job() -> None:
+async def test_long_call_becomes_a_job() -> None:
     gate = Gate()
 
     def second(request: Request) -> str:
@@ -159,7 +159,7 @@ async def test_a_delay_holds_the_call_back() -> None:
     assert seen == ["ToolFinished", "asked again", "ToolStarted", "ToolFinished"]
 
 
-async def test_an_interrupt_leaves_jobs_alone_and_closing_ends_them() -> None:
+async def test_interrupt_keeps_jobs_close_ends_them() -> None:
     gate = Gate()
 
     async def linger(request: Request) -> str:
@@ -178,7 +178,7 @@ async def test_an_interrupt_leaves_jobs_alone_and_closing_ends_them() -> None:
     assert [job.state for job in agent.jobs()] == ["cancelled"]
 
 
-async def test_the_model_lists_reads_awaits_and_cancels_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_model_lists_reads_and_cancels_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.agent.conversation._OFFER_SECONDS", 0.05)  # no command is started here
     gate = Gate()
     said: list[str] = []
@@ -216,7 +216,7 @@ async def test_the_model_lists_reads_awaits_and_cancels_jobs(monkeypatch: pytest
     assert gate.cancelled == ["a", "b"]
 
 
-async def test_a_run_that_does_not_wait_ends_before_its_jobs_and_the_next_one_hears_of_them() -> None:
+async def test_run_without_wait_ends_before_jobs() -> None:
     gate = Gate()
     agent = Agent(
         ScriptedModel((call("c1", "Gate", name="a", background=True),), "bye", lambda r: r.messages[-1].content),
@@ -233,7 +233,7 @@ async def test_a_run_that_does_not_wait_ends_before_its_jobs_and_the_next_one_he
     await agent.aclose()
 
 
-async def test_what_a_call_says_of_background_is_not_the_tools_own_affair() -> None:
+async def test_tools_own_background_argument_stays() -> None:
     seen: list[JsonObject] = []
 
     class Own:
@@ -249,7 +249,7 @@ async def test_what_a_call_says_of_background_is_not_the_tools_own_affair() -> N
     assert seen == [JsonObject({"background": "blue"})]
 
 
-async def test_jobs_that_are_not_there_are_said_to_be() -> None:
+async def test_missing_jobs_are_said_missing() -> None:
     agent = Agent(ScriptedModel("x"))
     with pytest.raises(UsageError, match=r"no 'job:1'\. The jobs are: none"):
         agent.job_output("job:1")

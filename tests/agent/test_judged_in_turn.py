@@ -37,7 +37,7 @@ def in_repository(tmp_path: Path) -> Path:
     return tree
 
 
-async def test_a_write_after_a_cd_is_judged_where_it_goes(tmp_path: Path) -> None:
+async def test_write_after_cd_is_judged_there(tmp_path: Path) -> None:
     tree = in_repository(tmp_path)
     write = call("b", "Write", file_path="hooks/post-checkout", content="evil")
     agent = await run(tree, call("a", "Bash", command="cd .git"), write)
@@ -47,7 +47,7 @@ async def test_a_write_after_a_cd_is_judged_where_it_goes(tmp_path: Path) -> Non
     assert not (tree / ".git/hooks").exists()
 
 
-async def test_a_write_through_a_link_that_a_call_before_it_made_is_judged_where_it_leads(tmp_path: Path) -> None:
+async def test_write_through_new_link_is_judged(tmp_path: Path) -> None:
     tree = in_repository(tmp_path)
     (tree / "make.sh").write_text("ln -s ../outside here")
     policy = PermissionPolicy("edit", home=tmp_path)
@@ -60,7 +60,7 @@ async def test_a_write_through_a_link_that_a_call_before_it_made_is_judged_where
     assert os.listdir(tmp_path / "outside") == []
 
 
-async def test_what_stays_allowed_is_done_where_it_was_judged(tmp_path: Path) -> None:
+async def test_allowed_write_goes_where_judged(tmp_path: Path) -> None:
     tree = in_repository(tmp_path)
     (tree / "src").mkdir()
     agent = await run(
@@ -84,7 +84,7 @@ class Asked:
         return ()
 
 
-async def test_a_person_is_asked_again_only_where_the_question_is_another(tmp_path: Path) -> None:
+async def test_only_changed_question_is_asked_again(tmp_path: Path) -> None:
     tree = in_repository(tmp_path)
     (tree / "src").mkdir()
     questions: list[str] = []
@@ -108,7 +108,7 @@ async def test_a_person_is_asked_again_only_where_the_question_is_another(tmp_pa
 
 
 @pytest.mark.parametrize("verdict", [None, True, False, "no"])
-async def test_a_call_is_not_made_where_the_policy_gives_no_verdict(verdict: object, tmp_path: Path) -> None:
+async def test_call_without_verdict_is_not_made(verdict: object, tmp_path: Path) -> None:
     class Forgets(AllowAll):
         async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
             return verdict  # pyright: ignore[reportReturnType] -- that is the mistake

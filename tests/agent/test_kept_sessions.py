@@ -33,7 +33,7 @@ def prompt(run: RunContext[str]) -> str:
     return f"You work for {run.deps}."
 
 
-async def test_a_session_is_begun_and_gone_on_with(tmp_path: Path) -> None:
+async def test_session_is_begun_and_continued(tmp_path: Path) -> None:
     model = ScriptedModel("one", (call("1", "who"),), "two")
     for name, prompts in (("Ann", 1), ("Bob", 2)):
         async with Agent(model, system=prompt, tools=[who], session=tmp_path / "chats" / "a") as agent:
@@ -45,7 +45,7 @@ async def test_a_session_is_begun_and_gone_on_with(tmp_path: Path) -> None:
     assert faults(tmp_path / "chats" / "a") == []
 
 
-async def test_a_resumed_session_wants_its_dependencies_again(tmp_path: Path) -> None:
+async def test_resumed_session_needs_deps_again(tmp_path: Path) -> None:
     async with Agent(ScriptedModel("one"), tools=[who], session=tmp_path / "a") as agent:
         await agent.run("go", deps="Ann")
     model = ScriptedModel("two")
@@ -68,7 +68,7 @@ async def test_the_cap_is_the_sessions(tmp_path: Path) -> None:
             assert spent > 0
 
 
-async def test_one_process_at_a_time_and_an_agent_that_cannot_be_holds_nothing(tmp_path: Path) -> None:
+async def test_one_process_per_session(tmp_path: Path) -> None:
     async with Agent(ScriptedModel("one"), session=tmp_path / "a") as agent:
         await agent.run("go")
         with pytest.raises(SessionBusy):
@@ -80,7 +80,7 @@ async def test_one_process_at_a_time_and_an_agent_that_cannot_be_holds_nothing(t
     await Agent(ScriptedModel(), session=tmp_path / "a").aclose()
 
 
-async def test_what_is_no_session_is_left_alone_and_one_without_a_run_leaves_no_trace(tmp_path: Path) -> None:
+async def test_other_directory_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
     with pytest.raises(UsageError, match="not empty"):
@@ -89,7 +89,7 @@ async def test_what_is_no_session_is_left_alone_and_one_without_a_run_leaves_no_
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "notes"]
 
 
-async def test_an_agent_that_lives_on_is_there_again_with_what_the_run_is_given(tmp_path: Path) -> None:
+async def test_lasting_child_resumes_with_deps(tmp_path: Path) -> None:
     model = Cast(root=in_turn("1", "2"), root__a=in_turn("a", (call("1", "who"),), "b"))
     async with Agent(model, tools=[who], session=tmp_path / "a") as agent:
         await agent.run("go", deps="Ann")
@@ -103,7 +103,7 @@ async def test_an_agent_that_lives_on_is_there_again_with_what_the_run_is_given(
         assert [result.text for message in child.messages for result in message.results] == ["Bob"]
 
 
-async def test_a_session_is_opened_with_the_model_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_opens_with_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeProviderServer([Turn("Hello Ann."), Turn("Ann.")]).in_thread() as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -121,7 +121,7 @@ async def test_a_session_is_opened_with_the_model_it_had(tmp_path: Path, monkeyp
     assert not (tmp_path / "b").exists()
 
 
-def test_an_agent_that_was_closed_keeps_what_it_is_asked_then(tmp_path: Path) -> None:
+def test_closed_agent_keeps_later_runs(tmp_path: Path) -> None:
     agent = Agent(ScriptedModel("one", "two"), session=tmp_path / "a")
     assert [agent.run_sync(text).content for text in ("x", "y")] == ["one", "two"]  # each closes it
     other = Agent(ScriptedModel("three"), session=tmp_path / "a")
@@ -134,7 +134,7 @@ def test_an_agent_that_was_closed_keeps_what_it_is_asked_then(tmp_path: Path) ->
     assert faults(tmp_path / "a") == []
 
 
-def test_an_agent_that_was_closed_before_it_was_asked_anything_begins_anew(tmp_path: Path) -> None:
+def test_unused_closed_agent_begins_anew(tmp_path: Path) -> None:
     agent = Agent(ScriptedModel("one"), session=tmp_path / "a")
     asyncio.run(agent.aclose())
     assert not (tmp_path / "a").exists()
@@ -160,7 +160,7 @@ asyncio.run(agent.aclose())
 """
 
 
-def test_a_process_that_was_forked_writes_nothing_into_the_session(tmp_path: Path) -> None:
+def test_forked_process_writes_no_session(tmp_path: Path) -> None:
     argv = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path / "a")]
     done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=True)
     assert "this process was forked, and the one before it writes here" in done.stderr
@@ -194,7 +194,7 @@ Agent(ScriptedModel(calls), tools=[swift, deadly], session=sys.argv[1]).run_sync
 
 
 @pytest.mark.parametrize("names", [["deadly"], ["swift", "deadly"]])
-def test_calls_that_were_open_as_the_process_was_killed_have_a_result(names: list[str], tmp_path: Path) -> None:
+def test_killed_open_calls_get_results(names: list[str], tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a"), *names], check=False)
     assert done.returncode == 9
     agent = Agent(ScriptedModel("I go on."), session=tmp_path / "a")  # which takes no call without a result

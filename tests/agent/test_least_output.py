@@ -15,7 +15,7 @@ PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})  # USD 
 
 
 @pytest.mark.parametrize(("cap", "calls"), [("0.0005", 0), ("0.01", 1)])
-async def test_the_longest_answer_is_reserved_however_little_is_asked_for(cap: str, calls: int) -> None:
+async def test_longest_answer_is_reserved(cap: str, calls: int) -> None:
     model = ScriptedModel("hi", limits=ModelLimits(10_000, 8_000, least_output=1_000))
     ledger = Ledger(Decimal(cap), PRICES)
     agent = Agent(model, limits=RunLimits(max_response_tokens=10), resources=Resources(ledger=ledger))

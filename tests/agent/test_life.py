@@ -46,7 +46,7 @@ class Gate:
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: bool) -> None:
+async def test_interrupt_reaches_unstarted_agent(persistent: bool) -> None:
     cast = Cast(root__a=in_turn("too late"))
     agent = root_of(cast)
     peer = await agent.spawn(SpawnRequest("x", name="a", persistent=persistent))
@@ -60,7 +60,7 @@ async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: 
     await agent.aclose()
 
 
-async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
+async def test_agent_ended_unstarted_leaves_nothing() -> None:
     ledger, cast = ledger_of("1"), Cast(root__a=in_turn("too late"))
     agent = root_of(cast, ledger=ledger)
     peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
@@ -75,7 +75,7 @@ async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
         peer.send("anybody there?")
 
 
-async def test_what_was_interrupted_stays_still_until_somebody_writes() -> None:
+async def test_interrupted_agents_wait_for_a_message() -> None:
     cast = Cast(
         root__a=in_turn((call("1", "AgentSpawn", prompt="y", name="b", persistent=True),), forever, last),
         root__a__b=forever,
@@ -94,7 +94,7 @@ async def test_what_was_interrupted_stays_still_until_somebody_writes() -> None:
     await agent.aclose()
 
 
-async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
+async def test_deep_run_end_begins_no_turn_above() -> None:
     async def late(request: Request) -> str:
         await until(lambda: len(cast.requests["root/a/b"]) == 2)
         return "c"
@@ -117,7 +117,7 @@ async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
     await agent.aclose()
 
 
-async def test_waiting_for_one_that_was_written_to_gives_the_answer_to_that() -> None:
+async def test_waiting_after_writing_gets_that_answer() -> None:
     cast = Cast(root__a=in_turn("one", *[last] * 5))
     agent = root_of(cast)
     peer = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
@@ -130,7 +130,7 @@ async def test_waiting_for_one_that_was_written_to_gives_the_answer_to_that() ->
     await agent.aclose()
 
 
-async def test_a_child_asks_its_parent_and_is_answered() -> None:
+async def test_child_asks_parent_and_is_answered() -> None:
     def ask(request: Request) -> Step:
         return (call("2", "AgentSend", to="parent", content="which branch?"), call("3", "Gate"))
 
@@ -150,7 +150,7 @@ async def test_a_child_asks_its_parent_and_is_answered() -> None:
     await agent.aclose()
 
 
-async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None:
+async def test_foreground_child_answers_a_cousin() -> None:
     gate = Gate()
 
     def ask(request: Request) -> Step:
@@ -176,7 +176,7 @@ async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None
     await agent.aclose()
 
 
-async def test_a_message_that_was_not_read_is_returned_to_who_waits_for_an_answer() -> None:
+async def test_unread_question_is_returned() -> None:
     def spend(request: Request) -> Step:
         agent.tree.get("root/b").send(message)  # pyright: ignore[reportOptionalMemberAccess]
         return (call("1", "AgentSelf", status=True),)
@@ -194,7 +194,7 @@ async def test_a_message_that_was_not_read_is_returned_to_who_waits_for_an_answe
     await agent.aclose()
 
 
-async def test_a_child_that_has_made_its_answer_cannot_be_written_to_any_more() -> None:
+async def test_ended_child_cannot_be_written_to() -> None:
     heard: list[bool] = []
 
     cast = Cast(root__a=in_turn("done"))
@@ -206,7 +206,7 @@ async def test_a_child_that_has_made_its_answer_cannot_be_written_to_any_more() 
     await agent.aclose()
 
 
-async def test_a_spawn_that_fails_takes_nothing(tmp_path: Path) -> None:
+async def test_failed_spawn_takes_nothing(tmp_path: Path) -> None:
     ledger = ledger_of("1")
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
@@ -225,7 +225,7 @@ async def test_a_spawn_that_fails_takes_nothing(tmp_path: Path) -> None:
         await agent.aclose()
 
 
-async def test_no_more_agents_live_than_may_however_many_are_spawned_at_once() -> None:
+async def test_living_agents_limit_in_parallel() -> None:
     agent = root_of(
         Cast(**{f"root__{n}": forever for n in range(1, 9)}), ledger=ledger_of("1"), limits=TreeLimits(max_live=3)
     )
@@ -236,7 +236,7 @@ async def test_no_more_agents_live_than_may_however_many_are_spawned_at_once() -
     await agent.aclose()
 
 
-async def test_a_place_is_free_when_the_answer_is_there() -> None:
+async def test_answered_child_frees_its_place() -> None:
     cast = Cast(**{f"root__{n}": in_turn("fine") for n in range(1, 30)})
     agent = root_of(cast, limits=TreeLimits(max_live=1))
     for _ in range(20):
@@ -245,7 +245,7 @@ async def test_a_place_is_free_when_the_answer_is_there() -> None:
     await agent.aclose()
 
 
-async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
+async def test_crashed_agent_reports_and_closes() -> None:
     def crash(request: Request) -> Step:
         raise RuntimeError("a defect")
 
@@ -260,7 +260,7 @@ async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
     assert [read_body(e)["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
 
 
-async def test_a_child_that_is_interrupted_has_what_it_said_before_its_last_calls() -> None:
+async def test_interrupted_child_keeps_early_words() -> None:
     first, second = Gate(), Gate()
     second.name = "Second"
     model = ScriptedModel(calls(call("1", "Gate"), text="It is in the parser."), calls(call("2", "Second")))
@@ -273,7 +273,7 @@ async def test_a_child_that_is_interrupted_has_what_it_said_before_its_last_call
     assert (result.error.kind, result.content) == ("interrupted", "It is in the parser.")
 
 
-async def test_what_was_said_of_earlier_calls_does_not_keep_a_message_waiting() -> None:
+async def test_old_call_text_does_not_delay_message() -> None:
     gate = Gate()
     cast = Cast(root=in_turn((call("1", "Gate"),), last))
     agent = Agent(cast, tools=[gate])
@@ -289,7 +289,7 @@ async def test_what_was_said_of_earlier_calls_does_not_keep_a_message_waiting() 
     await agent.aclose()
 
 
-async def test_the_task_survives_that_the_conversation_is_cleared_after_a_job() -> None:
+async def test_task_survives_clear_after_a_job() -> None:
     gate = Gate()
     gate.open.set()
     seen: list[list[str]] = []
@@ -310,7 +310,7 @@ async def test_the_task_survives_that_the_conversation_is_cleared_after_a_job() 
     assert (task, cleared.startswith(CLEARED)) == ("the task", True)
 
 
-async def test_a_run_waits_for_messages_on_their_way_and_for_the_jobs_of_those_that_live_on() -> None:
+async def test_run_waits_for_messages_and_lasting_jobs() -> None:
     gate = Gate()
 
     def play(steps: tuple[Step, ...]) -> Player:
@@ -337,7 +337,7 @@ async def test_a_run_waits_for_messages_on_their_way_and_for_the_jobs_of_those_t
     await agent.aclose()
 
 
-async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
+async def test_late_message_is_told_to_sender() -> None:
     def write(request: Request) -> str:
         agent.post(peer.path, user("hello?", sender="root"), 0.01)
         return "waiting"
@@ -349,7 +349,7 @@ async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
     assert result.content == "root/a has ended, so your message did not reach it: hello?"
 
 
-async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> None:
+async def test_case_only_names_are_other_files() -> None:
     agent = root_of(Cast(root__Review=in_turn("1"), **{"root__review-2": in_turn("2")}))
     first, second = [await agent.spawn(SpawnRequest("x", name=name)) for name in ("Review", "review")]
     assert (first.path, second.path) == ("root/Review", "root/review-2")
@@ -359,7 +359,7 @@ async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> Non
     await second.wait()
 
 
-async def test_a_stop_reaches_a_run_that_waits_for_its_children() -> None:
+async def test_stop_reaches_run_waiting_for_children() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), "waiting"), root__a=forever
     )
@@ -372,7 +372,7 @@ async def test_a_stop_reaches_a_run_that_waits_for_its_children() -> None:
     await agent.aclose()
 
 
-async def test_a_cancelled_run_stops_those_below_at_once() -> None:
+async def test_cancelled_run_stops_those_below() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), forever), root__a=forever
     )
@@ -386,7 +386,7 @@ async def test_a_cancelled_run_stops_those_below_at_once() -> None:
     await agent.aclose()
 
 
-async def test_whoever_cancels_an_interrupted_run_is_obeyed() -> None:
+async def test_cancelling_interrupted_run_works() -> None:
     agent = root_of(Cast(root=forever))
     task = asyncio.create_task(agent.run("go"))
     await asyncio.sleep(0.02)
@@ -404,7 +404,7 @@ async def test_closing_ends_a_run_in_progress() -> None:
     assert (await task).stop_reason == "interrupted"
 
 
-def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
+def test_agent_runs_in_successive_loops() -> None:
     told: list[Request] = []
 
     async def one(request: Request) -> str:
@@ -432,7 +432,7 @@ def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
     assert "job:1" in agent.run_sync("and then?").content
 
 
-async def test_a_job_that_is_cancelled_before_its_first_step_has_ended() -> None:
+async def test_job_cancelled_unstarted_has_ended() -> None:
     model = ScriptedModel(
         (call("1", "BackgroundTask", operation="cancel", id="job:1"), call("2", "Gate", background=True)), "end"
     )
@@ -441,7 +441,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step_has_ended() -> None
     assert [job.state for job in agent.jobs()] == ["cancelled"]
 
 
-async def test_nobody_waits_for_the_news_of_one_that_stays_still() -> None:
+async def test_nobody_waits_for_resting_agent() -> None:
     gate = Gate()
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), *[last] * 3),
@@ -458,13 +458,13 @@ async def test_nobody_waits_for_the_news_of_one_that_stays_still() -> None:
     await agent.aclose()
 
 
-async def test_a_delay_that_is_no_number_is_an_error_result() -> None:
+async def test_bad_delay_is_an_error_result() -> None:
     model = ScriptedModel((call("1", "Gate", delay="soon"),), results)
     agent = Agent(model, tools=[Gate()])
     assert "delay: a number of seconds is needed, not 'soon'" in (await agent.run("go")).content
 
 
-async def test_numbers_that_no_float_holds_end_no_run() -> None:
+async def test_huge_numbers_end_no_run() -> None:
     gate = Gate()
     gate.open.set()
     calls = (
@@ -481,7 +481,7 @@ async def test_numbers_that_no_float_holds_end_no_run() -> None:
     await agent.aclose()
 
 
-async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_changes_nothing() -> None:
+async def test_late_change_is_told_and_not_made() -> None:
     away: list[str] = []
 
     def resolve(name: str) -> Model:
@@ -501,7 +501,7 @@ async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_chan
     assert notices == ["The change was not made: scripted/other has gone"]
 
 
-async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_session() -> None:
+async def test_agent_spawned_by_job_ends_with_session() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", budget_usd=0.5, persistent=True, background=True),), forever),
         root__1=forever,
@@ -519,7 +519,7 @@ async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_sessio
 
 
 @pytest.mark.parametrize("places", [(0, 1), (1, 0)])
-async def test_an_agent_can_be_written_to_in_the_reply_that_spawns_it(places: tuple[int, int]) -> None:
+async def test_agent_gets_message_of_same_reply(places: tuple[int, int]) -> None:
     made = (call("s", "AgentSpawn", prompt="x", name="a"), call("m", "AgentSend", to="a", content="mind the lock"))
     cast = Cast(root=in_turn(tuple(made[place] for place in places), last), root__a=in_turn("read", "read"))
     agent = root_of(cast)
@@ -529,7 +529,7 @@ async def test_an_agent_can_be_written_to_in_the_reply_that_spawns_it(places: tu
     await agent.aclose()
 
 
-async def test_an_agent_that_waits_for_its_job_is_at_work() -> None:
+async def test_agent_waiting_for_job_is_working() -> None:
     gate = Gate()
     model = ScriptedModel((call("g", "Gate", background=True),), "waiting", "done")
     agent = Agent(model, tools=[gate], limits=RunLimits(wait_for_jobs=False))
@@ -553,7 +553,7 @@ def writing_to(other: str) -> Player:
     return play
 
 
-async def test_an_agent_that_begins_a_job_at_the_end_of_each_is_stopped_too() -> None:
+async def test_endless_jobs_are_stopped() -> None:
     numbers, gate = iter(range(1000)), Gate()
     gate.open.set()
 
@@ -569,7 +569,7 @@ async def test_an_agent_that_begins_a_job_at_the_end_of_each_is_stopped_too() ->
     await agent.aclose()
 
 
-async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_is_told() -> None:
+async def test_endless_conversation_is_stopped() -> None:
     spawn = [call(name, "AgentSpawn", prompt="x", name=name, persistent=True) for name in "ab"]
     cast = Cast(root=in_turn(tuple(spawn), *["fine"] * 200), root__a=writing_to("b"), root__b=writing_to("a"))
     agent = root_of(cast, limits=TreeLimits(max_exchanges=40))

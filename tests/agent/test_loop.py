@@ -92,7 +92,7 @@ async def test_prompts_of_every_kind(prompt: object) -> None:
     assert agent.messages[0] == user("Hi")
 
 
-async def test_a_mapping_without_a_prompt_is_refused() -> None:
+async def test_mapping_without_prompt_is_refused() -> None:
     with pytest.raises(UsageError, match="prompt"):
         await Agent(ScriptedModel()).run({"text": "Hi"})
 
@@ -101,13 +101,13 @@ def test_run_sync() -> None:
     assert Agent(ScriptedModel("Hello.")).run_sync("Hi").content == "Hello."
 
 
-def test_an_error_of_run_sync_is_no_error_of_looking_for_a_loop() -> None:
+def test_run_sync_error_has_no_loop_context() -> None:
     with pytest.raises(UsageError, match="prompt") as raised:
         Agent(ScriptedModel()).run_sync({"text": "Hi"})
     assert raised.value.__context__ is None
 
 
-async def test_results_come_back_in_the_order_of_the_calls() -> None:
+async def test_results_in_order_of_calls() -> None:
     slow = Probe("Slow", lambda: asyncio.sleep(0.05, "slow"))
     fast = Probe("Fast", lambda: "fast")
     model = ScriptedModel(calls(call("Slow", "a"), call("Fast", "b")), "Done.")
@@ -135,7 +135,7 @@ async def test_calls_of_one_turn_run_together() -> None:
     [("write", "write", "same", True), ("write", "read", "same", True), ("write", "execute", "other", True),
      ("write", "write", "other", False), ("read", "read", "same", False), ("execute", "execute", "same", False)],
 )  # fmt: skip
-async def test_calls_that_touch_the_same_thing_keep_their_order(
+async def test_conflicting_calls_keep_their_order(
     first: str, second: str, path: str, ordered: bool, tmp_path: Path
 ) -> None:
     running: list[str] = []
@@ -158,7 +158,7 @@ async def test_calls_that_touch_the_same_thing_keep_their_order(
 
 
 @pytest.mark.parametrize("failure", [ToolError("no such thing"), ValueError("broken"), RecursionError("deep")])
-async def test_a_failing_tool_is_an_error_result(failure: Exception) -> None:
+async def test_failing_tool_is_an_error_result(failure: Exception) -> None:
     def fail() -> str:
         raise failure
 
@@ -168,7 +168,7 @@ async def test_a_failing_tool_is_an_error_result(failure: Exception) -> None:
     assert result.content == "I see." and answer.is_error and str(failure) in answer.text
 
 
-async def test_wrong_calls_are_answered_with_what_is_wrong() -> None:
+async def test_wrong_calls_are_answered_with_why() -> None:
     bad = ToolCall("m", "Probe", EMPTY, malformed='{"path": "x')
     script = calls(call("Prob", "a"), call("Probe", "b", n="many"), bad)
     agent = Agent(ScriptedModel(script, "Sorry."), tools=[Probe("Probe")])
@@ -181,7 +181,7 @@ async def test_wrong_calls_are_answered_with_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("x", "x"), ("x", "", "x"), ("a b/c", "a b/c")])
-async def test_empty_and_repeated_ids_are_told_apart(ids: tuple[str, ...]) -> None:
+async def test_empty_and_repeated_ids_are_distinct(ids: tuple[str, ...]) -> None:
     script = calls(*(call("Probe", i, n=n) for n, i in enumerate(ids)))
     agent = Agent(ScriptedModel(script, script, "Done."), tools=[Probe("Probe")])
     await agent.run("go")
@@ -204,7 +204,7 @@ async def test_max_turns_and_rounds() -> None:
 
 
 @pytest.mark.parametrize(("limit", "turns"), [("max_turns", 3), ("max_tool_call_rounds", 4)])
-async def test_a_limit_lowered_to_less_than_there_was_is_reached(limit: str, turns: int) -> None:
+async def test_lowered_limit_is_reached(limit: str, turns: int) -> None:
     """Else an agent that lowers its limit would have none."""
     again = calls(call("Probe"))
     agent = Agent(ScriptedModel(*[again] * 9), tools=[Probe("Probe")], limits=RunLimits(max_turns=8))
@@ -219,7 +219,7 @@ async def test_a_limit_lowered_to_less_than_there_was_is_reached(limit: str, tur
     check_pairing(agent.messages)
 
 
-async def test_a_stop_reason_that_is_no_success_is_an_error() -> None:
+async def test_bad_stop_reason_is_an_error() -> None:
     for stop in ("max_tokens", "refusal", "content_filter", "context_overflow"):
         result = await Agent(ScriptedModel(assistant("Half an", stop=stop))).run("go")
         assert result.is_error and result.error is not None
@@ -232,7 +232,7 @@ async def test_a_paused_turn_goes_on() -> None:
     assert (result.content, result.turns) == ("Found.", 2)
 
 
-async def test_messages_sent_meanwhile_are_read_at_their_moment() -> None:
+async def test_messages_are_read_at_their_moment() -> None:
     holder: list[Agent] = []
 
     def send() -> str:
@@ -297,7 +297,7 @@ def failure(kind: str = "server", retry_after: float | None = 0.0) -> ModelError
     return ModelError(kind, "down", provider="p", status=500, retry_after=retry_after)
 
 
-async def test_a_retryable_error_is_tried_again() -> None:
+async def test_retryable_error_is_tried_again() -> None:
     model = ScriptedModel(failure(), failure("cut"), "Hello.")
     events = await collect(Agent(model))
     assert [e.attempt for e in events if isinstance(e, Retrying)] == [1, 2]
@@ -306,7 +306,7 @@ async def test_a_retryable_error_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("error", [failure("auth"), failure("invalid_request"), failure("rate_limit", 10_000)])
-async def test_what_cannot_help_is_not_tried_again(error: ModelError) -> None:
+async def test_final_error_is_not_tried_again(error: ModelError) -> None:
     model = ScriptedModel(error)
     with pytest.raises(ModelError) as caught:
         await Agent(model).run("go")
@@ -320,7 +320,7 @@ async def test_retries_end() -> None:
     assert len(model.requests) == 4
 
 
-async def test_after_an_error_the_conversation_goes_on() -> None:
+async def test_conversation_continues_after_error() -> None:
     agent = Agent(ScriptedModel(failure("auth"), "Hello."))
     with pytest.raises(ModelError):
         await agent.run("one")
@@ -335,7 +335,7 @@ async def test_errors_are_events_in_a_stream() -> None:
     assert isinstance(last, Finished) and last.result.error is not None and last.result.error.kind == "auth"
 
 
-async def test_interrupt_in_a_tool_leaves_a_valid_history() -> None:
+async def test_interrupt_in_tool_keeps_history_valid() -> None:
     started = asyncio.Event()
 
     async def hang() -> str:
@@ -358,7 +358,7 @@ async def test_interrupt_in_a_tool_leaves_a_valid_history() -> None:
     assert (await agent.run("go on")).content == "Going on."
 
 
-async def test_interrupt_in_a_reply_keeps_what_was_said() -> None:
+async def test_interrupt_in_reply_keeps_its_text() -> None:
     agent = Agent(ScriptedModel(("Once upon", 60.0), "The end."))
 
     def on_event(event: Event) -> None:
@@ -373,7 +373,7 @@ async def test_interrupt_in_a_reply_keeps_what_was_said() -> None:
     assert (await agent.run("go on")).content == "The end."
 
 
-async def test_cancelling_the_caller_cancels_the_run() -> None:
+async def test_cancelling_caller_cancels_run() -> None:
     agent = Agent(ScriptedModel(60.0, "Hello."))
     task = asyncio.create_task(agent.run("go"))
     await asyncio.sleep(0.01)
@@ -383,7 +383,7 @@ async def test_cancelling_the_caller_cancels_the_run() -> None:
     assert (await agent.run("go")).content == "Hello."
 
 
-async def test_leaving_a_stream_interrupts_the_run() -> None:
+async def test_leaving_a_stream_interrupts_run() -> None:
     agent = Agent(ScriptedModel(calls(call("Hang")), "Hello."), tools=[Probe("Hang", lambda: asyncio.sleep(60))])
     stream = agent.stream("go")
     async for event in stream:
@@ -404,7 +404,7 @@ async def test_one_run_at_a_time() -> None:
     await asyncio.wait([task])
 
 
-async def test_the_log_folds_back_into_the_history() -> None:
+async def test_log_folds_back_into_history() -> None:
     log = MemoryLog()
     slow, fast = Probe("Slow", lambda: asyncio.sleep(0.02, "slow")), Probe("Fast")
     model = ScriptedModel(calls(call("Slow", "a", n=1, path="z"), call("Fast", "b")), "Done.", "Again.")
@@ -428,7 +428,7 @@ class FullDisk(MemoryLog):
         return super().append(content)
 
 
-async def test_a_full_disk_does_not_end_the_run() -> None:
+async def test_full_disk_does_not_end_run() -> None:
     log = FullDisk()
     agent = Agent(ScriptedModel(calls(call("Probe")), "Done."), tools=[Probe("Probe")], resources=Resources(log=log))
     events = await collect(agent)
@@ -437,7 +437,7 @@ async def test_a_full_disk_does_not_end_the_run() -> None:
     assert isinstance(events[-1], Finished) and events[-1].result.content == "Done."
 
 
-async def test_under_a_cap_no_call_is_made_that_the_log_cannot_tell_the_next_process_of() -> None:
+async def test_unloggable_call_is_refused_under_cap() -> None:
     model = ScriptedModel(calls(call("Probe")), "Done.")
     ledger = Ledger(Decimal("1.00"), PriceBook({"scripted/scripted": {"input": 1, "output": 10}}))
     agent = Agent(model, tools=[Probe("Probe")], resources=Resources(log=FullDisk(), ledger=ledger))
@@ -461,7 +461,7 @@ async def test_a_budget_is_kept() -> None:
     check_pairing(agent.messages)
 
 
-async def test_an_unpriced_model_is_refused_under_a_cap() -> None:
+async def test_unpriced_model_is_refused_under_cap() -> None:
     agent = Agent(ScriptedModel("Hello."), resources=Resources(ledger=Ledger(Decimal(1), PriceBook())))
     with pytest.raises(BudgetExceeded, match="price"):
         await agent.run("go")
@@ -495,7 +495,7 @@ async def test_events_tell_the_whole_story() -> None:
     assert events[5].result.content == (Text("ok"),)
 
 
-async def test_waiting_is_for_the_run_not_for_whoever_started_it() -> None:
+async def test_waiting_is_for_the_run() -> None:
     agent = Agent(ScriptedModel((0.01, "Hello.")))
 
     async def caller() -> None:
@@ -510,7 +510,7 @@ async def test_waiting_is_for_the_run_not_for_whoever_started_it() -> None:
     await asyncio.wait([task])
 
 
-async def test_after_breaking_out_of_a_stream_the_agent_can_run_again() -> None:
+async def test_agent_runs_again_after_left_stream() -> None:
     agent = Agent(ScriptedModel(("Once", 60.0), "Hello."))
     async for event in agent.stream("tell"):
         if isinstance(event, TextDelta):
@@ -519,7 +519,7 @@ async def test_after_breaking_out_of_a_stream_the_agent_can_run_again() -> None:
     check_pairing(agent.messages)
 
 
-async def test_a_listener_that_fails_does_not_disturb_the_run() -> None:
+async def test_failing_listener_disturbs_no_run() -> None:
     reports: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
 
@@ -559,13 +559,13 @@ class Broken(Judge):
     ("tool", "words"),
     [(Odd("T"), "KeyError"), (Probe("T", leave), "SystemExit"), (Probe("T", give_up), "cancelled from within")],
 )
-async def test_whatever_a_tool_raises_is_an_error_result(tool: Probe, words: str) -> None:
+async def test_tool_exception_is_an_error_result(tool: Probe, words: str) -> None:
     agent = Agent(ScriptedModel(calls(call("T")), "I see."), tools=[tool])
     assert (await agent.run("go")).content == "I see."
     assert words in agent.messages[2].results[0].text
 
 
-async def test_a_call_that_cannot_be_judged_is_not_made() -> None:
+async def test_unjudged_call_is_not_made() -> None:
     probe = Probe("T")
     agent = Agent(ScriptedModel(calls(call("T")), "I see."), tools=[probe], policy=Broken(Allow()))
     assert (await agent.run("go")).content == "I see."
@@ -574,16 +574,16 @@ async def test_a_call_that_cannot_be_judged_is_not_made() -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, 5, ["x"], b"x", {"prompt": 5}, {"prompt": "x", "more": 1}])
-async def test_prompts_that_are_none_are_refused(prompt: object) -> None:
+async def test_empty_prompts_are_refused(prompt: object) -> None:
     with pytest.raises(UsageError, match="prompt"):
         await Agent(ScriptedModel()).run(prompt)
 
 
-def test_tool_names_no_provider_takes_are_refused() -> None:
+def test_invalid_tool_names_are_refused() -> None:
     with pytest.raises(UsageError, match="bad tool!"):
         Agent(ScriptedModel(), tools=[Probe("bad tool!")])
 
 
-async def test_run_sync_inside_a_loop_says_what_to_do() -> None:
+async def test_run_sync_in_loop_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="await run"):
         Agent(ScriptedModel()).run_sync("hi")

@@ -19,9 +19,7 @@ def request(messages: Sequence[Message], system: str = "") -> Request:
 
 
 @given(st.lists(st.tuples(TEXTS, st.booleans(), HEADS), min_size=1, max_size=8), st.integers(1, 7))
-def test_no_request_has_more_tokens_than_its_bound(
-    steps: list[tuple[list[int], bool, tuple[str, int]]], density: int
-) -> None:
+def test_requests_stay_within_token_bound(steps: list[tuple[list[int], bool, tuple[str, int]]], density: int) -> None:
     """A text has a token for `density` bytes, rounded down; prompts change, and conversations are cleared unseen."""
     meter, history = Meter(), list[Message]()
     for texts, cleared, (system, each) in steps:
@@ -36,7 +34,7 @@ def test_no_request_has_more_tokens_than_its_bound(
         meter.learn(sent, weight, tokens)
 
 
-def test_a_count_tightens_the_bound_of_what_is_added() -> None:
+def test_count_tightens_later_bounds() -> None:
     meter, first, second = Meter(), request([user("a")]), request([user("a"), user("b")])
     assert meter.bound(first, 1_000) == InputBound(1_000, "bytes")
     meter.learn(first, 1_000, 100)

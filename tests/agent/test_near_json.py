@@ -30,7 +30,7 @@ CUT = ['```json\n{"path": "/tmp/a"}', '```json\n{"path": "/tmp', '{"path": "/tmp
 
 @pytest.mark.parametrize("arguments", NEAR)
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_call_with_nearly_json_is_run_and_told(family: str, arguments: str) -> None:
+async def test_nearly_json_call_is_run_and_told(family: str, arguments: str) -> None:
     wipe, notices = Wipe(), list[str]()
 
     def hear(event: Event) -> None:
@@ -62,7 +62,7 @@ async def test_cut_nearly_json_is_not_run(family: str, arguments: str) -> None:
 
 
 @pytest.mark.parametrize("text", NEAR[:3])
-def test_answers_and_arguments_are_read_alike(text: str) -> None:
+def test_answers_and_arguments_read_alike(text: str) -> None:
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     assert output_of(schema).find(text) == {"path": PATH} == dict(parse_arguments(text)[0])
 
@@ -73,13 +73,13 @@ def test_cut_answer_is_refused(text: str) -> None:
         output_of({"type": "object", "properties": {"path": {"type": "string"}}}).find(text)
 
 
-def test_object_inside_cut_answer_is_not_the_answer() -> None:
+def test_object_in_cut_answer_is_no_answer() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     with pytest.raises(ValueError, match="it has no JSON"):
         output_of(schema).find('{"items": [{"name": "a"}, {"name": "b"')
 
 
-def test_tool_called_by_name_takes_nearly_json() -> None:
+def test_tool_by_name_takes_nearly_json() -> None:
     given = {"name": "wipe", "arguments": NEAR[0]}
     call = ToolCall("c", "call_tool", json_freeze_object(given))
     meant = Deferral(frozenset({"wipe"})).meant(Message("assistant", (call,)))
@@ -98,7 +98,7 @@ def stream(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("control", ["\t", "\x00", "\x01", "\x0b", "\x1b", "\x1f"])
-async def test_event_with_raw_control_character_is_read(control: str) -> None:
+async def test_raw_control_character_in_event(control: str) -> None:
     async with FakeProviderServer([Raw(200, SSE, stream(f"a{control}b"))]) as server:
         provider, model = provider_of("chat", server.url)
         async with Agent(provider.model(model)) as agent:
@@ -107,7 +107,7 @@ async def test_event_with_raw_control_character_is_read(control: str) -> None:
     assert len(server.requests) == 1
 
 
-async def test_whole_body_with_raw_control_characters_is_read() -> None:
+async def test_raw_control_characters_in_body() -> None:
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "a|b"}, "finish_reason": "stop"}]})
     answer = Raw(200, (("content-type", "application/json"),), body.replace("|", "\n").encode())
     async with FakeProviderServer([answer]) as server:
@@ -117,7 +117,7 @@ async def test_whole_body_with_raw_control_characters_is_read() -> None:
         await provider.aclose()
 
 
-async def test_event_that_is_no_json_is_asked_for_again_once() -> None:
+async def test_non_json_event_is_retried_once() -> None:
     async with FakeProviderServer([Raw(200, SSE, stream("a\nb"))] * 9) as server:
         provider, model = provider_of("chat", server.url)
         agent = Agent(provider.model(model))

@@ -18,7 +18,7 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["\u0444\u0443\u043d\u043a", "a b/c!", "x" * 200, "$Bash", "Bash\n"])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_session_goes_on_after_call_by_odd_name(family: str, name: str) -> None:
+async def test_session_continues_after_odd_name(family: str, name: str) -> None:
     """What the provider signed was the name that the model wrote."""
     steps = [Turn(calls=[Call(name, {})]), Turn("ok"), Turn("again")]
     async with FakeProviderServer(steps) as server:

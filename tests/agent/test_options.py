@@ -64,7 +64,7 @@ def test_what_would_not_hold_is_refused(options: dict, capped: bool, said: str) 
         Agent(ScriptedModel(), options=options, resources=resources)
 
 
-async def test_a_child_has_its_parents_with_the_same_provider_and_none_with_another() -> None:
+async def test_child_inherits_options_of_provider() -> None:
     other = ScriptedModel(provider="other")
     resources = Resources(
         ledger=Ledger(None, PriceBook(PRICES)),
@@ -89,7 +89,7 @@ async def test_a_child_has_its_parents_with_the_same_provider_and_none_with_anot
     await agent.aclose()
 
 
-async def test_an_advisor_has_a_temperature_of_its_own() -> None:
+async def test_advisor_has_its_own_temperature() -> None:
     spec = "critic=scripted/wise,temperature=0.4,max_calls=2"
     assert str(parse_advisor(spec)) == "critic=scripted/wise,temperature=0.4,max_calls=2"
     for wrong in ("hot", "-1", "nan", "inf"):
@@ -97,7 +97,7 @@ async def test_an_advisor_has_a_temperature_of_its_own() -> None:
             parse_advisor(f"critic=scripted/wise,temperature={wrong}")
 
 
-async def test_a_child_that_lives_on_has_them_again(tmp_path: Path) -> None:
+async def test_lasting_child_gets_options_again(tmp_path: Path) -> None:
     def begin(session: Session) -> Agent:
         return Agent(ScriptedModel("ok"), resources=Resources(log=session.log()))
 
@@ -115,7 +115,7 @@ async def test_a_child_that_lives_on_has_them_again(tmp_path: Path) -> None:
         await agent.aclose()
 
 
-async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_options_by_flag_variable_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text('[options]\ntop_p = 0.5\nmetadata = { user_id = "u" }\n')
     monkeypatch.setenv("SAGENT_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("SAGENT_OPTIONS", "seed=7")
@@ -141,7 +141,7 @@ async def test_they_are_set_by_flag_variable_and_file(tmp_path: Path, monkeypatc
         ('{ tools = [{ type = "web_search" }] }', "1", "give the option max_tool_calls too"),
     ],
 )
-async def test_neither_does_a_row_of_the_persons_own_say_what_sagent_says(
+async def test_own_row_may_not_set_reserved_members(
     body: str, cap: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = f'[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "k"\nbody = {body}\n'

@@ -77,7 +77,7 @@ def test_imports(name: str, words: str) -> None:
         exec(f"from sagent import {name}")
 
 
-def test_a_provider_that_is_a_row_has_no_class() -> None:
+def test_row_provider_has_no_class() -> None:
     with pytest.raises(ImportError, match=re.escape('Here: provider_named("groq"), or Agent("groq/MODEL")')):
         exec("from sagent.providers import Groq")
     with pytest.raises(ImportError, match="cannot import name 'Colour'"):
@@ -114,7 +114,7 @@ def test_histories(history: object) -> None:
         agent().restore(history)
 
 
-def test_a_script_takes_arguments_as_they_are_written() -> None:
+def test_script_takes_arguments_as_written() -> None:
     """Frozen or not, they are those of a call."""
 
     def total(numbers: list[int]) -> int:
@@ -161,7 +161,7 @@ _WHAT_TO_RETURN = 'it may return a string, ToolOutput.of("text")'
         (ToolOutput(None), _WHAT_TO_RETURN),
     ],
 )
-def test_a_tool_that_gives_what_is_no_output_has_failed(given: object, words: str) -> None:
+def test_tool_with_wrong_output_has_failed(given: object, words: str) -> None:
     """Which ends no run: the model reads it."""
 
     class Odd:
@@ -177,7 +177,7 @@ def test_a_tool_that_gives_what_is_no_output_has_failed(given: object, words: st
     assert words in result.text
 
 
-def test_a_model_of_ones_own_that_lacks_something() -> None:
+def test_own_model_lacking_something() -> None:
     class Own:
         id = provider = "own"
 

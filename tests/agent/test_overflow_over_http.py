@@ -29,7 +29,7 @@ LIMIT = "This model's maximum context length is {c} tokens. However, you request
         (chat, "m", LIMIT + "{b} output tokens and your prompt contains at least {d} input tokens, {e} in all.", 3),
     ],
 )
-async def test_an_output_limit_that_is_too_large_is_lowered(provider, model, words, calls) -> None:
+async def test_too_large_output_limit_is_lowered(provider, model, words, calls) -> None:
     window, tokens = 30_000, 20_000
 
     def answer(request: Received) -> Step:
@@ -51,7 +51,7 @@ async def test_an_output_limit_that_is_too_large_is_lowered(provider, model, wor
         await source.aclose()
 
 
-async def test_a_small_window_that_no_data_tell_is_learned() -> None:
+async def test_unknown_small_window_is_learned() -> None:
     """As with llama.cpp, whose window is what it was started with."""
 
     def answer(request: Received) -> Step:

@@ -83,7 +83,7 @@ def killed(directory: Path) -> Path:
     return copy
 
 
-async def test_a_prompt_that_nobody_had_read_is_worked_on(tmp_path: Path) -> None:
+async def test_unread_prompt_is_worked_on(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=forever)) as agent:
         await agent.spawn(SpawnRequest("count to 3", name="a", persistent=True, system="you count"))
         copy = killed(tmp_path / "s")
@@ -96,7 +96,7 @@ async def test_a_prompt_that_nobody_had_read_is_worked_on(tmp_path: Path) -> Non
     assert faults(copy) == []
 
 
-async def test_an_answer_that_had_not_arrived_does_and_work_that_was_cut_off_is_told(tmp_path: Path) -> None:
+async def test_late_answer_arrives_and_cut_is_told(tmp_path: Path) -> None:
     cast = Cast(root__a=forever, root__b=in_turn("one", "two"), root__c=in_turn("fine"))
     async with at_work(tmp_path / "s", cast) as agent:
         for name in "abc":
@@ -125,7 +125,7 @@ async def test_an_answer_that_had_not_arrived_does_and_work_that_was_cut_off_is_
         assert (await agent.run("and now?")).content.endswith("go on|and now?")
 
 
-async def test_a_child_is_there_as_it_was_changed_and_with_what_it_shared(tmp_path: Path) -> None:
+async def test_child_resumes_as_changed(tmp_path: Path) -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", share="full", persistent=True),), "ok", "ok", "ok"),
         root__a=in_turn("seen"),
@@ -150,9 +150,7 @@ async def test_a_child_is_there_as_it_was_changed_and_with_what_it_shared(tmp_pa
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.3])
-async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_process_too(
-    tmp_path: Path, seconds: float
-) -> None:
+async def test_delayed_message_survives_process(tmp_path: Path, seconds: float) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"))) as agent:
         a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
         await a.wait()
@@ -172,7 +170,7 @@ async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_pr
         assert not agent.tree.post.waiting  # pyright: ignore[reportOptionalMemberAccess]
 
 
-async def test_messages_that_were_not_read_are_delivered_once(tmp_path: Path) -> None:
+async def test_unread_messages_are_delivered_once(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one", forever))) as agent:
         a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
         await a.wait()
@@ -190,7 +188,7 @@ async def test_messages_that_were_not_read_are_delivered_once(tmp_path: Path) ->
         assert [m.content for m in cast.requests["root/a"][0].messages].count("first") == 1
 
 
-async def test_lost_jobs_are_told_and_their_names_not_used_again(tmp_path: Path) -> None:
+async def test_lost_jobs_told_and_names_not_reused(tmp_path: Path) -> None:
     cast = Cast(root=in_turn((call("1", "Gate", background=True),), forever))
     async with at_work(tmp_path / "s", cast) as agent:
         task = asyncio.create_task(agent.run("go"))
@@ -208,7 +206,7 @@ async def test_lost_jobs_are_told_and_their_names_not_used_again(tmp_path: Path)
         await task
 
 
-async def test_jobs_that_were_stopped_with_the_session_are_told_too(tmp_path: Path) -> None:
+async def test_jobs_stopped_with_session_are_told(tmp_path: Path) -> None:
     cast = Cast(root=in_turn((call("1", "Gate", background=True),), forever))
     async with at_work(tmp_path / "s", cast) as agent:
         task = asyncio.create_task(agent.run("go"))
@@ -221,7 +219,7 @@ async def test_jobs_that_were_stopped_with_the_session_are_told_too(tmp_path: Pa
         assert "job:1, the call of Gate, was cancelled" in told
 
 
-async def test_what_is_left_of_an_allowance_is_set_aside_again(tmp_path: Path) -> None:
+async def test_allowance_rest_is_reserved_again(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one")), Decimal(1)) as agent:
         a = await agent.spawn(SpawnRequest("x", name="a", persistent=True, budget_usd=Decimal("0.25")))
         await a.wait()
@@ -233,7 +231,7 @@ async def test_what_is_left_of_an_allowance_is_set_aside_again(tmp_path: Path) -
         assert agent.ledger.spent_below("root") == spent
 
 
-async def test_one_that_cannot_be_there_again_is_told(tmp_path: Path) -> None:
+async def test_unrestorable_child_is_told(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one")), Decimal(1)) as agent:
         a = await agent.spawn(SpawnRequest("x", name="a", persistent=True, budget_usd=Decimal("0.5")))
         await a.wait()
@@ -248,7 +246,7 @@ async def test_one_that_cannot_be_there_again_is_told(tmp_path: Path) -> None:
         assert agent.tree.reserve("root", "a") == "root/a-2"
 
 
-async def test_a_log_put_in_the_place_of_a_childs_is_not_taken_for_its_memory(tmp_path: Path) -> None:
+async def test_swapped_child_log_is_not_restored(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"), root__b=in_turn("two"))) as agent:
         for name in ("a", "b"):
             child = await agent.spawn(SpawnRequest("x", name=name, persistent=True))

@@ -76,7 +76,7 @@ def results(messages: tuple[Message, ...] | list[Message]) -> list[str]:
 
 
 @pytest.mark.parametrize("tells", ["both", "window", "nothing"])
-async def test_old_results_give_way_and_the_turn_goes_on(tells: str) -> None:
+async def test_old_results_are_stubbed_on_overflow(tells: str) -> None:
     log = MemoryLog()
     rounds = [fetch(2_000, round_=n) for n in range(1, 5)]
     model = Tight(fetch(30_000), *rounds, "Done.", room=9_500, tells=tells, limits=ModelLimits(200_000, 2_000))
@@ -96,7 +96,7 @@ async def test_old_results_give_way_and_the_turn_goes_on(tells: str) -> None:
     log.close()
 
 
-async def test_the_log_keeps_the_whole_and_folds_back_into_what_was_sent() -> None:
+async def test_log_keeps_whole_and_folds_to_sent() -> None:
     log = MemoryLog()
     model = Tight(
         fetch(20_000), fetch(20_000, round_=1), *[fetch(10, round_=n) for n in (2, 3, 4)], "Done.", room=9_000
@@ -115,7 +115,7 @@ async def test_the_log_keeps_the_whole_and_folds_back_into_what_was_sent() -> No
     log.close()
 
 
-async def test_only_too_much_output_was_asked_for() -> None:
+async def test_excess_output_request_is_lowered() -> None:
     model = Tight("Done.", room=5_000, limits=ModelLimits(None, None))
     agent = Agent(model, limits=RunLimits(max_response_tokens=4_990))
     assert (await agent.run("x" * 4_000)).content == "Done."
@@ -134,7 +134,7 @@ async def test_a_window_told_once_is_kept_to() -> None:
 
 
 @pytest.mark.parametrize("size", [8_192, 32_768])
-async def test_a_window_that_is_the_output_limit_leaves_room_for_input(size: int) -> None:
+async def test_window_as_output_limit_keeps_input_room(size: int) -> None:
     model = Tight("Done.", room=size, limits=ModelLimits(size, size))
     await Agent(model).run("x" * 3 * size)
     asked = model.requests[0].max_output
@@ -147,7 +147,7 @@ async def test_our_own_estimate_never_refuses() -> None:
     assert model.requests[0].max_output == 1_024
 
 
-async def test_when_nothing_can_be_left_out_the_error_says_what_to_do() -> None:
+async def test_unshrinkable_overflow_says_next_step() -> None:
     model = Tight("Never.", room=2_000)
     agent = Agent(model)
     with pytest.raises(ModelError, match=r"does not fit\. Nothing more .* new session") as caught:
@@ -165,7 +165,7 @@ async def test_recovery_ends() -> None:
     assert len(model.requests) == 5 + 4, "three recoveries of one call"
 
 
-async def test_what_the_model_has_not_read_yet_keeps_its_beginning_and_end() -> None:
+async def test_unread_result_keeps_both_ends() -> None:
     model = Tight(fetch(*[20_000] * 4), "Done.", room=9_000)
     agent = Agent(model, tools=[Reader()])
     assert (await agent.run("go")).content == "Done."
@@ -183,7 +183,7 @@ async def test_max_request_tokens_shrinks_too() -> None:
     await agent.aclose()
 
 
-async def test_an_answer_cut_by_the_window_is_asked_for_again_where_room_can_be_made() -> None:
+async def test_answer_cut_by_window_is_asked_again() -> None:
     full = assistant("Half of it", stop="context_overflow")
     rounds = [fetch(9_000, round_=n) for n in range(5)]
     agent = Agent(ScriptedModel(*rounds, full, "The whole."), tools=[Reader()])
@@ -196,13 +196,13 @@ async def test_an_answer_cut_by_the_window_is_asked_for_again_where_room_can_be_
     await agent.aclose()
 
 
-async def test_an_answer_cut_by_the_window_ends_the_turn_where_there_is_no_room() -> None:
+async def test_answer_cut_without_room_ends_turn() -> None:
     result = await Agent(ScriptedModel(assistant("Half of it", stop="context_overflow"))).run("go")
     assert result.error is not None and result.error.kind == "context_overflow"
     assert result.content == "Half of it"
 
 
-async def test_blobs_that_cannot_be_written_are_said_and_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unwritable_blobs_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog()
 
     def full(data: bytes) -> Path:
@@ -224,7 +224,7 @@ def _listing(window: int | None, most: int | None) -> Callable[[object], ModelLi
     return lambda model: ModelLimits(window, most)
 
 
-async def test_a_listing_wins_over_what_the_model_knows() -> None:
+async def test_listing_wins_over_model_data() -> None:
     model = ScriptedModel("Done.", limits=ModelLimits(1_000_000, 64_000))
     agent = Agent(model, resources=Resources(model_limits=_listing(8_000, 4_000)))
     await agent.run("x" * 15_000)
@@ -232,7 +232,7 @@ async def test_a_listing_wins_over_what_the_model_knows() -> None:
     assert asked is not None and 1_024 <= asked < 4_000
 
 
-async def test_a_stub_is_what_every_family_is_sent() -> None:
+async def test_every_family_is_sent_the_stub() -> None:
     """What was encoded is not sent again: the history under the same name has changed."""
     from sagent.providers import Anthropic, Google, OpenAICompatible
     from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Turn

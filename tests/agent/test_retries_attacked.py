@@ -55,7 +55,7 @@ def chat(url: str) -> Provider:
         (chat, "Invalid max_tokens value, the valid range of max_tokens is [1, 4096]"),
     ],
 )
-async def test_a_wrong_output_limit_is_mended_by_what_the_refusal_says(provider, words: str) -> None:
+async def test_refusal_corrects_output_limit(provider, words: str) -> None:
     """As under a cap, where a limit must be asked for, by data that are wrong."""
 
     def answer(request: Received) -> Step:
@@ -78,7 +78,7 @@ async def test_a_wrong_output_limit_is_mended_by_what_the_refusal_says(provider,
 
 
 @pytest.mark.parametrize(("left", "calls"), [(13_043, 2), (40, 1)])
-async def test_a_reply_that_the_credits_left_would_not_pay_for_is_asked_for_shorter(left: int, calls: int) -> None:
+async def test_low_credits_ask_for_shorter_reply(left: int, calls: int) -> None:
     """As OpenRouter refuses one whose longest answer would cost too much, be the usual answer as short as it may."""
     words = f"More credits, or fewer max_tokens: you requested up to 64000 tokens, but can only afford {left}."
 
@@ -95,7 +95,7 @@ async def test_a_reply_that_the_credits_left_would_not_pay_for_is_asked_for_shor
         await source.aclose()
 
 
-async def test_a_refusal_that_contradicts_itself_ends_the_run() -> None:
+async def test_contradictory_refusal_ends_run() -> None:
     words = "Invalid max_tokens value, the valid range of max_tokens is [1, 1000000]"
     async with FakeProviderServer([Fail(400, message=words)], repeat_last=True) as server:
         source = chat(server.url)
@@ -105,7 +105,7 @@ async def test_a_refusal_that_contradicts_itself_ends_the_run() -> None:
         await source.aclose()
 
 
-async def test_a_limit_that_shrinks_with_every_refusal_is_not_followed_for_ever() -> None:
+async def test_shrinking_limit_is_not_followed_forever() -> None:
     def answer(request: Received) -> Step:
         return Fail(400, message=f"the valid range of max_tokens is [1, {asked(request) - 1}]")
 
@@ -121,18 +121,18 @@ def limited(retry_after: float | None) -> ModelError:
     return ModelError("rate_limit", "slow down", provider="acme", model="m", retry_after=retry_after)
 
 
-def test_who_asks_for_no_wait_again_and_again_is_not_believed() -> None:
+def test_repeated_zero_wait_is_not_believed() -> None:
     waits = [wait_before_retry(RunLimits(), limited(0.0), attempt) for attempt in range(8)]
     assert waits[:2] == [0.0, 0.0]
     assert all(wait is not None and wait >= 0.25 for wait in waits[2:])
 
 
-def test_a_wait_that_is_asked_for_is_never_cut_short() -> None:
+def test_requested_wait_is_never_shortened() -> None:
     assert [wait_before_retry(RunLimits(), limited(100.0), attempt) for attempt in range(8)] == [100.0] * 8
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e300, float("inf")])
-def test_a_wait_beyond_all_dates_is_told_as_one(seconds: float) -> None:
+def test_wait_beyond_all_dates_is_told(seconds: float) -> None:
     error = limited(seconds)
     assert wait_before_retry(RunLimits(), error, 0) is None
     assert "It can be asked again at 20" in str(error)

@@ -50,7 +50,7 @@ def counted() -> Iterator[Counter[str]]:
         sys.setprofile(None)
 
 
-async def test_two_frames_lie_between_a_program_and_the_turn() -> None:
+async def test_two_frames_from_program_to_turn() -> None:
     names: list[str] = []
 
     def look(request: Request) -> str:
@@ -96,9 +96,7 @@ async def test_a_request_is_made_ready_once(family: str, tmp_path: Path) -> None
     assert {name: entered[name] for name in READY} == dict.fromkeys(READY, 2)
 
 
-async def test_a_session_nobody_watches_is_encoded_by_its_first_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwatched_session_is_encoded_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([Turn(text="Hello.")]) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)

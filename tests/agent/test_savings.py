@@ -208,7 +208,7 @@ RULES = (
         pytest.param(SMALL, True, *TURNS.values, id="with models in turn in a small window"),
     ],
 )
-async def test_what_is_told_is_what_a_twin_without_compaction_has_paid_more(
+async def test_saving_equals_uncompacted_twin(
     tmp_path: Path,
     window: ModelLimits,
     writes: bool,
@@ -350,7 +350,7 @@ def summed(read: int) -> list[Content]:
         pytest.param([[SMALLER], asked("unpriced", cache_write=10_000)], 30_010, None, id="no known price"),
     ],
 )
-def test_what_is_told_is_read_off_the_log(steps: list[list[Content] | str], tokens: int, usd: int | None) -> None:
+def test_saving_is_read_off_the_log(steps: list[list[Content] | str], tokens: int, usd: int | None) -> None:
     told = told_by(asked(cache_write=40_000), *steps)
     assert (told.compactions, told.tokens) == (1, tokens)
     assert told.usd == (None if usd is None else usd * Decimal("1e-7"))

@@ -67,7 +67,7 @@ async def ask(script: list[Raw | Turn], **given: object) -> tuple[FakeProviderSe
     return server, results, agent, shown.getvalue()
 
 
-async def test_results_are_kept_shown_billed_and_sent_back() -> None:
+async def test_server_tool_results_return_and_bill() -> None:
     server, (first, _), agent, shown = await ask([searched(), Turn(text="Nothing.")])
     one, two = (json.loads(request.body) for request in server.requests)
     assert [each["name"] for each in one["tools"]] == ["shelf", "web_search"]
@@ -87,12 +87,12 @@ async def test_results_are_kept_shown_billed_and_sent_back() -> None:
     assert first.cost.total == Decimal(ALL + 95 * 5) / 1_000_000 + Decimal("0.01")  # haiku 4.5 at 1 and 5 USD
 
 
-async def test_what_was_read_in_several_rounds_is_not_the_size_of_the_conversation() -> None:
+async def test_search_rounds_are_no_context_size() -> None:
     _, _, agent, _ = await ask([searched(), searched()])
     assert agent.state.context.meter.counted == FIRST
 
 
-async def test_a_cap_holds_a_round_of_the_window_and_the_fee_for_each_use() -> None:
+async def test_cap_holds_window_and_tool_fees() -> None:
     round_ = Decimal(200_000) * Decimal("2e-6")  # as a cache write of an hour, unless that is not asked for
     held: list[Decimal] = []
 
@@ -141,13 +141,13 @@ REFUSED: list[tuple[dict[str, object], bool, str]] = [
 
 
 @pytest.mark.parametrize(("options", "capped", "said"), REFUSED)
-def test_what_nobody_would_run_or_bound_is_refused(options: dict[str, object], capped: bool, said: str) -> None:
+def test_unboundable_tools_are_refused(options: dict[str, object], capped: bool, said: str) -> None:
     resources = Resources(ledger=Ledger(Decimal(1) if capped else None, PriceBook()))
     with pytest.raises(UsageError, match=said):
         Agent(ScriptedModel(), options=options, resources=resources)
 
 
-def test_openais_are_bounded_by_the_request() -> None:
+def test_openai_tools_bounded_by_the_request() -> None:
     from sagent.cost.server_tools import most_uses
 
     tools = [{"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["v"]}]
@@ -163,9 +163,7 @@ def test_openais_are_bounded_by_the_request() -> None:
         ("openai", "some-model", {"type": "openrouter:web_search"}, "tools"),
     ],
 )
-async def test_the_body_of_a_row_is_joined_with_the_request_in_every_family(
-    family: str, model: str, own: dict[str, object], place: str
-) -> None:
+async def test_row_body_joins_requests_in_families(family: str, model: str, own: dict[str, object], place: str) -> None:
     """A row's own tools stand next to ours, once; its other members go out too, and the request's win."""
     extra = {"generationConfig": {"topK": 7}} if family == "google" else {"metadata": {"a": "1"}}
     body = {"tools": [own], "temperature": 0.1, **extra}

@@ -131,7 +131,7 @@ async def twice(number: int) -> int:
     return 2 * number
 
 
-async def test_functions_methods_and_classes_are_tools() -> None:
+async def test_functions_methods_classes_are_tools() -> None:
     calls = (call("1", "add", a=2, b=3), call("2", "above", by=7), call("3", "twice", number=4))
     async with Agent(ScriptedModel(calls, "done"), tools=[add, Kit(40).above, twice, Read]) as agent:
         await agent.run("go")
@@ -145,7 +145,7 @@ async def test_a_context_may_be_optional() -> None:
         assert agent.messages[2].results[0].text == "root"
 
 
-async def test_a_decorated_function_is_called_as_before() -> None:
+async def test_decorated_function_is_callable() -> None:
     assert await twice(21) == 42
     assert await twice(number=3) == 6
     assert await Kit(1).above(2) == 3
@@ -198,7 +198,7 @@ async def test_a_decorated_function_is_called_as_before() -> None:
         ({"max_budget_usd": 1, "resources": Resources(ledger=Ledger(None, PriceBook()))}, "two budgets"),
     ],
 )
-def test_what_is_not_understood_is_said_in_a_sentence(given: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_tool_is_said_in_a_sentence(given: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(UsageError, match=said):
         Agent(**{"model": ScriptedModel(), **given})
@@ -234,14 +234,12 @@ async def later(event: object) -> None:
         (lambda _: Agent.open(3), "session=3: give the path of its directory"),
     ],
 )
-def test_what_is_asked_of_an_agent_in_a_wrong_form_is_said_in_a_sentence(
-    use: Callable[[Agent], object], said: str
-) -> None:
+def test_wrong_use_is_said_in_a_sentence(use: Callable[[Agent], object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         use(Agent(ScriptedModel()))
 
 
-def test_a_listener_is_ended_once_and_no_other_with_it() -> None:
+def test_ending_a_listener_ends_no_other() -> None:
     heard: list[object] = []
     agent = Agent(ScriptedModel("one"))
     ends = [agent.listen(heard.append) for _ in range(2)]
@@ -251,14 +249,14 @@ def test_a_listener_is_ended_once_and_no_other_with_it() -> None:
     assert len(heard) == len({id(event) for event in heard}) > 0
 
 
-async def test_no_tools_are_a_run_s_own_where_a_program_passes_none_on() -> None:
+async def test_tools_none_means_no_run_tools() -> None:
     async with Agent(ScriptedModel("one", "two")) as agent:
         assert (await agent.run("x", tools=None)).content == "one"
         assert [event async for event in agent.stream("x", tools=None)]
 
 
 @pytest.mark.parametrize("answer", [True, False, 1, Allow()])
-async def test_what_is_neither_yes_nor_a_reason_for_no_is_a_no_that_says_so(answer: object) -> None:
+async def test_ask_with_odd_answer_denies(answer: object) -> None:
     async def ask(call: ToolCall, question: Ask) -> object:
         return answer
 
@@ -271,7 +269,7 @@ async def test_what_is_neither_yes_nor_a_reason_for_no_is_a_no_that_says_so(answ
         )
 
 
-async def test_a_function_that_is_to_ask_and_is_not_async_asks_nobody() -> None:
+async def test_sync_ask_function_denies() -> None:
     model = ScriptedModel((call("1", "add", a=1),), "done")
     resources = Resources(ask=lambda call, question: None)
     async with Agent(model, tools=[add], policy=PermissionPolicy("ask"), resources=resources) as agent:
@@ -290,7 +288,7 @@ class Silent(Policy):
 
 
 @pytest.mark.parametrize("policy", [Silent(), lambda run: Silent()])
-async def test_a_policy_without_a_verdict_is_named_also_below(policy: object) -> None:
+async def test_policy_without_verdict_is_named(policy: object) -> None:
     said = "add was not run: Silent.before_tool returned None, and it must return Allow, Deny, Ask or Hold"
     scripts = ScriptedModel((call("1", "add", a=1),), "done", (call("2", "add", a=1),), "done")
     async with Agent(scripts, tools=[add], policy=policy) as agent:
@@ -308,7 +306,7 @@ async def test_a_policy_may_be_wrapped(policy: object) -> None:
         assert agent.messages[2].results[0].text == "2"
 
 
-async def test_a_model_by_name_is_asked_and_its_provider_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_model_by_name_closes_its_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([Turn(text="Hi."), Turn(text="Ho.")]) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -329,7 +327,7 @@ async def test_a_cap_in_any_form_holds(cap: Decimal | float | str, monkeypatch: 
         assert not server.requests
 
 
-def test_names_are_imported_when_they_are_asked_for() -> None:
+def test_names_are_imported_lazily() -> None:
     stub = Path(sagent.__file__).with_suffix(".pyi").read_text()
     names = re.findall(r"import (\w+) as", stub)
     assert {"Agent", "Result", "run_task"} <= {*names}
@@ -341,7 +339,7 @@ def test_names_are_imported_when_they_are_asked_for() -> None:
     assert int(done.stdout) <= 2
 
 
-def test_the_package_has_the_decorator_by_the_name_of_the_module(tmp_path: Path) -> None:
+def test_package_has_tool_decorator(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from sagent.tool import RunContext, ToolOutput\n"
@@ -357,7 +355,7 @@ def test_the_package_has_the_decorator_by_the_name_of_the_module(tmp_path: Path)
     assert subprocess.check_output([sys.executable, "-W", "error", program], text=True) == "20 20\n"
 
 
-def test_a_coroutine_or_a_runnable_is_run_to_its_end() -> None:
+def test_coroutine_or_runnable_is_run() -> None:
     assert run_sync(Agent(ScriptedModel("yes")).run("x")).content == "yes"
     assert run_sync(Agent(ScriptedModel("b")), "x").content == "b"
 
@@ -655,11 +653,11 @@ async def main() -> None:
 
 
 @slow
-def test_the_idioms_check_strictly_for_who_uses_them() -> None:
+def test_idioms_pass_strict_type_checks() -> None:
     assert check({"idioms": IDIOMS}) == ""
 
 
-async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
+async def test_outcome_is_of_this_run() -> None:
     agent = Agent(ScriptedModel("one", ModelError("invalid_request", "not so", provider="scripted", model="scripted")))
     assert (await outcome(agent.run("a"), agent.wait)).content == "one"
     with pytest.raises(UsageError, match="two tools"):  # it does not begin
@@ -699,12 +697,12 @@ async def test_what_a_run_comes_to_is_never_an_earlier_ones_result() -> None:
         ({"limits": RunLimits(wait_for_jobs="no")}, "RunLimits(wait_for_jobs='no'): give True or False"),
     ],
 )
-def test_what_an_agent_cannot_take_says_what_to_write(given: dict, words: str) -> None:
+def test_wrong_constructor_says_what_to_write(given: dict, words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         Agent(ScriptedModel("x"), **given)
 
 
-def test_a_policy_without_members_still_judges() -> None:
+def test_policy_without_members_still_judges() -> None:
     class Empty(AllowAll):
         def __len__(self) -> int:
             return 0
@@ -712,19 +710,19 @@ def test_a_policy_without_members_still_judges() -> None:
     assert Agent(ScriptedModel("x"), policy=(policy := Empty())).preparation.policy is policy
 
 
-def test_a_model_in_another_library_s_words_says_how_it_is_written() -> None:
+def test_foreign_model_name_says_how_to_write() -> None:
     with pytest.raises(UsageError, match='as in "anthropic/claude-sonnet-4-6"'):
         Agent("anthropic:claude-sonnet-4-6")
     with pytest.raises(UsageError, match=r'give "provider/model"$'):
         Agent("unheard:8b")
 
 
-def test_what_cannot_be_run_says_what_can() -> None:
+def test_unrunnable_value_says_what_can() -> None:
     with pytest.raises(UsageError, match=r"takes an agent or a coroutine, as agent\.run"):
         run_sync(None)
 
 
-def test_an_agent_has_one_run_at_a_time_also_in_threads() -> None:
+def test_one_run_at_a_time_across_threads() -> None:
     begun, asked = Barrier(4), list[str]()
 
     @tool(effect="none")
@@ -753,7 +751,7 @@ def test_an_agent_has_one_run_at_a_time_also_in_threads() -> None:
     assert sorted(asked) == ["agent root is running in another thread: make one agent per thread"] * 3 + ["done"]
 
 
-def test_a_run_is_interrupted_from_another_thread() -> None:
+def test_interrupt_from_another_thread() -> None:
     begun = ThreadEvent()
 
     @tool(effect="none")
@@ -770,7 +768,7 @@ def test_a_run_is_interrupted_from_another_thread() -> None:
         assert result.result(20).stop_reason == "interrupted"
 
 
-async def test_a_message_from_another_thread_wakes_an_agent_that_rests() -> None:
+async def test_threaded_message_wakes_resting_agent() -> None:
     """Asyncio wakes nobody for what another thread does to a future, and in debug mode raises."""
     asyncio.get_running_loop().set_debug(True)
     async with Agent(ScriptedModel("begun", "read", "noted")) as agent:
@@ -782,7 +780,7 @@ async def test_a_message_from_another_thread_wakes_an_agent_that_rests() -> None
         assert (await child.wait()).content == "read"  # though the loop had no round in between
 
 
-def test_an_interrupt_from_the_keyboard_does_not_wait_for_a_function() -> None:
+def test_keyboard_interrupt_skips_functions() -> None:
     """The thread of a function that never returns ends with the program."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", STUCK], stdout=pipe, stderr=pipe, text=True) as program:
@@ -797,7 +795,7 @@ def test_an_interrupt_from_the_keyboard_does_not_wait_for_a_function() -> None:
     assert err.endswith("KeyboardInterrupt\n")
 
 
-def test_a_message_from_another_thread_is_read_at_once() -> None:
+def test_threaded_message_is_read_at_once() -> None:
     begun, read = ThreadEvent(), ThreadEvent()
 
     @tool(effect="none")
@@ -817,7 +815,7 @@ def test_a_message_from_another_thread_is_read_at_once() -> None:
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_an_agent_is_not_copied_and_a_result_is(make: Callable[[object], object]) -> None:
+def test_agents_are_not_copied_results_are(make: Callable[[object], object]) -> None:
     agent = Agent(ScriptedModel("one"))
     make(agent.run_sync("x"))
     with pytest.raises(TypeError, match=r"agent root cannot be copied or pickled.*restore"):

@@ -126,7 +126,7 @@ async def test_a_model_class() -> None:
         (json_freeze_object({"enum": ["a", 1]}), "1", 1),
     ],
 )
-async def test_whatever_pydantic_knows_and_plain_schemas(form: object, text: str, data: object) -> None:
+async def test_any_pydantic_type_or_plain_schema(form: object, text: str, data: object) -> None:
     result = await ask(ScriptedModel(text), form)
     assert (result.data, result.error, result.turns) == (data, None, 1)
     assert type(result.data) is type(data)
@@ -144,7 +144,7 @@ async def test_what_cannot_be_asked_for(form: object) -> None:
     assert not model.requests and not agent.messages and not agent.running
 
 
-async def test_a_typed_dict_of_the_standard_library_says_what_to_do() -> None:
+async def test_typed_dict_says_what_to_do() -> None:
     from typing import TypedDict as Old
 
     class Plain(Old):
@@ -161,7 +161,7 @@ async def test_a_typed_dict_of_the_standard_library_says_what_to_do() -> None:
 # Told or held
 
 
-async def test_the_schema_is_told_after_the_prompt_and_the_system_prompt_stays() -> None:
+async def test_schema_follows_prompt_not_system() -> None:
     model = ScriptedModel(BERN_TEXT, "Anything.")
     agent = Agent(model, system="Be brief.")
     await agent.run("Tell.", output=City)
@@ -176,7 +176,7 @@ async def test_the_schema_is_told_after_the_prompt_and_the_system_prompt_stays()
     assert model.requests[1].messages[:3] == agent.messages[:3], "history only grows"
 
 
-async def test_where_the_provider_holds_to_it_nothing_is_said() -> None:
+async def test_enforcing_provider_is_told_nothing() -> None:
     model = Native(BERN_TEXT)
     assert (await ask(model, City)).data == BERN
     assert said(model.requests[0]) == ["Tell."]
@@ -220,7 +220,7 @@ async def test_an_answer_among_words_is_found(text: str) -> None:
     assert (result.data, result.turns) == (BERN, 1)
 
 
-async def test_line_ends_inside_a_string_are_no_fault() -> None:
+async def test_raw_line_ends_in_strings_are_read() -> None:
     result = await ask(ScriptedModel('{"name": "Be\nrn", "people": 1}'), City)
     assert result.data == City(name="Be\nrn", people=1)
 
@@ -237,7 +237,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", [*HOSTILE, "1" * 5_000, "", " \n", "```json\n```"], ids=range(10))
 @pytest.mark.parametrize("form", [City, {"type": "object", "required": ["name"]}], ids=["type", "schema"])
-def test_nothing_an_answer_holds_breaks_the_search(text: str, form: object) -> None:
+def test_answer_search_takes_any_text(text: str, form: object) -> None:
     output = output_of(form)
     found: object = None
     with contextlib.suppress(ValueError):
@@ -265,7 +265,7 @@ def test_any_value_is_found_in_any_wrapping(value: object, around: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, Native])
-async def test_an_answer_that_does_not_fit_is_asked_for_once_more(kind: type[ScriptedModel]) -> None:
+async def test_unfit_answer_is_asked_again_once(kind: type[ScriptedModel]) -> None:
     model = kind('{"name": "Bern", "people": -1}', BERN_TEXT)
     agent = Agent(model)
     events = [event async for event in agent.stream("Tell.", output=City)]
@@ -281,7 +281,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more(kind: type[Scr
     assert len(notices) == 1 and "people" in notices[0]
 
 
-async def test_what_still_does_not_fit_is_told_and_kept() -> None:
+async def test_second_unfit_answer_is_told_and_kept() -> None:
     log = MemoryLog()
     model = ScriptedModel("No.", "Never.")
     agent = Agent(model, resources=Resources(log=log))
@@ -294,7 +294,7 @@ async def test_what_still_does_not_fit_is_told_and_kept() -> None:
     log.close()
 
 
-async def test_everything_wrong_is_told_at_once_but_not_without_end() -> None:
+async def test_all_faults_are_told_boundedly() -> None:
     wrong = json.dumps({"items": [{"x": "no"} for _ in range(30)]})
     schema = {
         "type": "object",
@@ -309,7 +309,7 @@ async def test_everything_wrong_is_told_at_once_but_not_without_end() -> None:
         assert "and 20 more" in repair and len(repair) < 3_000
 
 
-async def test_a_validator_of_ones_own_may_raise_anything() -> None:
+async def test_own_validator_may_raise_anything() -> None:
     def look(value: str) -> str:
         return {"Bern": "BE"}[value]
 
@@ -320,7 +320,7 @@ async def test_a_validator_of_ones_own_may_raise_anything() -> None:
     assert "KeyError: 'Basel'" in model.requests[1].messages[-1].content
 
 
-async def test_a_model_that_took_over_is_told_what_the_first_one_was_held_to() -> None:
+async def test_fallback_model_is_told_the_schema() -> None:
     down = ModelError("overloaded", "busy", provider="first", model="m", retry_after=0.0)
     first = Native(down, provider="first", model_id="m")
     second = ScriptedModel("It is Bern.", BERN_TEXT, provider="second", model_id="m")
@@ -330,7 +330,7 @@ async def test_a_model_that_took_over_is_told_what_the_first_one_was_held_to() -
     assert '"inhabitants"' in second.requests[1].messages[-1].content
 
 
-async def test_the_limit_of_turns_holds_for_the_repair_too() -> None:
+async def test_turn_limit_holds_for_the_repair() -> None:
     agent = Agent(ScriptedModel("No.", "never said"), limits=RunLimits(max_turns=1))
     result = await agent.run("Tell.", output=City)
     assert result.error is not None and (result.error.kind, result.data, result.content) == ("max_turns", None, "No.")
@@ -345,11 +345,11 @@ async def test_other_ends_stay_what_they_are(stop: Literal["max_tokens", "refusa
         assert len(model.requests) == len(script)
 
 
-async def test_an_answer_that_ends_at_a_stop_sequence_is_an_answer() -> None:
+async def test_stop_sequence_end_is_an_answer() -> None:
     assert (await ask(ScriptedModel(assistant(BERN_TEXT, stop="stop_sequence")), City)).data == BERN
 
 
-async def test_errors_are_raised_as_ever_and_the_next_run_is_a_plain_one() -> None:
+async def test_errors_raise_and_next_run_is_plain() -> None:
     model = ScriptedModel(ModelError("auth", "bad key", provider="p"), "Fine.")
     agent = Agent(model)
     with pytest.raises(ModelError, match="bad key"):
@@ -358,7 +358,7 @@ async def test_errors_are_raised_as_ever_and_the_next_run_is_a_plain_one() -> No
     assert result.content == "Fine." and result.data is None and model.requests[-1].output_schema is None
 
 
-async def test_the_repair_is_not_made_beyond_the_cap() -> None:
+async def test_no_repair_beyond_the_cap() -> None:
     prices = PriceBook({"scripted/scripted": {"input": 1, "output": 1}})
     model = ScriptedModel(("No.", Usage(4_000, 300)), "never said")
     ledger = Ledger(Decimal("0.0045"), prices)
@@ -369,7 +369,7 @@ async def test_the_repair_is_not_made_beyond_the_cap() -> None:
     assert agent.messages[2].content == "No."
 
 
-async def test_an_interrupt_ends_it_and_leaves_nothing_behind() -> None:
+async def test_interrupt_ends_structured_run() -> None:
     model = ScriptedModel("No.", ("half", float("inf")), "Fine.")
     agent = Agent(model)
     running = asyncio.create_task(agent.run("Tell.", output=City))
@@ -389,7 +389,7 @@ def refusal(words: str = "output_config.format.schema: too complex") -> ModelErr
     return ModelError("invalid_request", words, provider="p", model="m", status=400)
 
 
-async def test_a_schema_that_is_refused_is_told_in_words() -> None:
+async def test_refused_schema_is_told_in_words() -> None:
     model = Native(refusal(), "No.", BERN_TEXT)
     agent = Agent(model)
     events: list[Event] = []
@@ -402,7 +402,7 @@ async def test_a_schema_that_is_refused_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("error", [refusal("max_tokens: too large"), ModelError("auth", "schema", provider="p")])
-async def test_other_refusals_are_not_the_schema_s(error: ModelError) -> None:
+async def test_other_refusals_keep_the_schema(error: ModelError) -> None:
     model = Native(error, "never said")
     with pytest.raises(ModelError) as caught:
         await ask(model, City)
@@ -419,7 +419,7 @@ async def test_what_is_refused_again_is_raised() -> None:
 # Beside the rest
 
 
-async def test_clearing_the_context_keeps_the_request_and_what_was_told() -> None:
+async def test_clearing_keeps_request_and_schema() -> None:
     class Clear:
         async def before_tool(self, *_: object) -> object:
             from sagent.policy import Allow
@@ -487,7 +487,7 @@ async def test_data_as_json() -> None:
     assert encode_result(Result("", (), "end", data={"a": "\ud800"}))["data"] == {"a": "\ud800"}
 
 
-async def test_a_model_without_a_word_of_schemas_is_enough() -> None:
+async def test_model_without_schema_support_works() -> None:
     class Bare:
         provider, id, limits = "p", "m", ScriptedModel().limits
 

@@ -10,7 +10,7 @@ from sagent.testing import ScriptedModel
 
 
 @pytest.mark.parametrize("kind", ["not_found", "auth", "permission", "payment", "invalid_request"])
-async def test_a_model_that_cannot_be_used_gives_the_word_back(kind: ModelErrorKind) -> None:
+async def test_unusable_model_switch_is_undone(kind: ModelErrorKind) -> None:
     before = ScriptedModel("one", lambda request: request.messages[-1].content)
     wrong = ScriptedModel(ModelError(kind, "no such model", provider="scripted", model="nonsense"))
     wrong.id = "nonsense"
@@ -25,7 +25,7 @@ async def test_a_model_that_cannot_be_used_gives_the_word_back(kind: ModelErrorK
     assert agent.model is before
 
 
-async def test_a_model_that_has_answered_once_keeps_its_place() -> None:
+async def test_answered_model_keeps_its_place() -> None:
     before, after = ScriptedModel("one"), ScriptedModel("two", ModelError("auth", "expired", provider="scripted"))
     agent = Agent(before, resources=Resources(resolve=lambda _: after))
     switched: list[str] = []

@@ -30,7 +30,7 @@ from tests.messages import Player, Step, call, in_turn
 from tests.waiting import until
 
 
-async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:
+async def test_child_answers_with_inherited_setup() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="count to 3", name="my review"),), results),
         **{"root__my-review": in_turn("1 2 3")},
@@ -48,7 +48,7 @@ async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:
     assert [each.path for each in agent.tree.living] == ["root"]
 
 
-async def test_children_run_side_by_side_and_grandchildren_are_named_by_their_path() -> None:
+async def test_parallel_children_named_by_path() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
@@ -82,7 +82,7 @@ def ask_when(words: str) -> list[Player]:
     return [play, then]
 
 
-async def test_a_child_that_lives_on_is_written_to_and_answers_by_messages() -> None:
+async def test_lasting_child_answers_by_messages() -> None:
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="wait for orders", name="aide", persistent=True),),
@@ -99,7 +99,7 @@ async def test_a_child_that_lives_on_is_written_to_and_answers_by_messages() -> 
     assert [peer.path for peer in agent.peers()] == []
 
 
-async def test_a_message_reaches_an_agent_whose_tool_runs() -> None:
+async def test_message_reaches_agent_in_a_tool() -> None:
     cast = Cast(
         root=in_turn((call("1", "Bash", command="sleep 30"),), lambda r: r.messages[-1].content),
     )
@@ -115,7 +115,7 @@ async def test_a_message_reaches_an_agent_whose_tool_runs() -> None:
     await agent.aclose()
 
 
-async def test_cousins_write_to_each_other_by_name_or_pattern() -> None:
+async def test_cousins_write_by_name_or_pattern() -> None:
     ready = asyncio.Event()
 
     async def until_told(request: Request) -> str:
@@ -165,7 +165,7 @@ async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) 
     assert result.content.count("fine") == spawns - 1
 
 
-async def test_what_was_denied_to_those_below_is_in_the_result_of_the_run_above() -> None:
+async def test_denials_below_are_in_the_result() -> None:
     class Nothing(AllowAll):
         async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
             return Allow() if call.name == "AgentSpawn" else Deny("nothing today")
@@ -181,7 +181,7 @@ async def test_what_was_denied_to_those_below_is_in_the_result_of_the_run_above(
     await agent.aclose()
 
 
-async def test_a_child_may_be_forbidden_children() -> None:
+async def test_child_may_be_forbidden_children() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", max_depth=0),), results),
         root__a=in_turn((call("2", "AgentSpawn", prompt="y"),), results),
@@ -201,7 +201,7 @@ async def test_a_child_may_be_forbidden_children() -> None:
         ({"name": "///"}, "is not a valid agent name"),
     ],
 )
-async def test_an_order_that_cannot_be_met_is_an_error_result(wish: dict[str, object], words: str) -> None:
+async def test_impossible_order_is_an_error_result(wish: dict[str, object], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", **wish),), results))
     result = await root_of(cast, ledger=Ledger(Decimal(1), PriceBook(PRICES))).run("go")
     assert words in result.content
@@ -216,7 +216,7 @@ async def test_an_order_that_cannot_be_met_is_an_error_result(wish: dict[str, ob
         (RuntimeError("a defect"), "failed (crashed): RuntimeError: a defect"),
     ],
 )
-async def test_a_child_that_fails_says_which_and_what_it_had(fault: Exception, words: str) -> None:
+async def test_failed_child_says_partial_output(fault: Exception, words: str) -> None:
     limits = RunLimits(max_retries=0)
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results),
@@ -230,13 +230,13 @@ async def test_a_child_that_fails_says_which_and_what_it_had(fault: Exception, w
 
 
 @pytest.mark.parametrize(("prices", "words"), [({}, "all agents: at least 0.0"), (PRICES, "all agents: 0.0")])
-async def test_an_agent_is_told_that_a_price_is_not_known(prices: dict[str, dict[str, object]], words: str) -> None:
+async def test_agent_is_told_of_unknown_price(prices: dict[str, dict[str, object]], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", status=True),), results))
     result = await root_of(cast, ledger=Ledger(None, PriceBook(prices))).run("go")
     assert words in result.content
 
 
-async def test_share_full_begins_with_the_parents_exact_prefix_and_brief_with_what_led_to_it() -> None:
+async def test_share_full_keeps_prefix_brief_the_task() -> None:
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="first", name="a"),),
@@ -261,7 +261,7 @@ async def test_share_full_begins_with_the_parents_exact_prefix_and_brief_with_wh
     assert "from b" in told
 
 
-async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing() -> None:
+async def test_agent_changes_itself_or_nothing() -> None:
     other = ScriptedModel("from the other", provider="other", model_id="m")
 
     def resolve(name: str) -> Model:
@@ -305,7 +305,7 @@ async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing
     assert (agent.status().model, agent.status().effort) == ("other/m", "low")
 
 
-async def test_results_of_a_tool_are_dropped_and_the_context_is_cleared_between_two_calls(tmp_path: Path) -> None:
+async def test_results_dropped_and_context_cleared(tmp_path: Path) -> None:
     long = "x" * 5_000
     steps: list[Request] = []
 
@@ -359,7 +359,7 @@ async def test_a_coordinator_retunes_a_worker() -> None:
     await agent.aclose()
 
 
-async def test_an_interrupt_takes_the_descendants_along_and_leaves_valid_histories() -> None:
+async def test_interrupt_includes_descendants() -> None:
     async def forever(request: Request) -> str:
         await asyncio.sleep(60)
         return "never"
@@ -380,7 +380,7 @@ async def test_an_interrupt_takes_the_descendants_along_and_leaves_valid_histori
     assert (await agent.run("again")).content == "after"
 
 
-async def test_a_cancelled_parent_takes_its_descendants_along() -> None:
+async def test_cancelled_parent_cancels_descendants() -> None:
     async def forever(request: Request) -> str:
         await asyncio.sleep(60)
         return "never"
@@ -402,7 +402,7 @@ async def test_a_cancelled_parent_takes_its_descendants_along() -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("root")]
 
 
-async def test_an_allowance_bounds_a_child_and_its_rest_comes_back() -> None:
+async def test_allowance_bounds_child_and_returns() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", budget_usd=0.00002),), results),
         root__a=in_turn("too dear"),
@@ -415,7 +415,7 @@ async def test_an_allowance_bounds_a_child_and_its_rest_comes_back() -> None:
     assert "root/a" not in cast.requests
 
 
-async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
+async def test_log_of_tree_is_verified_whole(tmp_path: Path) -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), "end"),
         root__a=in_turn((call("2", "AgentSpawn", prompt="y", name="b"),), "a"),
@@ -433,7 +433,7 @@ async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
     assert faults(tmp_path / "s")
 
 
-async def test_from_python_agents_are_spawned_awaited_told_and_shown() -> None:
+async def test_agents_spawned_from_python() -> None:
     cast = Cast(root=in_turn("unused"), root__a=in_turn("one", "two"))
     agent = root_of(cast)
     peer = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
@@ -450,7 +450,7 @@ async def test_from_python_agents_are_spawned_awaited_told_and_shown() -> None:
     assert peer.status().state == "ended"
 
 
-def test_names_find_agents_as_people_mean_them() -> None:
+def test_names_find_agents_as_meant() -> None:
     tree = Tree()
 
     class Named:

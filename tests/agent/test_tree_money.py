@@ -223,12 +223,12 @@ def paths(agent: Agent) -> list[str]:
 
 @settings(max_examples=deep(60, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
-def test_no_cap_and_no_allowance_is_ever_passed(seed: int) -> None:
+def test_no_cap_or_allowance_is_passed(seed: int) -> None:
     """Trees grown at random, with failures, interruptions and cancellations thrown in."""
     asyncio.run(grow(seed))
 
 
-async def test_agents_that_share_a_ledger_have_each_its_own_cost() -> None:
+async def test_shared_ledger_keeps_costs_apart() -> None:
     ledger = Ledger(Decimal(1), BOOK)
     model = ScriptedModel(*["yes"] * 3, provider="mine", model_id="flat")
     agents = [Agent(model, resources=Resources(ledger=ledger)) for _ in range(3)]

@@ -85,7 +85,7 @@ EACH = [(family, wrong) for family, reasons in WRONG.items() for wrong in reason
 
 
 @pytest.mark.parametrize(("family", "wrong"), EACH)
-async def test_later_good_end_makes_no_cut_call_whole(family: str, wrong: str) -> None:
+async def test_later_good_end_keeps_call_cut(family: str, wrong: str) -> None:
     """Gateways end a stream with a reason of their own."""
     for reasons in ((wrong, SOUND[family]), (SOUND[family], wrong), (wrong, wrong)):
         wipe, results, _, _ = await played(family, [WAYS[family](*reasons), Turn("ok")])
@@ -93,14 +93,14 @@ async def test_later_good_end_makes_no_cut_call_whole(family: str, wrong: str) -
 
 
 @pytest.mark.parametrize("family", WAYS)
-async def test_good_end_that_is_repeated_is_one(family: str) -> None:
+async def test_repeated_good_end_is_one(family: str) -> None:
     wipe, _, _, _ = await played(family, [WAYS[family](SOUND[family], SOUND[family]), Turn("ok")])
     assert wipe.paths == ["/a"]
 
 
 @pytest.mark.parametrize("family", [CHAT, ANTHROPIC, CONVERSE])
 @pytest.mark.parametrize("reason", ["cancelled", "request_timeout", "preempted", "repetition_detected", "aborted"])
-async def test_reply_that_was_broken_off_makes_no_call(family: str, reason: str) -> None:
+async def test_broken_off_reply_makes_no_call(family: str, reason: str) -> None:
     wipe, _, _, _ = await played(family, [WAYS[family](reason), Turn("ok")])
     assert wipe.paths == []
 
@@ -145,12 +145,12 @@ WHOLE = {**DONE, "item": item(arguments=ARGUMENTS, status="completed")}
     ],
     ids=["in the output", "details", "closed again", "event", "failed event"],
 )
-async def test_response_that_is_incomplete_anywhere_makes_no_call(answer: Raw) -> None:
+async def test_incomplete_response_makes_no_call(answer: Raw) -> None:
     wipe, _, _, _ = await played(RESPONSES, [answer, Turn("ok")])
     assert wipe.paths == []
 
 
-async def test_call_that_is_announced_twice_keeps_its_arguments() -> None:
+async def test_twice_announced_call_keeps_arguments() -> None:
     """Else it would be made with its defaults."""
     block = {"type": "tool_use", "id": "t", "name": "wipe", "input": {}}
     start = {"type": "content_block_start", "index": 0, "content_block": block}
@@ -172,7 +172,7 @@ async def test_call_that_is_announced_twice_keeps_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("stop", CUT)
-def test_signature_after_a_call_proves_no_end(stop: str) -> None:
+def test_signature_after_call_proves_no_end(stop: str) -> None:
     call, sign = ToolCall("c", "wipe"), Opaque("", Private("google", "s"))
     for parts, whole in (((call, sign), False), ((call, sign, sign), False), ((call, Text("so"), sign), True)):
         message = Message("assistant", parts, stop=stop)  # pyright: ignore[reportArgumentType] -- one of StopReason

@@ -63,7 +63,7 @@ async def test_wait_names_need_room_and_holders() -> None:
     assert ledger.waits("root/c") == ""
 
 
-async def test_what_is_free_is_never_as_much_as_what_is_said_to_be_needed() -> None:
+async def test_waiting_room_is_less_than_needed() -> None:
     """A call that begins beside others waits for room for a roomy answer, and not only for its least."""
     ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
     first = await held(ledger, "root/a", 7_000)
@@ -74,7 +74,7 @@ async def test_what_is_free_is_never_as_much_as_what_is_said_to_be_needed() -> N
     (await waiting).release()
 
 
-async def test_those_behind_the_first_that_waits_say_so_once() -> None:
+async def test_later_waiters_say_so_once() -> None:
     ledger, first, behind = Ledger(MICRO * 10_000, BOOK), list[str](), list[str]()
     call = await held(ledger, "root/a", 9_000)
     tasks = [
@@ -92,7 +92,7 @@ async def test_those_behind_the_first_that_waits_say_so_once() -> None:
         (await task).release()
 
 
-async def test_of_many_calls_in_flight_the_largest_are_named() -> None:
+async def test_largest_calls_in_flight_are_named() -> None:
     ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
     calls = [await held(ledger, f"root/{name}", 2_000 - at) for at, name in enumerate("abcd")]
     waiting = asyncio.create_task(
@@ -105,7 +105,7 @@ async def test_of_many_calls_in_flight_the_largest_are_named() -> None:
     (await waiting).release()
 
 
-async def test_call_that_pings_keep_alive_has_a_deadline_too() -> None:
+async def test_pinged_call_has_a_deadline() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
     first = await held(ledger, "root/a", 900)
     first.own_limit = 0.0
@@ -128,7 +128,7 @@ async def test_wait_in_a_branch_is_its_own() -> None:
     (await waiting).release()
 
 
-async def test_least_output_above_a_share_is_granted_at_once() -> None:
+async def test_least_above_share_granted_at_once() -> None:
     ledger = Ledger(MICRO * 20_000, BOOK)
     async with asyncio.timeout(20):
         granted = await held(ledger, "root/a", 15_000)
@@ -149,7 +149,7 @@ def agent(model: Model, ledger: Ledger, path: str, seen: list[Event]) -> Agent:
     return made
 
 
-async def test_hung_call_gives_its_money_up_when_others_wait() -> None:
+async def test_hung_call_yields_its_money() -> None:
     ledger, seen = Ledger(MICRO * 8_000, BOOK), list[Event]()
     hung = agent(ScriptedModel(("Hm", math.inf)), ledger, "root/a", seen)
     other = agent(ScriptedModel("Done."), ledger, "root/b", seen)
@@ -173,7 +173,7 @@ async def test_hung_call_gives_its_money_up_when_others_wait() -> None:
     await other.aclose()
 
 
-async def test_status_says_what_an_agent_waits_for() -> None:
+async def test_status_says_what_agent_waits_for() -> None:
     ledger, seen = Ledger(MICRO * 10_000, BOOK), list[Event]()
     first = await held(ledger, "root/a", 9_000)
     waiting = agent(ScriptedModel("Done."), ledger, "root/b", seen)
@@ -188,7 +188,7 @@ async def test_status_says_what_an_agent_waits_for() -> None:
     await waiting.aclose()
 
 
-async def test_call_with_pings_gives_its_money_up_too() -> None:
+async def test_pinged_call_yields_its_money() -> None:
     """Each ping is a sign of life, so that its own limit of silence never ends it."""
     ledger, seen = Ledger(MICRO * 8_000, PriceBook({"anthropic/claude-x": {"input": 0, "output": 1}})), list[Event]()
     hung = Stall(Turn("Hm"), after_events=4, pings=True)
@@ -214,7 +214,7 @@ async def test_call_with_pings_gives_its_money_up_too() -> None:
     assert (ledger.held, ledger._calls) == (0, set())
 
 
-async def test_model_that_looks_at_agents_reads_who_waits() -> None:
+async def test_model_reads_who_waits_for_money() -> None:
     ledger, seen = Ledger(MICRO * 10_000, BOOK), list[Event]()
     boss = agent(ScriptedModel("Late."), ledger, "root", seen)
     first = await held(ledger, "root/a", 9_000)

@@ -57,7 +57,7 @@ class Letting:
         return ""
 
 
-async def test_an_interrupted_parent_knows_what_its_child_had() -> None:
+async def test_interrupted_parent_knows_childs_text() -> None:
     cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),)), root__a=in_turn(look("half"), forever))
     agent = root_of(cast)
     task = asyncio.create_task(agent.run("go"))
@@ -68,7 +68,7 @@ async def test_an_interrupted_parent_knows_what_its_child_had() -> None:
     assert told(agent) == "interrupted before it ended\nThe end of what it had shown:\nroot/a: half"
 
 
-async def test_a_job_that_is_cancelled_keeps_what_its_child_had() -> None:
+async def test_cancelled_job_keeps_childs_text() -> None:
     def wait(request: Request) -> Step:
         return (call("2", "BackgroundTask", operation="cancel", id="job:1"),)
 
@@ -87,7 +87,7 @@ async def test_a_job_that_is_cancelled_keeps_what_its_child_had() -> None:
     assert [each.path for each in agent.tree.living] == ["root"]
 
 
-async def test_an_interrupted_agent_knows_what_its_tool_that_is_an_agent_had() -> None:
+async def test_interrupted_agent_tool_text_is_known() -> None:
     inner = Cast(root=in_turn("begun"))
     inner.players["root/ask"] = in_turn(look("half"), forever)
     tool = Agent(inner, tools=tree_tools()).as_tool("ask", "Asks.")
@@ -109,14 +109,14 @@ async def test_an_interrupted_agent_knows_what_its_tool_that_is_an_agent_had() -
         ({"max_depth": -1}, "max_depth: give a whole number, 0 or more, not -1"),
     ],
 )
-async def test_a_child_has_no_way_past_its_parents_limits(wish: dict[str, object], words: str) -> None:
+async def test_child_cannot_pass_parents_limits(wish: dict[str, object], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", **wish),), results))
     agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=2))
     assert words in (await agent.run("go")).content
     assert set(cast.requests) == {"root"}
 
 
-async def test_an_order_may_leave_things_open_in_writing() -> None:
+async def test_order_may_leave_things_open() -> None:
     wish: dict[str, object] = {"name": None, "max_turns": None, "max_depth": None, "budget_usd": None, "tools": None}
     cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", **wish),), results), root__1=in_turn("fine"))
     assert (await root_of(cast).run("go")).content == "fine"
@@ -146,9 +146,7 @@ async def test_an_allowance_is_an_amount(usd: str) -> None:
         ({"switch": {"provider": "other"}}, "give a model of other too"),
     ],
 )
-async def test_a_change_that_makes_no_sense_is_an_error_and_changes_nothing(
-    wish: dict[str, object], words: str
-) -> None:
+async def test_senseless_change_changes_nothing(wish: dict[str, object], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", **wish),), results))
     agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=9))
     before = agent.status()
@@ -158,19 +156,19 @@ async def test_a_change_that_makes_no_sense_is_an_error_and_changes_nothing(
     assert (agent.status().limits, agent.status().effort) == (before.limits, before.effort)
 
 
-async def test_a_wish_for_nothing_claims_nothing() -> None:
+async def test_empty_wish_claims_nothing() -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", switch={"model": None}, limits={}, context={}),), results))
     assert (await root_of(cast).run("go")).content.startswith("root: working, scripted/scripted")
 
 
-async def test_a_limit_may_be_written_as_a_text() -> None:
+async def test_limit_may_be_written_as_text() -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", limits={"max_turns": "5"}),), results))
     agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=9))
     await agent.run("go")
     assert agent.status().limits == {"max_turns": 5}
 
 
-async def test_an_agent_is_interrupted_by_its_path() -> None:
+async def test_agent_is_interrupted_by_its_path() -> None:
     cast = Cast(root__a=forever, root__a__b=forever, root__c=forever)
     agent = root_of(cast)
     a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
@@ -189,7 +187,7 @@ async def test_an_agent_is_interrupted_by_its_path() -> None:
     await agent.aclose()
 
 
-async def test_jobs_that_outlive_the_session_are_known_at_its_end_also_of_agents_that_have_ended() -> None:
+async def test_detached_jobs_known_at_session_end() -> None:
     def jobs() -> Player:
         begin = (call("1", "Letting", background=True),)
         return in_turn(begin, (call("2", "BackgroundTask", operation="detach", id="job:1"),), "done")
@@ -202,7 +200,7 @@ async def test_jobs_that_outlive_the_session_are_known_at_its_end_also_of_agents
     assert agent.tree.detached == (f"root/a: {text}", f"root: {text}")
 
 
-async def test_a_tool_learns_who_calls_it_what_was_spent_and_shows_how_far_it_is() -> None:
+async def test_tool_learns_caller_and_costs() -> None:
     seen: list[object] = []
 
     class Curious:
@@ -236,7 +234,7 @@ async def test_an_agent_reminds_itself() -> None:
     assert last(cast.requests["root"][2]) == "look again"
 
 
-async def test_what_has_ended_cannot_be_written_to_and_the_living_are_named() -> None:
+async def test_ended_agent_message_names_living() -> None:
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="x", name="a"), call("2", "AgentSpawn", prompt="x", name="b")),
@@ -255,7 +253,7 @@ async def test_what_has_ended_cannot_be_written_to_and_the_living_are_named() ->
     await agent.aclose()
 
 
-async def test_a_hand_off_in_brief_is_what_was_asked_last() -> None:
+async def test_brief_hand_off_is_last_request() -> None:
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="z", name="b", share="brief"),), "end"),
         root__a=in_turn("first answer", "second answer"),
@@ -274,7 +272,7 @@ async def test_a_hand_off_in_brief_is_what_was_asked_last() -> None:
 
 
 @pytest.mark.parametrize("kind", ["network", "stalled", "overloaded", "payment", "not_found"])
-async def test_every_way_to_lose_a_provider_is_named_with_what_there_was(kind: str) -> None:
+async def test_lost_provider_is_named_with_text(kind: str) -> None:
     fault = ModelError(kind, "it is gone", provider="p", model="m")  # pyright: ignore[reportArgumentType]
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results), root__a=in_turn(look("half"), fault)
@@ -285,7 +283,7 @@ async def test_every_way_to_lose_a_provider_is_named_with_what_there_was(kind: s
     assert said.endswith("Its output so far:\nhalf")
 
 
-async def test_one_that_runs_out_of_money_in_the_middle_says_so_and_what_it_had() -> None:
+async def test_child_out_of_money_says_text() -> None:
     ledger = Ledger(Decimal(1), PriceBook(PRICES))
     spend = [look(f"part {number}", str(number)) for number in range(400)]
     cast = Cast(
@@ -300,7 +298,7 @@ async def test_one_that_runs_out_of_money_in_the_middle_says_so_and_what_it_had(
     assert ledger.cap_of("root/a") == 1
 
 
-def test_what_a_child_had_that_the_end_of_the_process_cut_off_is_known() -> None:
+def test_cut_off_childs_text_is_known() -> None:
     def entry(number: int, kind: str) -> Entry:
         return Entry(str(number), str(number - 1) if number else "", "", kind, b"")
 
@@ -316,7 +314,7 @@ def test_what_a_child_had_that_the_end_of_the_process_cut_off_is_known() -> None
     assert resume.cut_off("root/a", entries[:1], [], []) is None
 
 
-async def test_every_limit_that_is_set_can_be_lowered() -> None:
+async def test_every_set_limit_can_be_lowered() -> None:
     limits = RunLimits(max_turns=9, max_tool_call_rounds=9, max_request_tokens=90_000, max_response_tokens=9_000)
     lower = {"max_turns": 8, "max_tool_call_rounds": 7, "max_request_tokens": 80_000, "max_response_tokens": 8_000}
     cast = Cast(root=in_turn((call("1", "AgentSelf", limits=lower),), "end"))

@@ -69,7 +69,7 @@ async def working(
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize(("size", "cap"), [(60, "0.05"), (30_000, "0.25"), (100_000, "1")])
-async def test_a_question_a_diff_and_a_large_context(make: Callable[[str], Model], size: int, cap: str) -> None:
+async def test_question_diff_and_large_context(make: Callable[[str], Model], size: int, cap: str) -> None:
     async with working([Turn(text="It is fine.")] * 2, make, cap) as (agent, server):
         for prompt in (prose(size), "And now?"):
             result = await agent.run(prompt)
@@ -79,9 +79,7 @@ async def test_a_question_a_diff_and_a_large_context(make: Callable[[str], Model
 
 
 @pytest.mark.parametrize(("make", "cap"), [(anthropic, "0.12"), (openai, "0.20"), (google, "0.10")])
-async def test_the_provider_is_asked_to_count_where_bytes_would_shrink_the_answer(
-    make: Callable[[str], Model], cap: str
-) -> None:
+async def test_provider_counts_where_bytes_exceed(make: Callable[[str], Model], cap: str) -> None:
     async with working([Turn(text="Yes.")] * 3, make, cap) as (agent, server):
         await agent.run(prose(30_000))
         assert len(server.counted) == 1
@@ -93,7 +91,7 @@ async def test_the_provider_is_asked_to_count_where_bytes_would_shrink_the_answe
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_a_refusal_names_the_size_that_the_provider_counted(make: Callable[[str], Model]) -> None:
+async def test_refusal_names_counted_size(make: Callable[[str], Model]) -> None:
     async with working([], make, "0.02") as (agent, server):
         with pytest.raises(BudgetExceeded) as refused:
             await agent.run(prose(60_000))
@@ -103,7 +101,7 @@ async def test_a_refusal_names_the_size_that_the_provider_counted(make: Callable
         assert counted <= int(found[1]) < counted * 11 // 10
 
 
-async def test_a_provider_that_counts_nothing_is_asked_once() -> None:
+async def test_provider_without_count_asked_once() -> None:
     async with working([Turn(text="Yes.")] * 4, anthropic, "0.12", counts=False) as (agent, server):
         for _ in range(2):
             with pytest.raises(BudgetExceeded):
@@ -111,7 +109,7 @@ async def test_a_provider_that_counts_nothing_is_asked_once() -> None:
         assert len(server.counted) == 1
 
 
-async def test_ten_interruptions_do_not_use_up_a_dollar() -> None:
+async def test_ten_interruptions_leave_money() -> None:
     """Each counts its input, what had streamed and a bounded slack; not the longest answer there could have been."""
     stall = Stall(Turn(text="word " * 40), after_events=6, seconds=60.0)
     async with working([stall] * 10, anthropic, "1") as (agent, server):
@@ -124,7 +122,7 @@ async def test_ten_interruptions_do_not_use_up_a_dollar() -> None:
         assert agent.ledger.totals().whole.charges == 10  # one call is one charge, stated and guessed
 
 
-async def test_four_agents_under_half_a_dollar_run_side_by_side() -> None:
+async def test_four_agents_share_half_a_dollar() -> None:
     running, together = 0, 0
 
     async def step(_: object) -> Turn:
@@ -154,7 +152,7 @@ async def test_four_agents_under_half_a_dollar_run_side_by_side() -> None:
     assert together == 4
 
 
-async def test_what_is_held_shrinks_to_what_the_stream_says() -> None:
+async def test_reservation_shrinks_with_stream() -> None:
     stall = Stall(Turn(text="word " * 40), after_events=6, seconds=60.0)
     async with working([stall], anthropic, "5") as (agent, _server):
         seen: list[Decimal] = []
@@ -174,9 +172,7 @@ async def test_what_is_held_shrinks_to_what_the_stream_says() -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize(("fault", "counts"), [(ErrorEvent(Turn()), True), (Fail(529), False)])
-async def test_an_error_in_an_answer_that_had_begun_may_be_billed(
-    make: Callable[[str], Model], fault: Step, *, counts: bool
-) -> None:
+async def test_error_in_begun_answer_may_be_billed(make: Callable[[str], Model], fault: Step, *, counts: bool) -> None:
     retry_at_once = replace(fault, headers={"retry-after": "0"}) if isinstance(fault, Fail) else fault
     async with working([retry_at_once, Turn(text="Yes.")], make, "1") as (agent, _server):
         result = await agent.run("Is it?")
@@ -184,7 +180,7 @@ async def test_an_error_in_an_answer_that_had_begun_may_be_billed(
         assert bool(agent.ledger.cost().unbilled) is counts
 
 
-async def test_a_count_that_fails_for_a_while_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_count_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = FakeProviderServer._count
 
     def failing_once(server: FakeProviderServer, member: str, received: Received) -> Delivery:
@@ -199,7 +195,7 @@ async def test_a_count_that_fails_for_a_while_is_asked_for_again(monkeypatch: py
         assert len(server.counted) == 2
 
 
-async def test_a_provider_that_bills_more_than_it_counted_is_not_believed_again() -> None:
+async def test_overbilling_count_is_not_trusted() -> None:
     """What it bills counts, and its next call is bounded by what was billed; not by another such count."""
     size = 60_000
     dear = Turn(text="Yes.", usage=Usage(input=40_000, output=5))
