@@ -62,9 +62,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @pytest.mark.parametrize("child", [(), ("one.example",), ("one.example", "two.example:8080")])
-async def test_an_agent_that_may_reach_less_sees_no_command_of_one_that_may_reach_more(
-    rig: Rig, child: tuple[str, ...]
-) -> None:
+async def test_agents_with_less_network_see_no_more(rig: Rig, child: tuple[str, ...]) -> None:
     parent = await rig.start("echo there; read", "one.example", "two.example")
     assert parent.stdout is not None
     parent.stdout.readline()
@@ -74,7 +72,7 @@ async def test_an_agent_that_may_reach_less_sees_no_command_of_one_that_may_reac
 
 
 @pytest.mark.parametrize("origin", ["other", "unknown"])
-async def test_an_agent_that_may_read_less_sees_no_command_of_one_that_may_read_more(rig: Rig, origin: str) -> None:
+async def test_agents_that_read_less_see_no_more(rig: Rig, origin: str) -> None:
     rig.origin = () if origin == "unknown" else ("edit",)
     parent = await rig.start("echo there; read")
     assert parent.stdout is not None
@@ -85,7 +83,7 @@ async def test_an_agent_that_may_read_less_sees_no_command_of_one_that_may_read_
     assert (await asyncio.to_thread(child.communicate))[0] == b"bash\ncat\n"
 
 
-async def test_what_leads_out_of_a_box_shows_nobody_what_is_hidden_since(rig: Rig) -> None:
+async def test_relay_shows_no_hidden_files(rig: Rig) -> None:
     rig.origin = ("edit",)
     (rig.work / "key").write_text("KEY")
     namespaces = await rig.run("readlink /proc/self/ns/net", "one.example")
@@ -97,7 +95,7 @@ async def test_what_leads_out_of_a_box_shows_nobody_what_is_hidden_since(rig: Ri
     assert "KEY" not in said
 
 
-async def test_programs_of_the_persons_do_not_see_each_other(rig: Rig) -> None:
+async def test_persons_programs_are_isolated(rig: Rig) -> None:
     server = await rig.start("echo there; read", lasting=True)
     assert server.stdout is not None
     server.stdout.readline()
@@ -106,7 +104,7 @@ async def test_programs_of_the_persons_do_not_see_each_other(rig: Rig) -> None:
     assert await rig.run(SHOW) == "0"
 
 
-async def test_who_ends_the_way_out_of_a_box_closes_it_for_nobody_after(rig: Rig) -> None:
+async def test_way_out_survives_killed_relay(rig: Rig) -> None:
     ask = r"exec 3<>/dev/tcp/127.0.0.1/${P##*:} && printf 'GET / HTTP/1.1\r\nHost: a\r\n\r\n' >&3 && head -1 <&3"
     assert "407" in await rig.run(ask, "one.example")
     assert await rig.run("grep -l relay /proc/[0-9]*/cmdline | cut -d/ -f3 | xargs kill -9", "one.example") == ""
@@ -116,20 +114,18 @@ async def test_who_ends_the_way_out_of_a_box_closes_it_for_nobody_after(rig: Rig
     assert "407" in said
 
 
-async def test_a_way_out_that_does_not_open_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_way_out_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ToolError, match="/bin/false does not run in the sandbox"):
         await rig.start("true", "example.org")
 
 
-async def test_what_leads_out_of_a_box_has_nothing_of_our_environment(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_relay_has_none_of_our_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "key-of-ours")
     assert "key-of-ours" not in await rig.run("cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "one.example")
 
 
-async def test_what_leads_out_of_a_box_does_not_keep_one_that_was_let_go(rig: Rig) -> None:
+async def test_relay_does_not_keep_detached_box(rig: Rig) -> None:
     (place := rig.work / "ns").touch()
     assert await rig.run("readlink /proc/self/ns/pid > ns", "one.example") == ""
     profile = Profile(writable=(str(rig.work),), domains=("one.example",))

@@ -82,7 +82,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-async def test_what_is_opened_ahead_is_what_the_first_command_finds(
+async def test_box_opened_ahead_serves_first_command(
     boxed: Boxed, opened: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def listening(_: object) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ async def test_what_is_opened_ahead_is_what_the_first_command_finds(
     assert opened == ahead
 
 
-async def test_what_is_undone_while_a_box_is_opened_ahead_is_told_to_the_command(boxed: Boxed) -> None:
+async def test_undone_while_opening_is_told(boxed: Boxed) -> None:
     work = boxed.workspace.cwd
     running = asyncio.create_task(boxed.run("echo mine > .envrc; until [ -e go ]; do sleep 0.01; done"))
     await until(lambda: (work / ".envrc").exists(), "the file", task=running)
@@ -105,7 +105,7 @@ async def test_what_is_undone_while_a_box_is_opened_ahead_is_told_to_the_command
     assert "the sandbox undid the changes to" in await running
 
 
-async def test_the_first_box_is_made_while_the_model_thinks(
+async def test_first_box_is_made_while_model_thinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[object]
 ) -> None:
     async def think(_: Received) -> Turn:
@@ -155,7 +155,7 @@ LOOK = (
 
 
 @pytest.mark.parametrize("happens", [listens, appears, is_replaced, is_made])
-async def test_what_a_command_left_running_is_reached_and_ended_by_the_next_whatever_happens_outside(
+async def test_left_process_is_reached_by_next(
     boxed: Boxed, happens: Callable[[Path], contextlib.AbstractContextManager[None]]
 ) -> None:
     """A program begins to listen in /tmp, there is a key to hide, git replaces its config, or there is a new one: what
@@ -172,7 +172,7 @@ async def test_what_a_command_left_running_is_reached_and_ended_by_the_next_what
     assert said.count("Read-only file system") == 1 + (happens is is_made)
 
 
-async def test_what_was_left_running_does_not_write_what_is_protected_since(boxed: Boxed) -> None:
+async def test_left_process_writes_nothing_protected(boxed: Boxed) -> None:
     work = boxed.workspace.cwd
     writes = "until [ -e go ]; do sleep 0.02; done; echo '[x]' >> sub/.git/config; touch done"
     await boxed.run(f"({writes}) >/dev/null 2>&1 &")
@@ -183,7 +183,7 @@ async def test_what_was_left_running_does_not_write_what_is_protected_since(boxe
     assert (work / "sub/.git/config").read_text() == before
 
 
-async def test_what_keeps_every_other_process_from_running_is_ended(boxed: Boxed) -> None:
+async def test_blocking_left_process_is_ended(boxed: Boxed) -> None:
     await boxed.run("(while :; do kill -9 -1; done) >/dev/null 2>&1 & sleep 60")
     (boxed.workspace.cwd / ".env").touch()
     with pytest.raises(ToolError, match="left running was ended: run it again"):
@@ -191,9 +191,7 @@ async def test_what_keeps_every_other_process_from_running_is_ended(boxed: Boxed
     assert await boxed.run("echo next") == "next"
 
 
-async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends_with_the_session(
-    boxed: Boxed, opened: list[object]
-) -> None:
+async def test_abandoned_box_serves_the_next(boxed: Boxed, opened: list[object]) -> None:
     preparing = asyncio.create_task(boxed.tool.prepare(boxed.workspace, boxed.blobs))
     await until(lambda: opened, "the box", task=preparing)
     preparing.cancel()
@@ -210,7 +208,7 @@ async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends
     assert not scratch.exists()
 
 
-async def test_a_box_that_is_slow_to_end_holds_up_nobody_else(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_end_of_box_delays_nobody(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     order, really = list[str](), Box.close
 
     def close(box: Box) -> None:
@@ -234,7 +232,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("moment", ["while it runs", "between two"])
-async def test_a_box_that_is_killed_is_told_of_and_the_next_command_gets_another(boxed: Boxed, moment: str) -> None:
+async def test_killed_box_is_told_and_replaced(boxed: Boxed, moment: str) -> None:
     first, *_ = await boxed.processes()
     if moment == "while it runs":
         started = boxed.workspace.cwd / "started"
@@ -260,7 +258,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
-async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: list[str]) -> None:
+async def test_box_is_retried_when_files_change(boxed: Boxed, failing: list[str]) -> None:
     failing += ["bwrap: Can't bind mount /oldroot/tmp/x: No such file or directory"] * 3
     assert await boxed.run("echo there") == "there"
     failing += ["bwrap: Can't create file at /tmp/x: Is a directory"] * 3
@@ -272,7 +270,7 @@ async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: 
     assert refusal().endswith("See <https://deb.li/bubblewrap>")  # sentences go on after it
 
 
-async def test_what_sessions_have_kept_for_later_hides_no_file_that_is_new(boxed: Boxed) -> None:
+async def test_kept_sessions_hide_no_new_file(boxed: Boxed) -> None:
     """They keep it under a date to come, and it is not shown."""
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(tempfile.TemporaryDirectory(prefix="sagent-tmp-", dir="/tmp")) for _ in range(25)]
@@ -283,7 +281,7 @@ async def test_what_sessions_have_kept_for_later_hides_no_file_that_is_new(boxed
         assert "No such file" in await boxed.run(f"ls -d {kept[-1]}")
 
 
-async def test_what_a_command_made_in_its_tmp_does_not_keep_boxes_from_being_made(boxed: Boxed) -> None:
+async def test_files_in_tmp_do_not_stop_boxes(boxed: Boxed) -> None:
     """The host then has something of another kind at that name, which is new and so shown in boxes."""
     with tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp") as place:
         names = [f"{place}-{number}" for number in range(3)]

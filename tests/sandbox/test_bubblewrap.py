@@ -161,7 +161,7 @@ def test_no_line_leads_out(who: str, name: str) -> None:
 
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
 @pytest.mark.parametrize("who", OUTSIDERS)
-def test_the_kernel_answers_what_commands_need_and_no_more(who: str) -> None:
+def test_kernel_answers_what_commands_need(who: str) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()
         (place / "work").mkdir()
@@ -208,7 +208,7 @@ def test_no_file_gets_a_set_id_bit(who: str) -> None:
 
 
 @pytest.mark.parametrize("who", OUTSIDERS)
-def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
+def test_everyday_commands_work_in_box(who: str) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()
         (place / "home").mkdir()
@@ -234,7 +234,7 @@ def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
         assert found == lines
 
 
-def test_limits_that_a_person_has_already_are_kept_and_no_hindrance() -> None:
+def test_existing_ulimits_are_no_hindrance() -> None:
     """`ulimit -u` and `ulimit -d`: a command cannot raise them, so it is not told to."""
     program = (
         "import subprocess; from sagent.sandbox.bubblewrap import Boxes, refusal; from sagent.sandbox.scratch import *;"
@@ -249,7 +249,7 @@ def test_limits_that_a_person_has_already_are_kept_and_no_hindrance() -> None:
     assert ran.stdout.split() == ["stands", "3000", str(1 << 30)]
 
 
-def test_a_home_that_may_not_be_entered_is_no_hindrance() -> None:
+def test_closed_home_is_no_hindrance() -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()
         for name in ("home", "work"):
@@ -259,13 +259,13 @@ def test_a_home_that_may_not_be_entered_is_no_hindrance() -> None:
         assert run_lines("nobody", place, given) == [[0, "fine\n"]]
 
 
-def test_root_makes_no_namespaces_for_users_on_any_machine() -> None:
+def test_root_makes_no_user_namespaces() -> None:
     if os.geteuid():
         pytest.skip("others are given one for each command")
     assert tried("self")["user namespaces"] == "0\n"
 
 
-def test_a_source_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
+def test_source_that_became_link_is_not_mounted(tmp_path: Path) -> None:
     """The look at a workspace and the mount are two moments, and a command may run between them."""
     place = tmp_path.resolve()
     (place / "secret").mkdir()
@@ -282,9 +282,7 @@ def test_a_source_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])
-def test_what_was_moved_away_before_it_was_mounted_is_not_made_anew(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moved_mount_source_is_not_recreated(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """bubblewrap makes what it mounts on, here an empty `.mcp.json` of the project, where nothing lies any more."""
     place = tmp_path.resolve()
     config = place / ".mcp.json"
@@ -310,7 +308,7 @@ def test_what_was_moved_away_before_it_was_mounted_is_not_made_anew(
     assert str(config) in opened
 
 
-def test_a_box_that_cannot_be_made_ready_ends_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_box_that_cannot_be_prepared_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def harden(box: Box, pid: int) -> str:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -328,7 +326,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("sagent.sandbox.bubblewrap._MOUNT_SECONDS", 0.0)
 
 
-def test_box_that_takes_too_long_leaves_nothing_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_box_leaves_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is ended: before its child begins, between the two, while the mounts are made."""
     scratch = Scratch()
 
@@ -348,7 +346,7 @@ def test_box_that_takes_too_long_leaves_nothing_that_waits(monkeypatch: pytest.M
         scratch.remove()
 
 
-async def test_box_that_takes_too_long_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_box_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _hurry(monkeypatch, 0.0)
     begun, begin = list[object](), Boxes.open
 
@@ -366,7 +364,7 @@ async def test_box_that_takes_too_long_is_not_begun_again(monkeypatch: pytest.Mo
     assert len(begun) == 1
 
 
-def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
+def test_place_made_a_link_is_not_opened() -> None:
     """A cache below a home that is the workspace, say: the profile names it, and a command has put a link there."""
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()
@@ -390,14 +388,12 @@ def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
         ("", False),
     ],
 )
-def test_the_limit_of_process_numbers_is_set_only_where_it_is_the_namespaces_own(release: str, own: bool) -> None:
+def test_pid_limit_set_only_in_namespace(release: str, own: bool) -> None:
     """Before Linux 6.14 root would lower it for the whole machine."""
     assert has_own_pid_limit(release) is own
 
 
-async def test_what_is_exposed_is_there_however_full_the_host_s_tmp_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_exposed_file_survives_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.mounts._MAX_SHOWN", 0)
     (tmp_path / "blob").write_text("kept")
     sandbox = Sandbox()

@@ -33,7 +33,7 @@ def watching(place: Path, *paths: str, held: str = "") -> Guard:
     return guard
 
 
-def test_protected_paths_are_put_back_and_what_was_made_is_kept(tmp_path: Path) -> None:
+def test_protected_paths_are_restored(tmp_path: Path) -> None:
     tree, aside = tmp_path / "tree", tmp_path / "aside"
     (tree / "hooks").mkdir(parents=True)
     (tree / "hooks/a").write_text("a")
@@ -59,7 +59,7 @@ def test_protected_paths_are_put_back_and_what_was_made_is_kept(tmp_path: Path) 
     assert all(".undone-" in name for name in os.listdir(aside))  # the copies are gone
 
 
-def test_a_copy_serves_for_as_long_as_nothing_has_changed(tmp_path: Path) -> None:
+def test_copy_is_reused_until_change(tmp_path: Path) -> None:
     config, aside = tmp_path / "config", tmp_path / "aside"
     config.write_text("old")
     guard, copies = Guard(aside), list[list[str]]()
@@ -76,7 +76,7 @@ def test_a_copy_serves_for_as_long_as_nothing_has_changed(tmp_path: Path) -> Non
     assert config.read_text() == "new"
 
 
-def test_what_is_put_back_is_put_nowhere_else(tmp_path: Path) -> None:
+def test_restoring_writes_nowhere_else(tmp_path: Path) -> None:
     other, own = tmp_path / "other/.git", tmp_path / "tree/.git"
     (other / "hooks").mkdir(parents=True)
     (other / "config").write_text("other")
@@ -92,7 +92,7 @@ def test_what_is_put_back_is_put_nowhere_else(tmp_path: Path) -> None:
     assert not own.exists()
 
 
-def test_a_link_on_the_way_to_what_is_protected_is_put_back(tmp_path: Path) -> None:
+def test_link_on_protected_path_is_restored(tmp_path: Path) -> None:
     for name in ("real", "evil"):
         (tmp_path / name / "hooks").mkdir(parents=True)
     (tmp_path / ".git").symlink_to("real")
@@ -103,7 +103,7 @@ def test_a_link_on_the_way_to_what_is_protected_is_put_back(tmp_path: Path) -> N
     assert os.readlink(tmp_path / ".git") == "real"
 
 
-def test_where_nothing_can_be_put_aside_what_was_planted_does_not_stay_either(tmp_path: Path) -> None:
+def test_plant_goes_without_room_aside(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     guard, planted = Guard(tmp_path / "file" / "aside"), tmp_path / "tree/.mcp.json"
     planted.parent.mkdir()
@@ -113,7 +113,7 @@ def test_where_nothing_can_be_put_aside_what_was_planted_does_not_stay_either(tm
     assert [name.split("-")[0] for name in os.listdir(planted.parent)] == [".mcp.json.undone"]
 
 
-def test_what_cannot_be_copied_does_not_stay_where_it_runs(tmp_path: Path) -> None:
+def test_uncopied_plant_is_removed(tmp_path: Path) -> None:
     guard = watching(tmp_path, f"{tmp_path}/.vscode")
     (tmp_path / ".vscode").mkdir(0o000)
     os.mkfifo(tmp_path / ".vscode/pipe") if os.geteuid() == 0 else None
@@ -123,7 +123,7 @@ def test_what_cannot_be_copied_does_not_stay_where_it_runs(tmp_path: Path) -> No
     assert not can_guard(str(tmp_path / "pipe"))
 
 
-def test_what_mounts_hold_is_left_to_them_and_what_is_large_is_not_guarded(tmp_path: Path) -> None:
+def test_mounts_and_large_files_not_guarded(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("old")
     (tmp_path / "large").write_bytes(bytes(5 << 20))
     guard = watching(tmp_path, f"{tmp_path}/config", held=f"{tmp_path}/config")
@@ -134,9 +134,7 @@ def test_what_mounts_hold_is_left_to_them_and_what_is_large_is_not_guarded(tmp_p
 
 
 @pytest.mark.parametrize("first", ["early", "late"])
-def test_what_one_of_several_did_is_put_back_as_it_was_before_them_all_and_told_once(
-    tmp_path: Path, first: str
-) -> None:
+def test_change_of_one_of_several_told_once(tmp_path: Path, first: str) -> None:
     """The second begins when the first has planted something already: that is not what was there before."""
     config, hook = tmp_path / "config", tmp_path / "hook"
     config.write_text("old")
@@ -154,7 +152,7 @@ def test_what_one_of_several_did_is_put_back_as_it_was_before_them_all_and_told_
     assert sorted(file.read_text() for file in (tmp_path / "aside").glob("*.undone-*")) == ["planted", "planted"]
 
 
-def test_one_that_goes_on_is_looked_at_again(tmp_path: Path) -> None:
+def test_running_command_is_looked_at_again(tmp_path: Path) -> None:
     hook = tmp_path / "hook"
     guard = Guard(tmp_path / "aside")
     long, short = guard.begin([str(hook)]), guard.begin([str(hook)])
@@ -167,9 +165,7 @@ def test_one_that_goes_on_is_looked_at_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_what_a_command_of_another_session_has_planted_was_not_there_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
-) -> None:
+def test_foreign_plant_was_not_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (work := tmp_path / "work").mkdir()
     planted, own = work / ".envrc", work / ".mcp.json"
@@ -198,9 +194,7 @@ def test_what_a_command_of_another_session_has_planted_was_not_there_before(
 
 
 @pytest.mark.parametrize("way", ["write", "rename", "mode", "link", "directory", "gone", "link above"])
-def test_what_a_command_of_another_session_has_changed_is_not_taken_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_foreign_change_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Whichever of both ends first, and however often the other looks meanwhile."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (git := tmp_path / "work/.git").mkdir(parents=True)
@@ -243,9 +237,7 @@ def test_what_a_command_of_another_session_has_changed_is_not_taken_as_it_is(
             scratch.remove()
 
 
-async def test_nobody_is_believed_who_lies_where_commands_can_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_copies_in_writable_tmp_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the workspace holds the temporary files a command makes a session up, and locks it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
@@ -270,7 +262,7 @@ async def test_nobody_is_believed_who_lies_where_commands_can_write(
 
 
 @pytest.mark.parametrize("cached", [False, True])
-async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
+async def test_killed_sessions_changes_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cached: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -300,7 +292,7 @@ async def test_what_a_killed_session_could_not_put_back_is_told_by_the_next(
     assert not scratch.path.exists()
 
 
-def test_a_file_that_the_person_replaces_is_held_by_no_mount_and_looked_at_from_then_on(tmp_path: Path) -> None:
+def test_replaced_file_is_guarded_by_looks(tmp_path: Path) -> None:
     (config := tmp_path / "config").write_text("old")
     guard = Guard(tmp_path / "aside")
     watch = guard.begin([str(config)], held={str(config)})
@@ -319,7 +311,7 @@ def test_a_file_that_the_person_replaces_is_held_by_no_mount_and_looked_at_from_
     assert not config.exists()
 
 
-def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path: Path) -> None:
+def test_grant_of_one_is_not_undone_by_other(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("old")
     guard = Guard(tmp_path / "aside")
@@ -334,7 +326,7 @@ def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path:
 
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.parametrize("mode", [0o500, 0o600, 0])
-def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too(mode: int) -> None:
+def test_plant_in_closed_directory_is_undone(mode: int) -> None:
     root = os.geteuid() == 0
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         work = Path(base, "work")
@@ -361,7 +353,7 @@ def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too(mode
 
 
 @pytest.mark.needs("bwrap")
-async def test_commands_that_run_at_the_same_time_are_told_once_between_them(tmp_path: Path) -> None:
+async def test_parallel_commands_are_told_once(tmp_path: Path) -> None:
     work = tmp_path.resolve() / "work"
     work.mkdir()
     profile = Profile(writable=(str(work),), protected=(f"{work}/.vscode",))
@@ -416,7 +408,7 @@ async def session(
         await sandbox.aclose()
 
 
-async def test_what_is_planted_between_commands_is_undone_and_told(session: Session) -> None:
+async def test_plant_between_commands_is_undone(session: Session) -> None:
     left = "(until [ -e go ]; do sleep 0.05; done; mkdir .vscode; touch gone; until [ -e end ]; do sleep 0.05; done) &"
     try:
         assert not await session.run(left)
@@ -428,7 +420,7 @@ async def test_what_is_planted_between_commands_is_undone_and_told(session: Sess
         (session.work / "end").touch()
 
 
-async def test_what_a_tool_of_ours_writes_meanwhile_stays(session: Session, tmp_path: Path) -> None:
+async def test_own_tool_write_stays(session: Session, tmp_path: Path) -> None:
     left = "(until [ -e go ]; do sleep 0.05; done; touch .envrc gone; until [ -e end ]; do sleep 0.05; done) &"
     workspace = Workspace(session.work, changing=session.sandbox.changing)
     context = RunContext("root", "call", workspace, BlobDirectory(tmp_path / "blobs"), lambda text: None)
@@ -446,7 +438,7 @@ async def test_what_a_tool_of_ours_writes_meanwhile_stays(session: Session, tmp_
 
 
 @pytest.mark.parametrize("domains", [(), ("example.org",)])
-async def test_where_nothing_is_left_running_nobody_looks(session: Session, domains: tuple[str, ...]) -> None:
+async def test_nobody_looks_without_left_process(session: Session, domains: tuple[str, ...]) -> None:
     session.profile = replace(session.profile, domains=domains)
     assert not await session.run("true")  # a proxy is there from now on, and what leads to it
     await until(lambda: not any("Sandbox._look" in repr(task) for task in asyncio.all_tasks()))
@@ -459,7 +451,7 @@ async def test_where_nothing_is_left_running_nobody_looks(session: Session, doma
     assert (session.work / ".envrc").read_text() == "by the person"
 
 
-async def test_a_program_of_the_persons_is_looked_at_while_it_answers_and_keeps_nobody_looking(
+async def test_own_server_is_looked_at_in_answers(
     session: Session,
 ) -> None:
     line = ["bash", "-c", "until [ -e end ]; do sleep 0.05; done; touch ended"]
@@ -482,9 +474,7 @@ async def test_a_program_of_the_persons_is_looked_at_while_it_answers_and_keeps_
         server.finish()
 
 
-async def test_what_was_planted_when_the_session_ended_is_undone(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_plant_at_session_end_is_undone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox._CHECK_INTERVAL_SECONDS", 60)
     try:
         await session.run("(mkfifo go; . ./go; mkdir .vscode; touch gone; until [ -e end ]; do sleep 0.02; done) &")
@@ -498,9 +488,7 @@ async def test_what_was_planted_when_the_session_ended_is_undone(
 
 
 @pytest.mark.parametrize("where", ["itself", "in a directory"])
-def test_nothing_is_put_back_through_a_link_that_a_command_is_quick_to_make(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_restoring_follows_no_quick_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     place, outside = tmp_path / "tree", tmp_path / "outside"
     (tmp_path / "elsewhere").mkdir()
     outside.write_text("mine")
@@ -525,9 +513,7 @@ def test_nothing_is_put_back_through_a_link_that_a_command_is_quick_to_make(
     assert file.read_text() == "from the repository"
 
 
-def test_what_lies_elsewhere_is_not_put_where_a_link_led_there_for_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_aside_follows_no_quick_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, home = tmp_path / "tree", tmp_path / "home"
     for directory in (place / "sub", home / ".claude"):
         directory.mkdir(parents=True)

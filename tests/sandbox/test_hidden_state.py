@@ -117,7 +117,7 @@ async def test_session_is_hidden_from_commands(rig: Rig) -> None:
         os.close(open_log)
 
 
-async def test_long_output_is_read_by_later_commands(rig: Rig) -> None:
+async def test_long_output_is_read_by_later_ones(rig: Rig) -> None:
     path = named(await rig.bash("seq 100000"))
     assert Path(path).parent == rig.secret.parent
     assert (await rig.bash(f"tail -n 1 {word(path)}")).strip() == "100000"
@@ -127,7 +127,7 @@ async def test_long_output_is_read_by_later_commands(rig: Rig) -> None:
     assert SECRET not in await rig.bash(f"cat {word(rig.secret.parent)}/*")
 
 
-async def test_output_that_needed_more_is_not_shown(rig: Rig) -> None:
+async def test_output_needing_more_is_not_shown(rig: Rig) -> None:
     key = rig.base / "home/.ssh/id"
     key.parent.mkdir(parents=True)
     key.write_text(f"{SECRET}\n" * 5_000)
@@ -153,7 +153,7 @@ async def test_shown_outputs_outlive_the_run(rig: Rig) -> None:
     assert not rig.session.path.exists()
 
 
-async def test_commands_of_a_copy_read_outputs(rig: Rig) -> None:
+async def test_commands_of_copy_read_outputs(rig: Rig) -> None:
     name = Path(named(await rig.bash("seq 100000"))).name
     (rig.session.path / OUTPUTS / "scratch-1-of-a-command").touch()
     with Session.open(copy(rig.session.path, rig.state, rig.work)) as again:
@@ -165,7 +165,7 @@ async def test_commands_of_a_copy_read_outputs(rig: Rig) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts something")
-async def test_state_mounted_twice_is_hidden_twice(tmp_path: Path) -> None:
+async def test_twice_mounted_state_is_hidden_twice(tmp_path: Path) -> None:
     base = Path(os.path.realpath(tmp_path))
     (base / "once/state").mkdir(parents=True)
     (base / "twice here").mkdir()
@@ -240,7 +240,7 @@ def test_homes_that_are_none_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("wall", WALLS)
-async def test_keys_of_the_account_are_not_read(base: Path, wall: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_account_keys_are_not_read(base: Path, wall: str, monkeypatch: pytest.MonkeyPatch) -> None:
     account = base / "account"
     (account / ".ssh").mkdir(parents=True)
     (account / ".ssh/id").write_text("KEY")
@@ -285,7 +285,7 @@ async def test_linked_env_file_is_hidden(base: Path, wall: str, target: str) -> 
 
 
 @pytest.mark.parametrize("target", ["/usr", "/", "/etc", "/bin/sh", "{base}", "{base}/work", "/proc"])
-async def test_links_of_commands_stop_no_commands(rig: Rig, target: str) -> None:
+async def test_links_of_commands_stop_no_command(rig: Rig, target: str) -> None:
     await rig.bash(
         f"ln -s {word(target.format(base=rig.base))} .env; mkdir sub; ln -s / sub/.env.local; echo plain > file"
     )

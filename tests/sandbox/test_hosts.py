@@ -96,7 +96,7 @@ def test_does_not_cover(entry: str, asked: str) -> None:
         *("a\0b:80", "a\r\nb:80", "*.example.org:443", "*:443", f"{'a' * 64}.org:80", f"{'a.' * 127}aa:80", "①②⑦.1:80"),
     ],
 )
-def test_what_may_be_read_in_two_ways_is_not_read(text: str) -> None:
+def test_ambiguous_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a host|no port"):
         Endpoint.parse(text)
 
@@ -104,7 +104,7 @@ def test_what_may_be_read_in_two_ways_is_not_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "*", "*.", "*.1.2.3.4", "*.[::1]", "a.*.org", "*a.org", "http://a.org", "a.org/x"]
 )
-def test_an_entry_that_means_nothing_is_named(text: str) -> None:
+def test_meaningless_entry_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="not a host"):
         Entry.parse(text)
 
@@ -122,7 +122,7 @@ ENTRIES = st.lists(st.sampled_from(["example.org", "*.example.org", "a", "localh
 
 
 @given(HOSTS, st.sampled_from(["80", "443", "8080", "22", "", "x"]), ENTRIES)
-def test_nothing_passes_that_is_not_on_the_list(host: str, port: str, entries: list[str]) -> None:
+def test_only_listed_hosts_pass(host: str, port: str, entries: list[str]) -> None:
     try:
         asked = Endpoint.parse(f"{host}:{port}")
     except ValueError:
@@ -177,7 +177,7 @@ _ENTRIES = st.builds(
     st.lists(_ENTRIES, max_size=3),
     st.builds("{}:{}".format, _HOSTS, st.sampled_from([80, 443, 22])),
 )
-def test_what_two_profiles_allow_is_what_both_reach(one: list[str], two: list[str], asked: str) -> None:
+def test_profiles_share_only_common_hosts(one: list[str], two: list[str], asked: str) -> None:
     both = Profile(domains=tuple(one)).within(Profile(domains=tuple(two))).domains
 
     def covering(domains: list[str] | tuple[str, ...], *, private: bool) -> bool:

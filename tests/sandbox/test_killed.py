@@ -50,7 +50,7 @@ def children(pid: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("moment", [-6, -5, -4, -3, -2, -1, 0, 2, 5, 10, 20, 60])
-def test_nothing_is_left_whenever_its_owner_is_killed(tmp_path: Path, moment: int) -> None:
+def test_nothing_is_left_of_killed_owner(tmp_path: Path, moment: int) -> None:
     """Below 0: as soon as bubblewrap is there, else as many milliseconds after it was asked for."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}  # where its own directory lies, which names it everywhere
     owner = subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], env=environment, stdout=subprocess.PIPE)

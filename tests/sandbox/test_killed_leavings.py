@@ -36,13 +36,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_a_killed_program_had_is_removed_and_what_a_living_one_has_is_not(
-    tmp_path: Path, place: Path, name: str
-) -> None:
+def test_killed_programs_leavings_removed(tmp_path: Path, place: Path, name: str) -> None:
     check_leavings(tmp_path, place, PROGRAMS[name], named=name != "half-made")
 
 
-async def test_a_session_without_a_sandbox_removes_it_too(tmp_path: Path, place: Path) -> None:
+async def test_leavings_removed_without_sandbox(tmp_path: Path, place: Path) -> None:
     scratch.Scratch().close()  # as the system does
     age(place)
     sandbox, blobs = Sandbox("off"), Folder(tmp_path / "blobs")
@@ -51,7 +49,7 @@ async def test_a_session_without_a_sandbox_removes_it_too(tmp_path: Path, place:
     assert age(place) == []
 
 
-def test_what_jobs_printed_that_went_on_is_removed_after_a_month(place: Path) -> None:
+def test_detached_output_removed_in_a_month(place: Path) -> None:
     old, young, others = (place / f"{name}.out" for name in ("sagent-tmp-old", "sagent-tmp-young", "sagent-old"))
     for path in (old, young, others):
         path.touch()
@@ -61,9 +59,7 @@ def test_what_jobs_printed_that_went_on_is_removed_after_a_month(place: Path) ->
     assert sorted(place.iterdir()) == sorted([young, others])
 
 
-def test_what_is_kept_for_the_person_costs_later_sessions_next_to_nothing(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_files_cost_sessions_little(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (place / f"sagent-tmp-{number}/put-back/x.undone-0").mkdir(parents=True)
         if number % 2:

@@ -190,7 +190,7 @@ def test_no_way_leads_outside(name: str, way: str) -> None:
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.needs("unconfined")
 @pytest.mark.parametrize("name", ["self", "nobody"])
-def test_the_same_ways_lead_outside_without_the_wall(name: str) -> None:
+def test_same_ways_lead_out_without_wall(name: str) -> None:
     if name not in users():
         pytest.skip("needs to be root, to become nobody")
     refused = {way: why for way, why in tried(name, free=True).items() if why}
@@ -215,7 +215,7 @@ def test_work_is_done_where_it_may_be(ground: Ground) -> None:
     assert sorted(said.split()) == sorted([*words.split(), *noted])
 
 
-def test_a_command_is_not_led_away_while_links_are_swapped(ground: Ground) -> None:
+def test_swapped_links_lead_no_command_out(ground: Ground) -> None:
     code = """
 import os, sys
 os.mkdir("real")
@@ -247,7 +247,7 @@ print(os.listdir("gone"))
         assert not (place / "escaped").exists()
 
 
-def test_a_writable_path_that_became_a_link_is_not_followed(ground: Ground) -> None:
+def test_writable_path_made_link_not_followed(ground: Ground) -> None:
     target = ground.base / "target"
     target.symlink_to(ground.out)
     for path in (target, target / "sub"):
@@ -282,7 +282,7 @@ def test_one_wall_stands_in_another(ground: Ground, monkeypatch: pytest.MonkeyPa
     assert ended.stderr.count(b"Permission denied") == 2
 
 
-def test_what_is_exposed_may_be_read_and_not_written(ground: Ground) -> None:
+def test_exposed_path_is_read_only(ground: Ground) -> None:
     profile = Profile(hidden=(str(ground.home / ".ssh"),), exposed=(str(ground.home / ".ssh/public"),))
     assert ground.shell('cat "$1/public"', ground.home / ".ssh", profile=profile) == (".ssh/public", 0)
     for script in ('cat "$1/key"', 'ls "$1"', 'echo x > "$1/public"', 'echo x >> "$1/public"'):
@@ -296,7 +296,7 @@ def test_what_is_exposed_may_be_read_and_not_written(ground: Ground) -> None:
     assert "Permission denied" in said
 
 
-def test_what_is_hidden_in_what_is_exposed_stays_hidden(ground: Ground) -> None:
+def test_hidden_in_exposed_stays_hidden(ground: Ground) -> None:
     """As in plan mode, where the workspace is exposed and not writable."""
     (ground.home / "project/dev").mkdir()
     (ground.home / "project/dev/code").write_text("more")
@@ -312,7 +312,7 @@ def test_what_is_hidden_in_what_is_exposed_stays_hidden(ground: Ground) -> None:
         assert "KEY" not in said
 
 
-def test_a_directory_with_a_hidden_file_is_listed_and_one_with_a_hidden_directory_is_not(ground: Ground) -> None:
+def test_listing_with_hidden_file_or_directory(ground: Ground) -> None:
     hides = Profile(hidden=(f"{ground.home}/.netrc", f"{ground.home}/project/absent/deep", f"{ground.home}/absent"))
     said, code = ground.shell('cd "$1" && ls -A . project', ground.home, profile=hides)
     assert code == 0
@@ -322,7 +322,7 @@ def test_a_directory_with_a_hidden_file_is_listed_and_one_with_a_hidden_director
     assert said.startswith("project/codenotesls: ")
 
 
-def test_what_lies_beside_is_found_by_hidden_paths_of_every_shape() -> None:
+def test_hidden_paths_of_every_shape() -> None:
     from sagent.sandbox.landlock import tree
 
     assert tree(["/a/b", "/a/b/c", "/a-b", "/a/b-c", "/d/e/f"]) == {
@@ -357,7 +357,7 @@ def test_a_program_ends_as_it_would(ground: Ground) -> None:
     assert ground.run("bash", "-c", "trap '' USR1; kill -USR1 $$; exit 3").returncode == 3
 
 
-def test_a_program_that_is_not_there_is_said(ground: Ground) -> None:
+def test_missing_program_is_said(ground: Ground) -> None:
     (ground.work / "script").write_text("x")
     wall = ground.wall(ground.profile, network=False)
     said = "The command cannot be run: it is not a program, or may not be run in the sandbox.\n"
@@ -367,7 +367,7 @@ def test_a_program_that_is_not_there_is_said(ground: Ground) -> None:
     assert ground.run("no-such-program", env={"PATH": "/usr/bin"}).returncode == 127
 
 
-def test_environment_descriptors_and_directory_stay(ground: Ground) -> None:
+def test_environment_descriptors_cwd_stay(ground: Ground) -> None:
     environment = {"PATH": os.environ["PATH"], "A": "=b\n", "LC_ALL": "C", "NON": os.fsdecode(b"\xff")}
     for more in ({}, {"LC_CTYPE": "C"}):
         free, held = (ground.run("env", "-0", env=environment | more, free=free).stdout for free in (True, False))
@@ -379,7 +379,7 @@ def test_environment_descriptors_and_directory_stay(ground: Ground) -> None:
         assert source.read().decode() == f"{ground.home}/project\n"
 
 
-def test_signals_that_were_ignored_stay_so(ground: Ground) -> None:
+def test_ignored_signals_stay_ignored(ground: Ground) -> None:
     script = 'trap "" INT HUP; "$@"'
     argv = ("/usr/bin/env", "grep", "SigIgn", "/proc/self/status")
     said, _ = ground.shell(script, ground.wall(Profile(), network=False), *argv, free=True)
@@ -389,7 +389,7 @@ def test_signals_that_were_ignored_stay_so(ground: Ground) -> None:
     assert expected & (1 << signal.SIGINT - 1 | 1 << signal.SIGHUP - 1)
 
 
-def test_nothing_runs_where_the_wall_cannot_be_raised(ground: Ground) -> None:
+def test_nothing_runs_without_the_wall(ground: Ground) -> None:
     wall = ground.wall(ground.profile, network=False, processes=5000)
     refuse = """
 import ctypes, os, struct, sys
@@ -424,7 +424,7 @@ def test_limits_hold(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("network", [True, False])
-def test_the_network_is_reached_only_where_it_may_be(ground: Ground, network: bool) -> None:
+def test_network_only_where_allowed(ground: Ground, network: bool) -> None:
     code = """
 import socket, sys
 for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (socket.AF_UNIX, sys.argv[2])):
@@ -489,7 +489,7 @@ def test_root_has_no_capabilities() -> None:
     assert mine == ("mine\nmine\n", 0)
 
 
-def test_it_is_tried_before_it_is_said_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landlock_is_tried_before_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert landlock.available() == ""
     monkeypatch.setattr(landlock, "make_wall", lambda *_, **__: b"no program")
     assert "Exec format error" in landlock.available()

@@ -66,7 +66,7 @@ async def boxed(tmp_path: Path) -> AsyncIterator[Boxed]:
         await sandbox.aclose()
 
 
-async def test_a_path_that_a_command_exports_finds_no_program_of_the_wall(boxed: Boxed) -> None:
+async def test_exported_path_misses_wall_programs(boxed: Boxed) -> None:
     boxed.plant(boxed.work / "bin")
     await boxed.run("export PATH=$PWD/bin:$PATH")
     assert await boxed.run("printf fine") == "fine"
@@ -78,7 +78,7 @@ EXPORT = "export PATH=$PWD/bin:$PATH BASH_ENV=$PWD/start.sh OWN=inside"
 TRIED = "echo one | tac; echo [$OWN]"
 
 
-async def test_what_is_run_outside_is_not_chosen_by_variables_that_were_set_inside(boxed: Boxed) -> None:
+async def test_inside_variables_choose_no_outside_program(boxed: Boxed) -> None:
     await boxed.run("export OWN=before", "all")
     await boxed.run(PLANT + EXPORT)
     assert await boxed.run(TRIED) == "planted\nplanted\n[inside]"
@@ -93,7 +93,7 @@ async def test_what_is_run_outside_is_not_chosen_by_variables_that_were_set_insi
     assert (await boxed.run(TRIED)).startswith("one\n[before]\n")
 
 
-async def test_variables_that_were_set_outside_are_there_inside_and_go_on_outside(boxed: Boxed) -> None:
+async def test_outside_variables_cross_the_wall(boxed: Boxed) -> None:
     await boxed.run("export KEPT=inside GONE=1")
     await boxed.run("export OWN=outside; unset LANG_OF_MINE", "all")
     assert await boxed.run("echo $OWN $KEPT") == "outside inside"
@@ -101,7 +101,7 @@ async def test_variables_that_were_set_outside_are_there_inside_and_go_on_outsid
     assert await boxed.run("echo [$OWN] $KEPT") == "[] inside"
 
 
-async def test_a_path_that_was_granted_is_the_one_that_was_judged(boxed: Boxed) -> None:
+async def test_granted_path_is_the_judged_one(boxed: Boxed) -> None:
     (boxed.outside / "link").symlink_to("asked")
     arguments = json_freeze_object({"command": "touch x/made", "needs": [f"write:{boxed.outside}/link"]})
     for name in ("asked", "other"):
@@ -115,7 +115,7 @@ async def test_a_path_that_was_granted_is_the_one_that_was_judged(boxed: Boxed) 
     assert not (boxed.outside / "other/made").exists()
 
 
-async def test_a_directory_of_the_workspace_that_was_granted_and_then_made_a_link_leads_nowhere(boxed: Boxed) -> None:
+async def test_granted_directory_made_link_is_dead(boxed: Boxed) -> None:
     (boxed.work / "x").mkdir()
     arguments = json_freeze_object({"command": f"touch x/made {boxed.outside}/made", "needs": ["write:x"]})
     effect = boxed.tool.effect(arguments, boxed.workspace)
@@ -126,7 +126,7 @@ async def test_a_directory_of_the_workspace_that_was_granted_and_then_made_a_lin
     assert not list(boxed.outside.iterdir())
 
 
-async def test_what_a_cancelled_command_planted_does_not_stay(boxed: Boxed) -> None:
+async def test_cancelled_commands_plant_is_removed(boxed: Boxed) -> None:
     planted = boxed.work / ".vscode"
     boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (str(planted),))
     running = asyncio.create_task(boxed.run("mkdir .vscode; touch made; sleep 60"))
@@ -138,18 +138,14 @@ async def test_what_a_cancelled_command_planted_does_not_stay(boxed: Boxed) -> N
     assert not planted.exists()
 
 
-async def test_a_directory_of_our_own_path_that_commands_may_write_has_no_program_of_the_wall(
-    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writable_path_entry_has_no_wall_program(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     boxed.plant(boxed.work / "bin")
     monkeypatch.setenv("PATH", f"{boxed.work}/bin:{os.environ['PATH']}")
     assert await boxed.run("printf fine") == "fine"
     assert not list(boxed.outside.iterdir())
 
 
-async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_ended(
-    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_processes_filling_sandbox_are_ended(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.bubblewrap.MAX_THREADS", 700)
     threads = "Thread(target=sleep, args=(60,), daemon=True).start()"
     program = f"from threading import Thread; from time import sleep; [{threads} for _ in range(320)]"
@@ -161,9 +157,7 @@ async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_
     assert await boxed.run("ps -e -o comm= | grep -c python; printf next") == "0\nnext"
 
 
-async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
-    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tmp_as_workspace_reaches_nobody(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Terminals, desktops and other sessions listen there, and our own files lie there."""
     temporary = str(boxed.work)  # in place of the machine's, in which other tests make and remove what they need
     monkeypatch.setattr("sagent.sandbox.mounts.TEMPORARY", (temporary,))
@@ -177,7 +171,7 @@ async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
     assert said == f"{place}:\n\n{boxed.sandbox.scratch}:\n{place}-new"
 
 
-async def test_what_begins_to_listen_in_the_host_s_tmp_is_not_reached_by_the_next_command(boxed: Boxed) -> None:
+async def test_new_socket_in_tmp_is_not_reached(boxed: Boxed) -> None:
     line = "import socket; socket.socket(socket.AF_UNIX).connect('{0}/socket'); print('con' 'nected')"
     with tempfile.TemporaryDirectory(prefix="a-") as place, socket.socket(socket.AF_UNIX) as server:
         Path(place, "file").touch()
@@ -189,7 +183,7 @@ async def test_what_begins_to_listen_in_the_host_s_tmp_is_not_reached_by_the_nex
     assert "No such file" in said
 
 
-async def test_what_could_be_written_is_named_as_it_is(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writable_paths_are_named_unchanged(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"only {boxed.work}, /tmp can be written" in await boxed.run("touch /etc/x")
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
@@ -203,23 +197,21 @@ async def test_what_could_be_written_is_named_as_it_is(boxed: Boxed, monkeypatch
         await sandbox.aclose()
 
 
-async def test_what_steers_a_loader_comes_into_force_behind_the_wall(boxed: Boxed) -> None:
+async def test_loader_variables_apply_behind_wall(boxed: Boxed) -> None:
     await boxed.run("export LD_PRELOAD=/of/no/avail.so")
     said = await boxed.run('printf "%s" "$LD_PRELOAD"')
     assert said.endswith("/of/no/avail.so")
     assert said.count("ld.so") <= 1  # of the shell: nsenter and the others say nothing
 
 
-def test_messages_that_a_command_may_have_made_are_for_programs_behind_the_wall() -> None:
+def test_message_files_apply_behind_wall() -> None:
     confined = Confined(["/bin/true"], wall=["wall"])
     argv, environment = confined.launched({"LANG": "C.UTF-8", "LANGUAGE": "../../work/messages"})
     assert argv == ["wall", "/usr/bin/env", "LANGUAGE=../../work/messages", "/bin/true"]
     assert environment == {"LANG": "C.UTF-8"}
 
 
-async def test_where_nothing_is_mounted_a_command_cannot_alter_what_is_put_back(
-    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unmounted_guard_copy_is_unaltered(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
     (boxed.work / ".envrc").write_text("old")
     boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (f"{boxed.work}/.envrc",))
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))

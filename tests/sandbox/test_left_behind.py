@@ -60,9 +60,7 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-async def test_a_daemon_that_hides_ends_with_the_session_unless_a_command_was_let_go(
-    tmp_path: Path, *, detached: bool
-) -> None:
+async def test_hidden_daemon_ends_with_session(tmp_path: Path, *, detached: bool) -> None:
     place, sandbox = tmp_path.resolve(), Sandbox()
     workspace = Workspace(place)
     workspace.profile = lambda workspace: Profile((str(place),))
@@ -107,14 +105,12 @@ asyncio.run(main())
     return int((place / "told").read_text().split()[0])
 
 
-def test_one_that_hides_ends_when_its_session_is_killed(tmp_path: Path) -> None:
+def test_hidden_daemon_ends_on_session_kill(tmp_path: Path) -> None:
     pid = killed_owner(tmp_path.resolve())
     wait_until(lambda: not runs(pid), "its end", seconds=10)
 
 
-def test_one_that_a_killed_session_has_left_is_ended_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_sessions_daemon_ended_by_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose watchdog was killed as well."""
     place = tmp_path.resolve()
     pid = killed_owner(place, "from sagent.sandbox import tasks; tasks.Watchdog = lambda *marks: None")

@@ -12,7 +12,7 @@ from sagent.sandbox.relay import connect
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("length", [10, 90, 200])
-async def test_proxy_listens_below_a_long_directory(tmp_path: Path, length: int) -> None:
+async def test_proxy_listens_below_long_directory(tmp_path: Path, length: int) -> None:
     above = tmp_path / ("d" * length)
     above.mkdir()
     async with Proxy() as proxy:

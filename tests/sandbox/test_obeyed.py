@@ -93,9 +93,7 @@ async def confined(sandbox: Sandbox, line: str, cwd: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MADE)
-async def test_what_a_command_made_for_another_program_is_taken_out(
-    sandbox: Sandbox, tmp_path: Path, name: str
-) -> None:
+async def test_planted_program_files_are_removed(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     line, obeyed = MADE[name]
     said = await confined(sandbox, line, tmp_path)
     place = tmp_path / obeyed
@@ -135,7 +133,7 @@ async def test_ordinary_files_stay(sandbox: Sandbox, tmp_path: Path, name: str) 
     assert (tmp_path / "sub" / path).read_text() == text
 
 
-async def test_a_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode/settings.json").write_text("{}")
     (tmp_path / ".envrc").write_text("layout python\n")
@@ -146,7 +144,7 @@ async def test_a_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: P
     assert not (tmp_path / "v/.vscode/tasks.json").exists()
 
 
-async def test_what_the_person_makes_between_commands_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_persons_files_between_commands_stay(sandbox: Sandbox, tmp_path: Path) -> None:
     await confined(sandbox, "mkdir -p a/b", tmp_path)
     (tmp_path / "a/b/.envrc").write_text("layout python\n")
     assert await confined(sandbox, "touch a/b/c; mv a d", tmp_path) == []
@@ -154,7 +152,7 @@ async def test_what_the_person_makes_between_commands_stays(sandbox: Sandbox, tm
 
 
 @pytest.mark.parametrize("has_unnamed_files", [True, False])
-def test_what_the_person_makes_right_before_and_after_commands_stays(
+def test_persons_files_around_commands_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_unnamed_files: bool
 ) -> None:
     if not has_unnamed_files:
@@ -187,9 +185,7 @@ def obeyed_in(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("moved", ["node_modules", "node_modules/a", "node_modules/a/b"])
-def test_what_an_earlier_session_left_in_a_skipped_directory_is_not_moved_to_where_it_counts(
-    tmp_path: Path, moved: str
-) -> None:
+def test_plant_in_skipped_directory_is_not_moved(tmp_path: Path, moved: str) -> None:
     work, plants = tmp_path / "work", Plants(tmp_path / "aside")
     obeyed_in(work / "node_modules/a/b/c")
     assert plants.begin([str(work)], ProtectedPaths()) == []
@@ -200,7 +196,7 @@ def test_what_an_earlier_session_left_in_a_skipped_directory_is_not_moved_to_whe
     assert not [*(work / "sub").rglob("tasks.json"), *(work / "sub").rglob(".envrc")]
 
 
-def test_what_the_person_has_stays_when_a_command_moves_it(tmp_path: Path) -> None:
+def test_moved_file_of_the_person_stays(tmp_path: Path) -> None:
     work, plants = tmp_path / "work", Plants(tmp_path / "aside")
     own = obeyed_in(work / "own")
     protected = [str(own / ".vscode"), str(own / ".envrc")]
@@ -214,7 +210,7 @@ def test_what_the_person_has_stays_when_a_command_moves_it(tmp_path: Path) -> No
     assert (work / "moved/.vscode/tasks.json").exists() and (work / "moved/.envrc").exists()
 
 
-async def test_what_an_allowed_edit_writes_beside_a_command_stays(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_allowed_edit_beside_command_stays(sandbox: Sandbox, tmp_path: Path) -> None:
     profile = PermissionPolicy("edit").profile(Workspace(tmp_path))
     command = await sandbox.confine(["bash", "-c", "mkdir a; read"], profile, tmp_path)
     argv, environment = command.launched(os.environ)
@@ -239,7 +235,7 @@ def warned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
-async def test_what_others_found_first_is_taken_out(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
+async def test_plant_found_first_by_others_is_removed(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     line = "git init -q a/b/c; git -C a/b/c config alias.up '!true'; mkdir -p d/e/f; echo evil > d/e/f/.envrc"
     await confined(sandbox, line, tmp_path)
     said = await confined(sandbox, "true", tmp_path)
@@ -250,9 +246,7 @@ async def test_what_others_found_first_is_taken_out(sandbox: Sandbox, tmp_path: 
 
 
 @pytest.mark.parametrize("inside", [".git/x", ".git/refs/x/y", ".git/modules/x"])
-async def test_a_repository_in_the_persons_own_one_names_no_program(
-    sandbox: Sandbox, tmp_path: Path, inside: str
-) -> None:
+async def test_nested_repository_names_no_program(sandbox: Sandbox, tmp_path: Path, inside: str) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     line = f"git init -q --bare {inside}; git -C {inside} config core.fsmonitor ./evil; ls .git"
     said = await confined(sandbox, line, tmp_path)
@@ -271,12 +265,12 @@ async def test_a_repository_in_the_persons_own_one_names_no_program(
         (".envrc", b"# nothing\n", b""),
     ],
 )
-def test_lines_that_name_a_program_are_left_out(tmp_path: Path, name: str, text: bytes, left: bytes) -> None:
+def test_lines_naming_a_program_are_left_out(tmp_path: Path, name: str, text: bytes, left: bytes) -> None:
     (tmp_path / "file").write_bytes(text)
     assert harmless_lines(Obeyed(str(tmp_path / "file"), name)) == left
 
 
-def test_harmless_lines_are_of_protected_files() -> None:
+def test_protected_files_keep_harmless_lines() -> None:
     places = known_places()
     for name in places.harmless:
         assert any(name == each or name.startswith(f"{each}/") for each in places.protected), name
@@ -295,7 +289,7 @@ def test_harmless_lines_are_of_protected_files() -> None:
         r"mkdir -p s; printf '\377\376' > s/.tool-versions; mkdir s/$'\377'; printf '\377' > s/$'\377'/.envrc",
     ],
 )
-async def test_paths_that_cannot_be_do_not_keep_from_looking(sandbox: Sandbox, tmp_path: Path, line: str) -> None:
+async def test_impossible_paths_do_not_stop_search(sandbox: Sandbox, tmp_path: Path, line: str) -> None:
     said = await confined(sandbox, f"{line}; mkdir t; echo evil > t/.envrc", tmp_path)
     assert not (tmp_path / "t/.envrc").exists()
     assert str(tmp_path / "t/.envrc") in "".join(said)
@@ -325,7 +319,7 @@ GROWN = {
 
 
 @pytest.mark.parametrize("name", GROWN)
-async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(tmp_path: Path, name: str) -> None:
+async def test_earlier_plant_is_no_part_of_new_file(tmp_path: Path, name: str) -> None:
     before, now, config = GROWN[name]
     evil = "printf '[alias]\\n\\tst = !evil\\n' > s/config; cp s/config s/hgrc"
     for line in (f"{before}; {evil}", now):
@@ -337,9 +331,7 @@ async def test_what_an_earlier_session_left_is_no_part_of_what_is_made_of_it(tmp
     assert not (tmp_path / config).exists() or b"evil" not in (tmp_path / config).read_bytes()
 
 
-async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_running(
-    sandbox: Sandbox, tmp_path: Path, warned: list[str]
-) -> None:
+async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     for number in range(60):
         (tmp_path / f"own/{number}").mkdir(parents=True)
         (tmp_path / f"own/{number}/.envrc").write_text("layout python\n")
@@ -357,7 +349,7 @@ async def test_many_files_that_were_not_looked_at_yet_do_not_keep_commands_from_
     assert len(warned[0]) < 20_000
 
 
-async def test_what_the_person_has_stays_when_commands_worked_there(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_persons_files_stay_in_command_places(sandbox: Sandbox, tmp_path: Path) -> None:
     own = "[alias]\n\tup = !true\n"
     line = "git init -q . && mkdir -p .vscode d/.hg && echo '{}' > .vscode/settings.json && echo layout > .envrc"
     subprocess.run(["bash", "-c", f"{line} && echo node 20 > .tool-versions"], cwd=tmp_path, check=True)

@@ -56,17 +56,17 @@ def inside(path: str, places: tuple[str, ...]) -> bool:
     return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
-def test_where_programs_keep_keys_is_listed() -> None:
+def test_keys_of_programs_are_listed() -> None:
     assert [path for path in KEYS if not inside(path, known_places().secrets)] == []
     assert f"/tmp/krb5cc_{os.getuid()}" in known_places().secret_files
 
 
-def test_what_an_agent_is_told_to_read_is_no_secret() -> None:
+def test_agent_instructions_are_no_secret() -> None:
     free = (".claude/CLAUDE.md", ".claude/skills/a/SKILL.md", ".codex/AGENTS.md", ".config/git/ignore", ".ssh.md")
     assert [path for path in free if inside(path, known_places().secrets)] == []
 
 
-def test_a_cache_that_builds_write_is_no_place_of_keys_nor_of_what_runs_by_itself() -> None:
+def test_build_cache_is_no_secret_place() -> None:
     places = known_places()
     for cache in places.caches:
         assert not inside(cache, (*places.secrets, *places.run_by_themselves)), cache
@@ -76,12 +76,12 @@ def test_a_cache_that_builds_write_is_no_place_of_keys_nor_of_what_runs_by_itsel
         assert not inside(loaded, places.caches), "an editor loads it as code"
 
 
-def test_what_editors_shells_and_agents_obey_in_a_directory_is_protected() -> None:
+def test_obeyed_files_are_protected() -> None:
     obeyed = (".git/config", ".envrc", ".helix/languages.toml", ".dir-locals-2.el", ".Rprofile", ".pdbrc", "crush.json")
     assert [path for path in obeyed if not inside(path, known_places().protected)] == []
 
 
-def test_names_are_relative_where_they_have_to_be_and_none_is_listed_twice() -> None:
+def test_names_are_relative_and_unique() -> None:
     places = known_places()
     for names in (places.secrets, places.run_by_themselves, places.caches, places.protected, places.repositories):
         assert len(set(names)) == len(names)
@@ -89,7 +89,7 @@ def test_names_are_relative_where_they_have_to_be_and_none_is_listed_twice() -> 
     assert all(Path(name).is_absolute() and "{" not in name for name in places.secret_files)
 
 
-def test_places_are_known_by_where_they_really_lie_too(tmp_path: Path) -> None:
+def test_places_are_known_by_real_path(tmp_path: Path) -> None:
     (tmp_path / "real" / "dotfiles").mkdir(parents=True)
     (tmp_path / "home").symlink_to("real")
     (tmp_path / "real" / ".ssh").symlink_to("dotfiles")
@@ -123,7 +123,7 @@ async def test_caches_on_another_disk_are_written(tmp_path: Path, link: str) -> 
     assert (disk / "pip/x").exists()
 
 
-def test_a_link_that_commands_can_make_opens_no_cache(tmp_path: Path) -> None:
+def test_command_made_link_opens_no_cache(tmp_path: Path) -> None:
     home, tree, other = tmp_path / "home", tmp_path / "home/tree", tmp_path / "other"
     for made in (home, tree, other / "pip"):
         made.mkdir(exist_ok=True, parents=True)

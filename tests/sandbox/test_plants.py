@@ -221,7 +221,7 @@ async def test_plant_of_two_commands_runs_nothing(
 
 
 @pytest.mark.parametrize("name", IN_TWO)
-def test_same_two_commands_run_it_without_sandbox(place: Path, name: str) -> None:
+def test_same_two_commands_run_unsandboxed(place: Path, name: str) -> None:
     first, second, fire = IN_TWO[name]
     shell(f"{EVIL}; {first}; {second}; {fire}", place / "plain")
     assert (place / "plain/made").exists()
@@ -247,7 +247,7 @@ async def test_granted_configuration_is_written(
     assert config.read_bytes() == after
 
 
-async def test_large_tree_is_searched_by_and_by(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_tree_is_searched_gradually(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.survey._NEAR_DIRECTORIES", 1)
     monkeypatch.setattr("sagent.sandbox.plants._SLICE_SECONDS", 0.0)
     work = place / "plain"
@@ -262,7 +262,7 @@ async def test_large_tree_is_searched_by_and_by(place: Path, monkeypatch: pytest
     assert f"{work}/a/b/c/.git/config (alias.up)" in warned[0]
 
 
-async def test_directories_that_are_too_many_are_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_directories_are_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.plants.MAX_DIRECTORIES", 2)
     work = place / "plain"
     (work / "a/b/c").mkdir(parents=True)
@@ -301,7 +301,7 @@ async def test_ordinary_work_is_left_alone(place: Path, monkeypatch: pytest.Monk
     assert "alias" in (work / "mine/.git/config").read_text()
 
 
-async def test_rebase_of_the_person_keeps_its_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rebase_of_person_keeps_its_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = place / "repo"
     shell("GIT_SEQUENCE_EDITOR='sed -i s/pick/edit/' git rebase -q -i -x 'touch own' HEAD~1", work)
     sandbox = made("bubblewrap", monkeypatch)
@@ -326,7 +326,7 @@ async def test_rebase_of_the_person_keeps_its_lines(place: Path, monkeypatch: py
         ("[include]\n\tpath = x\n", False), ("[lfs]\n\tconcurrenttransfers=1\n", False),
     ],
 )  # fmt: skip
-def test_setting_is_kept_where_it_names_no_program(line: str, kept: bool) -> None:
+def test_harmless_setting_is_kept(line: str, kept: bool) -> None:
     assert (harmless_config(line.encode(), "/x/config").decode() == line) is kept
 
 

@@ -13,7 +13,7 @@ PLACES = st.sampled_from(["/a/x", "/a/b/x", "/a/b/c/x", "/ab/x", "/c/x", "/c/d/x
 
 
 @given(PROFILES, PROFILES, PLACES)
-def test_what_two_profiles_allow_together_each_allows(one: Profile, two: Profile, path: str) -> None:
+def test_joined_profile_allows_the_common(one: Profile, two: Profile, path: str) -> None:
     both = one.within(two)
     assert both.can_write(path) == (one.can_write(path) and two.can_write(path))
     assert both.can_read(path) == (one.can_read(path) and two.can_read(path))
@@ -21,7 +21,7 @@ def test_what_two_profiles_allow_together_each_allows(one: Profile, two: Profile
 
 
 @given(PROFILES, PLACES, PLACES)
-def test_a_need_that_is_granted_widens_by_just_that(profile: Profile, path: str, other: str) -> None:
+def test_granted_need_widens_by_just_that(profile: Profile, path: str, other: str) -> None:
     written = profile.widened([Need("write", path)])
     assert written.can_write(path)
     assert written.can_read(path)
@@ -36,7 +36,7 @@ def test_a_need_that_is_granted_widens_by_just_that(profile: Profile, path: str,
 @pytest.mark.parametrize(
     "text", ["network:pypi.org", "network:*.example.org:8443", "network:[::1]:80", "write:/opt/x", "read:~/.aws", "all"]
 )
-def test_needs_are_read_as_they_are_written(text: str) -> None:
+def test_needs_are_read_as_written(text: str) -> None:
     assert str(Need.parse(text)) == text
 
 
@@ -44,7 +44,7 @@ def test_needs_are_read_as_they_are_written(text: str) -> None:
     "text",
     ["", "net:x", "network:", "network:a b", "network:http://x", "network:x/y", "all:x", "write:", "write:/", "x"],
 )
-def test_what_is_no_need_is_refused_with_what_is_one(text: str) -> None:
+def test_unknown_need_says_valid_ones(text: str) -> None:
     with pytest.raises(ValueError, match="network:HOST"):
         Need.parse(text)
 

@@ -147,7 +147,7 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-async def test_a_request_goes_on_as_if_there_were_no_proxy(tmp_path: Path) -> None:
+async def test_proxied_request_is_unchanged(tmp_path: Path) -> None:
     heads: list[bytes] = []
     answer = b"HTTP/1.1 200 Fine\r\nX-Hop: 1\r\nConnection: x-hop\r\nX-Kept: 2\r\nContent-Length: 2\r\n\r\nok"
     async with serving(answering(answer, heads)) as origin, standing(tmp_path) as (out, port):
@@ -168,7 +168,7 @@ async def test_a_request_goes_on_as_if_there_were_no_proxy(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-async def test_ten_megabytes_go_there_and_back_in_one_request(tmp_path: Path, chunked: bool) -> None:
+async def test_ten_megabytes_go_both_ways(tmp_path: Path, chunked: bool) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -199,7 +199,7 @@ async def test_ten_megabytes_go_there_and_back_in_one_request(tmp_path: Path, ch
         assert child.returncode == 0
 
 
-async def test_a_tunnel_carries_both_ways_at_once_and_half_closed(tmp_path: Path) -> None:
+async def test_tunnel_carries_both_ways_half_closed(tmp_path: Path) -> None:
     async with serving(digest) as origin, standing(tmp_path) as (out, port):
         reader, writer, head = await connect(port, f"localhost:{origin}", out.admit([f"localhost:{origin}"]))
         assert status(head) == 200
@@ -216,7 +216,7 @@ async def test_a_tunnel_carries_both_ways_at_once_and_half_closed(tmp_path: Path
     assert heard == BIG + hashlib.sha256(BIG).digest()
 
 
-async def test_what_is_not_listed_is_refused_told_and_never_looked_up(tmp_path: Path) -> None:
+async def test_unlisted_host_is_refused_unresolved(tmp_path: Path) -> None:
     async with standing(tmp_path) as (out, port):
         token = out.admit(["example.org", "*.example.net:8443"])
         for place in ("evil.example:443", "example.org:22", "10.0.0.1:443", "[::1]:8080", "evil.example:80"):
@@ -230,7 +230,7 @@ async def test_what_is_not_listed_is_refused_told_and_never_looked_up(tmp_path: 
         assert out.refused(out.admit(needs)) == out.refused("unknown") == ()
 
 
-async def test_a_pass_opens_what_it_was_given_for_until_it_is_dismissed(tmp_path: Path) -> None:
+async def test_pass_is_valid_until_dismissed(tmp_path: Path) -> None:
     heads: list[bytes] = []
     async with serving(answering(b"HTTP/1.0 200 OK\r\n\r\nfine", heads)) as origin, standing(tmp_path) as (out, port):
         request = f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: x".encode()
@@ -244,7 +244,7 @@ async def test_a_pass_opens_what_it_was_given_for_until_it_is_dismissed(tmp_path
     assert len(heads) == 1
 
 
-async def test_a_dismissed_pass_loses_its_connections(tmp_path: Path) -> None:
+async def test_dismissed_pass_loses_connections(tmp_path: Path) -> None:
     async with serving(digest) as origin, standing(tmp_path) as (out, port):
         token, other = out.admit([f"127.0.0.1:{origin}"]), out.admit([f"127.0.0.1:{origin}"])
         mine = await connect(port, f"127.0.0.1:{origin}", token)
@@ -298,7 +298,7 @@ async def test_no_more_connections_than_allowed(tmp_path: Path, monkeypatch: pyt
         (b"GET http://example.org/ HTTP/1.1\r\nX: " + b"x" * 40_000, 431),
     ],
 )
-async def test_an_odd_request_gets_a_plain_answer(tmp_path: Path, request_line: bytes, expected: int) -> None:
+async def test_odd_request_gets_plain_answer(tmp_path: Path, request_line: bytes, expected: int) -> None:
     async with standing(tmp_path) as (out, port):
         token = out.admit(["example.org", "*.example.org", "localhost:80", "127.0.0.1"])
         got = await ask(port, request_line + b"\r\nHost: a", token)
@@ -319,7 +319,7 @@ async def test_an_odd_request_gets_a_plain_answer(tmp_path: Path, request_line: 
         ([], "a.example:80", ()),
     ],
 )
-async def test_a_listed_name_leads_to_no_forbidden_address(
+async def test_listed_name_with_forbidden_address(
     tmp_path: Path, addresses: Sequence[str], entry: str, needs: tuple[str, ...]
 ) -> None:
     asked, resolve = resolver({"a.example": addresses})
@@ -331,7 +331,7 @@ async def test_a_listed_name_leads_to_no_forbidden_address(
     assert asked == ["a.example"]
 
 
-async def test_a_name_that_is_unknown_and_a_server_that_is_down_are_told(tmp_path: Path) -> None:
+async def test_unknown_name_and_down_server_told(tmp_path: Path) -> None:
     _, resolve = resolver({})
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -347,7 +347,7 @@ async def test_a_name_that_is_unknown_and_a_server_that_is_down_are_told(tmp_pat
 
 
 @pytest.mark.parametrize("listed", [True, False])
-async def test_an_early_answer_reaches_who_still_sends(tmp_path: Path, listed: bool) -> None:
+async def test_early_answer_reaches_sender(tmp_path: Path, listed: bool) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too much\r\nContent-Length: 3\r\n\r\nno\n")
@@ -387,7 +387,7 @@ async def test_every_form_of_answer(tmp_path: Path, request_line: str, answer: b
     assert expected in got
 
 
-async def test_an_answer_that_breaks_off_is_not_made_whole(tmp_path: Path) -> None:
+async def test_broken_answer_is_not_completed(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"
     async with serving(answering(answer, [])) as origin, standing(tmp_path) as (out, port):
         head = f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: a".encode()
@@ -411,7 +411,7 @@ async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.Monk
         other.close()
 
 
-async def test_who_sends_a_head_byte_by_byte_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_head_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "REQUEST_TIMEOUT_SECONDS", 0.3)
     async with standing(tmp_path) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -427,9 +427,7 @@ async def test_who_sends_a_head_byte_by_byte_is_not_waited_for(tmp_path: Path, m
         writer.close()
 
 
-async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_connections_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "MAX_ALL_CONNECTIONS", 40)
     monkeypatch.setattr(proxy, "MAX_WAITING", 10)
     async with serving(digest) as origin, standing(tmp_path) as (out, port):
@@ -449,7 +447,7 @@ async def test_who_opens_hundreds_of_connections_and_says_nothing_keeps_nobody_o
                 each.close()
 
 
-async def test_connections_that_are_being_ended_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ending_connections_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "MAX_ALL_CONNECTIONS", 40)
     monkeypatch.setattr(proxy, "MAX_WAITING", 10)
     async with Proxy(no_names) as out:
@@ -526,7 +524,7 @@ async def test_no_request_is_read_in_two_ways(tmp_path: Path, head: bytes, body:
         assert len(sent) <= length
 
 
-async def test_closing_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_closing_ends_everything(tmp_path: Path) -> None:
     out = Proxy(no_names)
     path = await out.listen(tmp_path / "way-out")
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -546,7 +544,7 @@ async def test_closing_ends_everything_and_leaves_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("steps", range(5))
-async def test_a_connection_that_is_made_while_it_closes_ends(tmp_path: Path, steps: int) -> None:
+async def test_connection_made_in_closing_ends(tmp_path: Path, steps: int) -> None:
     gc.disable()  # which would end, some time, what nobody closes
     try:
         out = Proxy(no_names)
@@ -563,13 +561,13 @@ async def test_a_connection_that_is_made_while_it_closes_ends(tmp_path: Path, st
         gc.enable()
 
 
-async def test_an_entry_that_cannot_be_read_admits_nobody() -> None:
+async def test_unreadable_entry_admits_nobody() -> None:
     async with Proxy() as out:
         with pytest.raises(ValueError, match=r"'0x7f\.1' is not a host"):
             out.admit(["example.org", "0x7f.1"])
 
 
-async def test_it_listens_on_loopback_too_and_asks_the_system_for_names() -> None:
+async def test_proxy_listens_and_resolves_names() -> None:
     async with Proxy() as out:
         port = await out.listen_on_loopback()
         got = await ask(port, b"CONNECT name.invalid:443 HTTP/1.0", out.admit(["name.invalid"]))
@@ -577,7 +575,7 @@ async def test_it_listens_on_loopback_too_and_asks_the_system_for_names() -> Non
     assert b"name.invalid was not found: " in got
 
 
-async def test_own_servers_of_a_command_are_reached_directly() -> None:
+async def test_own_servers_are_reached_directly() -> None:
     async with Proxy() as out:
         known = out.environment(out.admit(["example.org"]), 3128)
         assert known["no_proxy"] == known["NO_PROXY"] == "127.0.0.1,localhost,::1"
@@ -587,7 +585,7 @@ async def test_own_servers_of_a_command_are_reached_directly() -> None:
         assert listed["NO_PROXY"] == "127.0.0.1"
 
 
-async def test_the_relay_outlives_who_hangs_up_and_lets_more_wait_than_it_can_serve(tmp_path: Path) -> None:
+async def test_relay_outlives_hang_ups_and_queues(tmp_path: Path) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"hello")
@@ -626,7 +624,7 @@ async def test_curl_gets_through(tmp_path: Path, options: Sequence[str]) -> None
 
 
 @pytest.mark.needs("bwrap")
-async def test_a_namespace_without_network_has_this_way_out_alone(tmp_path: Path) -> None:
+async def test_namespace_has_only_this_way_out(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
     code = (
         "import os, subprocess, sys, urllib.error, urllib.request\n"
@@ -695,7 +693,7 @@ asyncio.run(main())
 
 @pytest.mark.needs("netns")
 @pytest.mark.needs("ip")
-def test_a_connection_goes_to_the_very_address_that_was_judged() -> None:
+def test_connection_goes_to_judged_address() -> None:
     # In a network namespace addresses of the world are those of a server here.
     routes = "".join(f"ip route add local {each} dev lo src 127.0.0.1;" for each in ("93.184.216.0/24", "10.1.2.3"))
     lines = f'ip link set lo up; {routes} ip addr add 203.0.114.5/32 dev lo; exec "$@"'

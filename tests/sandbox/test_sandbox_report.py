@@ -15,7 +15,7 @@ def found(state: Path, means: Confinement, wanted: SandboxMode = "auto") -> Sand
     return Sandbox(wanted, cache=state)
 
 
-def test_only_where_nothing_holds_and_something_should_is_it_warned_of(tmp_path: Path) -> None:
+def test_shortfall_is_told_only_when_wanted(tmp_path: Path) -> None:
     missing = Confinement("none", "bwrap is not installed; there is no Landlock")
     assert "apt install bubblewrap" in shortfall(found(tmp_path, missing))
     assert shortfall(found(tmp_path, missing, "off")) == ""
@@ -28,7 +28,7 @@ def test_only_where_nothing_holds_and_something_should_is_it_warned_of(tmp_path:
     assert held_by(found(tmp_path, missing, "off")) == "off"
 
 
-def test_it_is_not_tried_before_somebody_asks(tmp_path: Path) -> None:
+def test_sandbox_is_tried_only_when_asked(tmp_path: Path) -> None:
     sandbox = found(tmp_path, Confinement("bubblewrap"))
     assert sandbox.known is None
     assert sandbox.stands
@@ -42,7 +42,7 @@ def test_advice_names_the_package() -> None:
     assert advice(Confinement("none", "there is none for sunos")) == ""
 
 
-def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_failure_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_try_all", lambda: Confinement("none", "bubblewrap did not finish in time"))
     assert Sandbox(cache=tmp_path).means.name == "none"
     monkeypatch.setattr(probe, "_try_all", lambda: Confinement("bubblewrap"))
@@ -51,7 +51,7 @@ def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch
     assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
 
 
-def test_caches_are_counted_and_the_rest_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_counted_and_rest_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     cache = tmp_path / ".cache" / "pip"
     cache.mkdir(parents=True)

@@ -36,7 +36,7 @@ def made(*names: str) -> Scratch:
     return scratch
 
 
-def test_what_a_killed_session_left_is_removed_and_what_a_living_one_has_is_not(temporary: Path) -> None:
+def test_killed_scratch_removed_living_kept(temporary: Path) -> None:
     killed, living, young = made("tmp/left"), made("tmp/here"), Scratch()
     for scratch in (killed, young):
         scratch.close()  # as the system does
@@ -47,7 +47,7 @@ def test_what_a_killed_session_left_is_removed_and_what_a_living_one_has_is_not(
 
 
 @pytest.mark.needs("linux")
-def test_one_that_something_uses_which_holds_no_lock_stays_until_that_has_ended(temporary: Path) -> None:
+def test_used_unlocked_scratch_stays(temporary: Path) -> None:
     let_go = made("tmp/here")
     let_go.stay()
     let_go.close()
@@ -61,9 +61,7 @@ def test_one_that_something_uses_which_holds_no_lock_stays_until_that_has_ended(
     assert directories(temporary) == set()
 
 
-def test_one_that_is_made_while_others_look_for_locks_has_its_own(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_scratch_has_its_lock(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one it would be taken for a killed session's, and removed while commands run."""
     really, held = tempfile.mkdtemp, list[int]()
 
@@ -86,7 +84,7 @@ def test_one_that_is_made_while_others_look_for_locks_has_its_own(
 
 
 @pytest.mark.needs("bwrap")
-async def test_a_box_that_was_let_go_keeps_its_own_until_it_ends(temporary: Path) -> None:
+async def test_detached_box_keeps_scratch_to_its_end(temporary: Path) -> None:
     sandbox, pipe = Sandbox(), subprocess.PIPE
     if sandbox.means.name != "bubblewrap":
         pytest.skip("bubblewrap does not work here")
@@ -105,7 +103,7 @@ async def test_a_box_that_was_let_go_keeps_its_own_until_it_ends(temporary: Path
     await until(lambda: sweep() or not directories(temporary), "the end of the box", pause=0.1)
 
 
-def test_what_was_put_aside_stays_for_a_month_where_it_was_said_to_lie(temporary: Path) -> None:
+def test_files_put_aside_stay_a_month(temporary: Path) -> None:
     scratch = made("tmp", f"{ASIDE}/x.undone-0")
     scratch.remove()
     sweep()
@@ -146,7 +144,7 @@ def test_directories_of_others_are_left_alone(temporary: Path) -> None:
     assert directories(temporary) == {theirs.path.name}
 
 
-def test_trees_deeper_than_recursion_goes_and_closed_directories_are_removed() -> None:
+def test_deep_and_closed_trees_are_removed() -> None:
     scratch = Scratch()
     below = os.open(scratch.path, os.O_RDONLY)
     for _ in range(1_500):

@@ -29,12 +29,12 @@ def test_refused_mode_is_explained(tmp_path: Path, said: str) -> None:
     assert "`chmod g-s`" in within(Profile(), [tmp_path], said=said)
 
 
-def test_other_failures_say_nothing_of_modes(tmp_path: Path) -> None:
+def test_other_failures_tell_nothing_of_modes(tmp_path: Path) -> None:
     for said in ("touch: cannot touch '/etc/x': Read-only file system", "curl: (6) Could not resolve host: a", ""):
         assert "chmod" not in within(Profile(), [tmp_path], said=said)
 
 
-def test_success_says_nothing_of_what_a_program_shows() -> None:
+def test_success_tells_nothing_of_sandbox() -> None:
     for said in (
         "3: if error == 'Read-only file system':",
         "docs: what is busy (Device or resource busy) is skipped",
@@ -45,7 +45,7 @@ def test_success_says_nothing_of_what_a_program_shows() -> None:
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.needs("git")
-async def test_submodule_that_git_half_adds_and_removes_is_explained(tmp_path: Path) -> None:
+async def test_half_done_submodule_is_explained(tmp_path: Path) -> None:
     """Git goes on where it cannot write its configuration, and exits with 0."""
     place = tmp_path.resolve()
     who = "-c user.name=a -c user.email=a@b"

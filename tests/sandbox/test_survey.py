@@ -23,7 +23,7 @@ def is_env(path: str) -> bool:
     return path.endswith("/.env")
 
 
-def test_keys_and_repositories_in_the_depths_of_a_large_workspace_are_known(tmp_path: Path) -> None:
+def test_deep_keys_and_repositories_are_found(tmp_path: Path) -> None:
     root = tmp_path.resolve() / "work"
     for number in range(700):
         (root / f"{number // 100}/{number}").mkdir(parents=True)
@@ -40,9 +40,7 @@ def test_keys_and_repositories_in_the_depths_of_a_large_workspace_are_known(tmp_
     assert any(wanted <= {*profile.hidden} for profile in profiles)
 
 
-async def test_of_a_workspace_that_is_too_large_to_be_known_the_person_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_large_workspace_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.survey.MAX_DIRECTORIES", 3)
     root = tmp_path.resolve() / "work"
     for number in range(2):
@@ -63,7 +61,7 @@ async def test_of_a_workspace_that_is_too_large_to_be_known_the_person_is_told_o
     assert told[0].startswith(f"{root} has more directories than the sandbox searches")
 
 
-def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:
+def test_installed_packages_are_skipped(tmp_path: Path) -> None:
     for name in ("node_modules", "src"):
         (tmp_path / name / "a").mkdir(parents=True)
         (tmp_path / name / "a/.env").touch()
@@ -71,7 +69,7 @@ def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "a", "a/b/c/d/e"])
-def test_the_nearest_are_known_however_slow_a_machine_is(below: str, tmp_path: Path) -> None:
+def test_nearest_are_known_on_slow_machines(below: str, tmp_path: Path) -> None:
     """A deny rule would protect nothing of what was not looked at within the time."""
     place = tmp_path / below
     place.mkdir(parents=True, exist_ok=True)
@@ -104,7 +102,7 @@ def change(root: Path, kind: str, name: str, other: str) -> None:
 
 @settings(max_examples=deep(15, 60), deadline=None)
 @given(st.lists(st.lists(_CHANGES, max_size=5), min_size=1, max_size=5))
-def test_what_is_known_is_what_is_there(rounds: list[list[tuple[str, str, str]]]) -> None:
+def test_survey_knows_what_is_there(rounds: list[list[tuple[str, str, str]]]) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as place:
         root, ages = Path(place), count(10)
         survey = Survey(str(root), is_env)

@@ -37,7 +37,7 @@ def open_walls() -> int:
     return found
 
 
-async def test_commands_at_the_same_time_have_their_own_walls_and_nothing_is_lost_or_kept(tmp_path: Path) -> None:
+async def test_parallel_commands_have_own_walls(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     keep(place, Confinement("landlock"))
     sandbox, theirs = Sandbox(cache=place), list[RunContext]()
@@ -75,7 +75,7 @@ async def test_commands_at_the_same_time_have_their_own_walls_and_nothing_is_los
 
 
 @pytest.mark.parametrize("path", ["", "ls", "/no/such/program"])
-async def test_a_program_is_found_or_missed_inside(tmp_path: Path, path: str) -> None:
+async def test_program_is_found_or_missed_inside(tmp_path: Path, path: str) -> None:
     place = tmp_path.resolve()
     keep(place, Confinement("landlock"))
     sandbox = Sandbox(cache=place)
@@ -92,7 +92,7 @@ async def test_a_program_is_found_or_missed_inside(tmp_path: Path, path: str) ->
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_programs_are_made_for_machines_whose_instructions_are_known(machine: str) -> None:
+def test_programs_only_for_known_machines(machine: str) -> None:
     gate = Gate(machine)
     gate.call("nothing", "prctl", 38, 1)
     program = gate.made()

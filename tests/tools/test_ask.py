@@ -30,7 +30,7 @@ def context(tmp_path: Path) -> RunContext:
     return RunContext("root/a", "c1", Workspace(tmp_path), None, lambda text: None)  # pyright: ignore[reportArgumentType]
 
 
-async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_path: Path) -> None:
+async def test_person_sees_who_asks_model_reads_reply(tmp_path: Path) -> None:
     asked: list[Question] = []
 
     async def answer(question: Question) -> str | None:
@@ -47,7 +47,7 @@ async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_pa
         await tool(json_freeze_object({"question": " "}), context(tmp_path))
 
 
-async def test_where_nobody_sits_the_model_is_told_to_decide(tmp_path: Path) -> None:
+async def test_without_person_model_decides(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="There is nobody to ask"):
         await AskUser()(json_freeze_object({"question": "Which?"}), context(tmp_path))
 
@@ -64,5 +64,5 @@ async def test_where_nobody_sits_the_model_is_told_to_decide(tmp_path: Path) -> 
         (True, "  ", None),
     ],
 )
-def test_a_typed_line_is_options_by_their_numbers_or_words(*, multiple: bool, said: str, answer: str | None) -> None:
+def test_typed_line_is_numbers_or_words(*, multiple: bool, said: str, answer: str | None) -> None:
     assert Question("root", "Which?", ("a", "b"), multiple=multiple).read(said) == answer

@@ -126,7 +126,7 @@ def a_marker() -> str:
     return f"3600.{uuid.uuid4().int % 10**15:015}"
 
 
-def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) -> None:
+def test_bash_description_small_effect_execute(rig: Rig) -> None:
     tool = rig.tool
     assert tool.name == "Bash"
     assert len((tool.name + tool.description + json_dump(tool.parameters)).encode()) <= (
@@ -141,7 +141,7 @@ def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) ->
 
 
 @pytest.mark.needs("bwrap")
-async def test_the_result_says_when_something_else_holds_commands_than_the_description_says(tmp_path: Path) -> None:
+async def test_changed_sandbox_is_told_once(tmp_path: Path) -> None:
     """Each agent once; the description stays as it was sent."""
     rig = Rig(tmp_path, Sandbox("off"))
     sent = (rig.tool.description, rig.tool.parameters)
@@ -167,9 +167,7 @@ async def test_the_result_says_when_something_else_holds_commands_than_the_descr
         await rig.sandbox.aclose()
 
 
-async def test_where_nothing_can_hold_commands_the_result_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_sandbox_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("none", "nothing works"))
     rig = Rig(tmp_path, Sandbox())
     assert "Sandboxed" in rig.tool.description
@@ -178,11 +176,11 @@ async def test_where_nothing_can_hold_commands_the_result_says_so(
     await rig.tool.aclose()
 
 
-async def test_both_streams_come_merged_in_order(rig: Rig) -> None:
+async def test_both_streams_are_merged_in_order(rig: Rig) -> None:
     assert await rig.text("echo a; echo b >&2; echo c; echo d >&2") == "a\nb\nc\nd"
 
 
-async def test_a_script_that_opens_dev_stderr_cuts_nothing_off(rig: Rig) -> None:
+async def test_dev_stderr_cuts_nothing_off(rig: Rig) -> None:
     assert (
         await rig.text("echo a; (echo b; echo c) > /dev/stderr; echo d | tee /dev/stderr; echo e") == "a\nb\nc\nd\nd\ne"
     )
@@ -202,13 +200,13 @@ async def test_a_quiet_command_says_so(rig: Rig) -> None:
         ("(kill -9 $BASHPID)", "[exit code 137 (SIGKILL)]"),
     ],
 )
-async def test_failure_is_an_error_that_names_code_or_signal(rig: Rig, command: str, says: str) -> None:
+async def test_failure_names_code_or_signal(rig: Rig, command: str, says: str) -> None:
     output = await rig.call(command)
     assert output.is_error
     assert output.content[0].text.endswith(says)
 
 
-async def test_a_syntax_error_is_told_with_its_line(rig: Rig) -> None:
+async def test_syntax_error_is_told_with_line(rig: Rig) -> None:
     output = await rig.call("echo before\nif (\n")
     assert output.is_error
     assert "line 3: syntax error" in output.content[0].text
@@ -216,13 +214,13 @@ async def test_a_syntax_error_is_told_with_its_line(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("command", ["echo 'unclosed", "echo `ls", 'echo "$(echo', "(echo", "if true; then"])
-async def test_a_command_cut_short_is_told_of_itself_only(rig: Rig, command: str) -> None:
+async def test_syntax_error_is_told_without_wrapper(rig: Rig, command: str) -> None:
     output = await rig.call(command)
     lines = output.content[0].text.splitlines()
     assert [line.partition(": line ")[0] for line in lines] == ["bash: eval", "[exit code 2]"]
 
 
-async def test_there_is_no_terminal_and_no_input(rig: Rig) -> None:
+async def test_no_terminal_and_no_input(rig: Rig) -> None:
     text = await rig.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
     assert "read: 1" in text
     assert "/dev/tty" in text
@@ -230,11 +228,11 @@ async def test_there_is_no_terminal_and_no_input(rig: Rig) -> None:
 
 
 @pytest.mark.needs("linux")
-async def test_where_memory_ends_it_is_the_command_that_is_ended(rig: Rig) -> None:
+async def test_command_is_ended_when_memory_ends(rig: Rig) -> None:
     assert await rig.text("cat /proc/self/oom_score_adj") == "500"
 
 
-async def test_the_positional_parameters_are_the_shells_own(rig: Rig) -> None:
+async def test_positional_parameters_are_the_shells(rig: Rig) -> None:
     assert await rig.text("echo $# $0 $LINENO") == "0 bash 1"
 
 
@@ -248,7 +246,7 @@ async def test_the_positional_parameters_are_the_shells_own(rig: Rig) -> None:
         "(trap '' TERM; setsid sh -c 'sleep {marker} & sleep {marker}' & ) ; echo started",
     ],
 )
-async def test_the_call_ends_with_the_shell_and_close_ends_the_rest(rig: Rig, command: str) -> None:
+async def test_call_ends_with_shell_close_ends_rest(rig: Rig, command: str) -> None:
     marker = a_marker()
     async with asyncio.timeout(30):
         text = await rig.text(command.format(marker=marker))
@@ -257,7 +255,7 @@ async def test_the_call_ends_with_the_shell_and_close_ends_the_rest(rig: Rig, co
     assert living(marker) == []
 
 
-async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(rig: Rig) -> None:
+async def test_background_job_crosses_calls(rig: Rig) -> None:
     text = await rig.text("(while sleep 0.02; do echo tick; done) & echo started")
     log = Path(text.partition("goes to ")[2].rstrip("]"))
     await rig.text("true")
@@ -267,12 +265,12 @@ async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(
     assert set(log.read_text().splitlines()) == {"tick"}
 
 
-async def test_what_a_process_substitution_prints_last_is_not_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_substitution_output_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.tools.bash._TEE_GRACE_SECONDS", 30.0)  # on a busy machine it takes long
     assert await rig.text("echo x > >(sleep 0.01; cat)") == "x"
 
 
-async def test_streams_closed_early_do_not_end_the_call(rig: Rig) -> None:
+async def test_closed_streams_do_not_end_the_call(rig: Rig) -> None:
     await rig.text("exec >&- 2>&-; sleep 0.1; touch late")
     assert (rig.workspace.cwd / "late").exists()
 
@@ -305,7 +303,7 @@ async def test_directory_and_environment_are_kept(rig: Rig) -> None:
         "exit() { :; }; printf() { :; }",
     ],
 )
-async def test_state_survives_every_end_of_the_shell(rig: Rig, end: str) -> None:
+async def test_state_survives_every_shell_end(rig: Rig, end: str) -> None:
     output = await rig.call(f"cd /usr; export KEPT=1\n{end}")
     assert "__sagent" not in output.content[0].text
     assert (rig.workspace.cwd, (rig.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
@@ -315,31 +313,31 @@ async def test_state_survives_every_end_of_the_shell(rig: Rig, end: str) -> None
     "end",
     ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit", "truncate -s 1T /proc/self/fd/219"],
 )
-async def test_a_shell_that_cannot_report_leaves_the_state_as_it_was_and_says_so(rig: Rig, end: str) -> None:
+async def test_shell_without_report_keeps_state(rig: Rig, end: str) -> None:
     before = rig.workspace.cwd
     text = await rig.text(f"cd /usr; export KEPT=1; {end}")
     assert "[the shell ended without a report: working directory and variables are as before this command]" in text
     assert (rig.workspace.cwd, rig.workspace.environment) == (before, None)
 
 
-async def test_a_command_that_changes_nothing_leaves_the_environment_unset(rig: Rig) -> None:
+async def test_harmless_command_keeps_environment_unset(rig: Rig) -> None:
     await rig.text("LOCAL=1; true")
     assert rig.workspace.environment is None
 
 
-async def test_a_variable_too_large_to_be_passed_on_is_left_out_and_named(rig: Rig) -> None:
+async def test_too_large_variable_is_named(rig: Rig) -> None:
     text = await rig.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
     assert "too large to be kept in the environment: B. " in text
     assert await rig.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
 
 
-async def test_the_largest_of_too_many_variables_are_left_out(rig: Rig) -> None:
+async def test_largest_excess_variables_left_out(rig: Rig) -> None:
     big = "for n in 1 2 3 4 5 6 7 8; do export B$n=$(head -c 12${n}000 /dev/zero | tr '\\0' b); done; export KEPT=1"
     assert "too large to be kept in the environment: B8, B7. " in await rig.text(big)
     assert await rig.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
 
 
-async def test_an_environment_that_the_system_refuses_is_cut_down_once(rig: Rig) -> None:
+async def test_refused_environment_is_cut_once(rig: Rig) -> None:
     rig.workspace.environment = {"PATH": os.environ["PATH"], "B": "b" * 140_000, "SMALL": "1"}
     assert await rig.text("echo $SMALL ${B-gone}") == (
         "1 gone\n[too large to be kept in the environment: B. Use a file]"
@@ -349,7 +347,7 @@ async def test_an_environment_that_the_system_refuses_is_cut_down_once(rig: Rig)
     assert await rig.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
 
 
-async def test_a_directory_that_vanished_is_left_for_the_nearest_above(rig: Rig) -> None:
+async def test_vanished_directory_moves_up(rig: Rig) -> None:
     work = rig.workspace.cwd
     assert "no longer exists" in await rig.text("mkdir -p a/b; cd a/b; rm -r ../../a")
     assert rig.workspace.cwd == work
@@ -358,7 +356,7 @@ async def test_a_directory_that_vanished_is_left_for_the_nearest_above(rig: Rig)
 
 
 @pytest.mark.parametrize("kind", ["write", "read"])
-def test_what_is_not_there_cannot_be_asked_for_and_the_directory_is_named(rig: Rig, kind: str) -> None:
+def test_missing_need_path_names_directory(rig: Rig, kind: str) -> None:
     """A person would be asked, and the command fail all the same."""
     work = rig.workspace.cwd
     arguments = json_freeze_object({"command": "true", "needs": [f"{kind}:{work}/new"]})
@@ -370,7 +368,7 @@ def test_what_is_not_there_cannot_be_asked_for_and_the_directory_is_named(rig: R
 
 
 @pytest.mark.needs("not-root")
-async def test_a_directory_that_was_closed_is_left_for_the_nearest_above(rig: Rig) -> None:
+async def test_closed_directory_moves_up(rig: Rig) -> None:
     work = rig.workspace.cwd
     rig.workspace.cwd = work / "a"
     rig.workspace.cwd.mkdir(0)
@@ -379,7 +377,7 @@ async def test_a_directory_that_was_closed_is_left_for_the_nearest_above(rig: Ri
     )
 
 
-async def test_a_shell_that_lies_in_the_workspace_is_not_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shell_in_workspace_is_not_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An activated environment of the project stands first in PATH, and commands may write there."""
     own = rig.workspace.cwd / "bin"
     own.mkdir()
@@ -389,7 +387,7 @@ async def test_a_shell_that_lies_in_the_workspace_is_not_taken(rig: Rig, monkeyp
     assert await rig.text("echo true shell") == "true shell"
 
 
-async def test_a_directory_behind_a_symlink_keeps_its_name(rig: Rig) -> None:
+async def test_symlinked_directory_keeps_its_name(rig: Rig) -> None:
     work = rig.workspace.cwd
     (work / "real").mkdir()
     (work / "link").symlink_to("real")
@@ -397,7 +395,7 @@ async def test_a_directory_behind_a_symlink_keeps_its_name(rig: Rig) -> None:
     assert await rig.text("pwd") == str(work / "link")
 
 
-async def test_call_that_ends_later_takes_back_nothing_of_another(rig: Rig) -> None:
+async def test_later_call_keeps_others_state(rig: Rig) -> None:
     await rig.text("export GONE=1")
     first = asyncio.create_task(rig.text("touch begun; until [ -e go ]; do sleep 0.01; done; cd /usr; export ONE=1"))
     await until((rig.workspace.cwd / "begun").exists, task=first)
@@ -407,7 +405,7 @@ async def test_call_that_ends_later_takes_back_nothing_of_another(rig: Rig) -> N
     assert await rig.text("echo $ONE $TWO $PWD ${GONE-gone}") == "1 2 /usr gone"
 
 
-async def test_calls_at_once_both_work_and_both_leave_their_mark(rig: Rig) -> None:
+async def test_parallel_calls_both_change_state(rig: Rig) -> None:
     texts = await asyncio.gather(
         rig.text("sleep 0.05; cd /usr; echo one"), rig.text("export TWO=2; sleep 0.1; echo two")
     )
@@ -416,13 +414,13 @@ async def test_calls_at_once_both_work_and_both_leave_their_mark(rig: Rig) -> No
     assert (rig.workspace.cwd, (rig.workspace.environment or {})["TWO"]) == (Path("/usr"), "2")
 
 
-async def test_names_that_are_no_identifiers_stay_in_the_environment(rig: Rig) -> None:
+async def test_odd_variable_names_are_kept(rig: Rig) -> None:
     rig.workspace.environment = {"PATH": os.environ["PATH"], "npm.config": "x"}
     await rig.text("export NEW=1")
     assert rig.workspace.environment["npm.config"] == "x"
 
 
-async def test_commands_get_quiet_programs_and_no_keys(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_get_quiet_pagers_no_keys(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("PAGER", "less")
@@ -449,7 +447,7 @@ KEYS = (
 NO_KEYS = ("SSH_AUTH_SOCK", "MAX_TOKENS", "KEYBOARD", "XAUTHORITY", "GIT_ASKPASS", "COMPASS", "DESKTOP_SESSION")
 
 
-async def test_whatever_looks_like_a_key_is_kept_from_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_variables_are_kept_from_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*KEYS, *NO_KEYS):
         monkeypatch.setenv(name, "value")
     monkeypatch.setenv("DATABASE_URL", "postgres://me:hunter2secret@db/x")
@@ -459,13 +457,13 @@ async def test_whatever_looks_like_a_key_is_kept_from_commands(rig: Rig, monkeyp
     assert seen.issuperset((*NO_KEYS, "PATH", "PWD", "HOME"))
 
 
-def test_the_keys_of_every_provider_look_like_keys() -> None:
+def test_provider_keys_look_like_keys() -> None:
     names = {name for row in built_in().values() for name in f"{row.key} {row.token}".split()}
     assert len(names) > 20
     assert [name for name in names if not is_key(name)] == []
 
 
-async def test_a_command_that_lacks_a_key_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_command_lacking_a_key_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_TOKEN", "secret")
     monkeypatch.setenv("CORP_LOGIN", "other")
     said = "hidden from commands: GH_TOKEN. The person can pass a variable on with env.pass"
@@ -485,36 +483,36 @@ async def test_without_bash_it_runs_sh(rig: Rig, tmp_path: Path, monkeypatch: py
     assert await rig.text('pwd; echo "$A"; [ "$0" = sh ] && echo sh') == "/usr\nit's\n2\nsh"
 
 
-async def test_a_command_longer_than_an_argument_may_be(rig: Rig) -> None:
+async def test_command_may_exceed_argument_size(rig: Rig) -> None:
     words = "x" * 200_000
     assert await rig.text(f"cat > big <<'END'\n{words}\nEND\nwc -c < big; echo $#") == "200001\n0"
     assert rig.kept == []
 
 
 @pytest.mark.parametrize("timeout", [0, -1, True, "10"])
-async def test_a_time_limit_must_be_a_positive_number(rig: Rig, timeout: float) -> None:
+async def test_time_limit_must_be_positive(rig: Rig, timeout: float) -> None:
     with pytest.raises(ToolError, match="timeout"):
         await rig.call("true", timeout=timeout)
 
 
-async def test_a_time_limit_beyond_all_measure_is_the_longest(rig: Rig) -> None:
+async def test_huge_time_limit_is_the_longest(rig: Rig) -> None:
     assert await rig.text("echo x", timeout=10**400) == "x"
 
 
 @pytest.mark.parametrize(("command", "says"), [("echo \0", "NUL"), ("echo \ud800", "surrogate")])
-async def test_text_that_no_shell_can_be_given_is_a_tool_error(rig: Rig, command: str, says: str) -> None:
+async def test_invalid_text_is_a_tool_error(rig: Rig, command: str, says: str) -> None:
     with pytest.raises(ToolError, match=says) as raised:
         await rig.call(command)
     assert "codec" not in str(raised.value)
 
 
-async def test_what_cannot_be_started_is_a_tool_error(rig: Rig) -> None:
+async def test_failing_start_is_a_tool_error(rig: Rig) -> None:
     rig.workspace.environment = {"PATH": os.environ["PATH"], "B": "\0"}
     with pytest.raises(ToolError, match="not run"):
         await rig.call("true")
 
 
-async def test_after_the_time_limit_everything_it_started_is_gone(rig: Rig) -> None:
+async def test_timeout_ends_everything_started(rig: Rig) -> None:
     marker = a_marker()
     output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
     assert output.is_error
@@ -524,7 +522,7 @@ async def test_after_the_time_limit_everything_it_started_is_gone(rig: Rig) -> N
 
 
 @pytest.mark.parametrize("command", ["setsid sleep {m} & sleep {m}", "trap '' TERM; yes {m}", "setsid sleep {m}"])
-async def test_a_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> None:
+async def test_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(command.format(m=marker)))
     await until(lambda: living(marker), "the command runs", task=call)
@@ -536,7 +534,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) ->
     assert rig.kept == []
 
 
-async def test_what_a_cancelled_call_printed_is_shown(rig: Rig) -> None:
+async def test_cancelled_call_shows_its_output(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"echo early; sleep {marker}"))
     await until(lambda: any(line.startswith("sleep") for line in living(marker)), "the command runs", task=call)
@@ -545,7 +543,7 @@ async def test_what_a_cancelled_call_printed_is_shown(rig: Rig) -> None:
     assert rig.seen[-1] == "early\n"
 
 
-async def test_a_call_cancelled_twice_leaves_nothing_either(rig: Rig) -> None:
+async def test_twice_cancelled_call_leaves_nothing(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
     await until(lambda: len(living(marker)) >= 3, "the shell is the third", task=call)
@@ -575,7 +573,7 @@ async def test_calls_leave_no_descriptor_open(rig: Rig) -> None:
     assert await some() == await some()
 
 
-async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(rig: Rig) -> None:
+async def test_earlier_job_outlives_cancelled_call(rig: Rig) -> None:
     earlier, later = a_marker(), a_marker()
     await rig.text(f"sleep {earlier} >/dev/null 2>&1 &")
     call = asyncio.create_task(rig.call(f"sleep {later}"))
@@ -585,7 +583,7 @@ async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(rig: Rig) -> No
     assert (len(living(earlier)), living(later)) == (1, [])
 
 
-async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_rest_is(rig: Rig) -> None:
+async def test_long_output_keeps_both_ends(rig: Rig) -> None:
     text = await rig.text("seq 1 5000000")
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
     assert text.startswith("1\n2\n")
@@ -599,7 +597,7 @@ async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_res
     assert kept.read_bytes().count(b"\n") == 5_000_000
 
 
-async def test_output_of_medium_size_is_kept_too(rig: Rig) -> None:
+async def test_medium_output_is_kept_too(rig: Rig) -> None:
     text = await rig.text("seq 1 10000")
     [kept] = rig.kept
     assert str(kept) in text
@@ -629,7 +627,7 @@ async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("octal", "word"), [(r"Stra\337e", "Stra\u00dfe"), (r"caf\351", "caf\u00e9"), (r"na\357f", "na\u00eff")]
 )
-async def test_word_of_an_older_encoding_without_a_line_end_is_text(rig: Rig, octal: str, word: str) -> None:
+async def test_old_encoding_without_newline_is_text(rig: Rig, octal: str, word: str) -> None:
     text = await rig.text(f"printf '{octal}'")
     assert word in text and "binary" not in text
 
@@ -647,7 +645,7 @@ async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
     assert (await rig.text(r"printf '\1\2\377\0\0\0\220\223%.0s' $(seq 40)")).startswith("[binary output: ")
 
 
-async def test_colours_go_and_progress_bars_collapse(rig: Rig) -> None:
+async def test_colours_go_and_progress_collapses(rig: Rig) -> None:
     text = await rig.text(r"printf '\e[1;31mred\e[0m\r\n 10%%\r 50%%\r100%%\r\n\e]0;title\abold\n'; find . -print0")
     assert text == "red\n100%\nbold\n.␀"
 
@@ -661,7 +659,7 @@ async def test_output_without_end_is_stopped(rig: Rig, monkeypatch: pytest.Monke
     assert living(marker) == []
 
 
-async def test_without_a_place_for_the_whole_both_ends_are_still_shown(rig: Rig) -> None:
+async def test_unstored_output_shows_both_ends(rig: Rig) -> None:
     rig.shelf = FullDisk(rig.shelf.directory)
     for count in (10_000, 300_000):
         text = await rig.text(f"seq 1 {count}")
@@ -671,7 +669,7 @@ async def test_without_a_place_for_the_whole_both_ends_are_still_shown(rig: Rig)
     assert "is lost" in await rig.text("sleep 5 & echo x")
 
 
-async def test_progress_is_shown_for_long_commands_only(rig: Rig) -> None:
+async def test_progress_is_shown_for_long_commands(rig: Rig) -> None:
     await rig.text("echo short")
     assert rig.seen == []
     await rig.text("echo first; sleep 1.3; echo second; sleep 0.6")
@@ -721,13 +719,13 @@ def test_every_environment_is_read_back(environment: dict[str, str], shell: str)
 
 
 @pytest.mark.parametrize("value", [b"$'a'" * 60 + b" x", b"$'" * 20_001, b'"' * 20_001])
-def test_what_no_shell_lists_is_no_variable(value: bytes) -> None:
+def test_unlisted_variable_is_none(value: bytes) -> None:
     """A command can write where its shell does."""
     assert parse_exports(b"export X=" + value + b"\nexport Y=1\n") == {"Y": "1"}
 
 
 @given(text=st.text(st.sampled_from("ab\n"), max_size=200), count=st.integers(1, 100))
-def test_cuts_are_ends_of_the_text_and_bounded(text: str, count: int) -> None:
+def test_cuts_are_bounded_text_ends(text: str, count: int) -> None:
     head, tail = cut_head(text, count), cut_tail(text, count)
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -736,13 +734,13 @@ def test_cuts_are_ends_of_the_text_and_bounded(text: str, count: int) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_what_is_legible_holds_no_control_sequences(data: bytes) -> None:
+def test_legible_text_has_no_controls(data: bytes) -> None:
     text = legible(data)
     assert not set(text) & set("\r\b\0")
     assert legible(text.encode()) == text
 
 
-async def test_shell_reports_where_few_files_may_be_open(rig: Rig) -> None:
+async def test_shell_reports_with_few_open_files(rig: Rig) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     try:
@@ -755,7 +753,7 @@ async def test_shell_reports_where_few_files_may_be_open(rig: Rig) -> None:
     assert rig.workspace.cwd.name == "below"
 
 
-async def test_error_of_the_system_is_told_in_words(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_system_error_is_told_in_words(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 

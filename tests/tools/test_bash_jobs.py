@@ -157,9 +157,7 @@ PAUSE = "touch begun; while [ -e begun ] && [ ! -e go ]; do sleep 0.02; done"  #
 STEADY = f"echo before; {PAUSE}; echo after; touch done; exec sleep {{}}"
 
 
-async def test_a_detached_command_goes_on_and_prints_into_the_file_named(
-    work: Path, bash: Bash, markers: tuple[str, str]
-) -> None:
+async def test_detached_command_prints_to_named_file(work: Path, bash: Bash, markers: tuple[str, str]) -> None:
     command = f"setsid sleep {markers[0]} & {STEADY.format(markers[0])}"
     other = f"setsid sleep {markers[1]} >/dev/null 2>&1 &"
     agent = an_agent(
@@ -193,9 +191,7 @@ async def test_a_detached_command_goes_on_and_prints_into_the_file_named(
     await until(lambda: len(living(markers[0])) == 1, "it is ended as told; what left its group is not in it")
 
 
-async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_it_ends(
-    work: Path, bash: Bash, markers: tuple[str, str]
-) -> None:
+async def test_job_can_be_detached_and_wait_ends(work: Path, bash: Bash, markers: tuple[str, str]) -> None:
     model = ScriptedModel((call(1, "Bash", command=STEADY.format(markers[0])),), "waiting")
     resources, limits = Resources(workspace=Workspace(work)), RunLimits(foreground_seconds=0.05)
     agent = Agent(model, tools=[bash], resources=resources, limits=limits)
@@ -209,7 +205,7 @@ async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_i
     await until(lambda: told_file(told).read_text() == "before\nafter\n", "its output is in the file")
 
 
-async def test_one_that_has_only_begun_is_let_go_once_its_command_runs(work: Path, bash: Bash) -> None:
+async def test_starting_command_is_detached_once_run(work: Path, bash: Bash) -> None:
     command = call(1, "Bash", command=f"{PAUSE}; echo after", background="true", delay=0.3)
     agent = an_agent(work, bash, (command,), (job(2, "detach"),), "end")
     await asyncio.wait_for(agent.run("go"), 30)
@@ -218,7 +214,7 @@ async def test_one_that_has_only_begun_is_let_go_once_its_command_runs(work: Pat
     await until(lambda: told_file(answers(agent)["c2"]).read_text() == "after\n", "its output is in the file")
 
 
-async def test_much_output_before_and_after_is_all_there_in_order(work: Path, bash: Bash) -> None:
+async def test_output_before_and_after_in_order(work: Path, bash: Bash) -> None:
     command = f"seq 1 100000; {PAUSE}; seq 100001 200000; touch done"
     agent = an_agent(
         work, bash, (call(1, "Bash", command=command, background=True),), after(work, "begun", job(2, "detach")), "end"
@@ -233,7 +229,7 @@ async def test_much_output_before_and_after_is_all_there_in_order(work: Path, ba
     assert file.read_text() == whole
 
 
-async def test_a_full_file_does_not_end_the_command(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_file_does_not_end_command(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 1 << 20)
     command = f"{PAUSE}; seq 1 1000000 && touch done"
     agent = an_agent(
@@ -271,7 +267,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_it_outlives_the_process_however_that_ends(work: Path, markers: tuple[str, str], end: str) -> None:
+async def test_detached_command_outlives_process(work: Path, markers: tuple[str, str], end: str) -> None:
     agent = run_agent(work, markers, body=ENDS[end])
     await asyncio.to_thread(agent.wait, 30)
     await until(lambda: living(markers[1]) == [], "what was not detached is ended")
@@ -283,7 +279,7 @@ async def test_it_outlives_the_process_however_that_ends(work: Path, markers: tu
     assert len(living(markers[0])) == 1
 
 
-async def test_a_job_that_was_not_detached_ends_with_the_process(work: Path, markers: tuple[str, str]) -> None:
+async def test_kept_job_ends_with_process(work: Path, markers: tuple[str, str]) -> None:
     (work / "go").touch()
     agent = run_agent(work, markers, body="await agent.run('go')", detached=False)
     try:
@@ -295,7 +291,7 @@ async def test_a_job_that_was_not_detached_ends_with_the_process(work: Path, mar
     assert list((work.parent / "out").iterdir()) == []
 
 
-async def test_what_cannot_be_let_go_goes_on_as_a_job(
+async def test_undetachable_call_goes_on_as_job(
     work: Path, bash: Bash, markers: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = process_module.spawn_aside
@@ -347,7 +343,7 @@ async def start(group: ProcessGroup, *argv: str):
         os.close(sink)
 
 
-async def test_a_released_process_is_spared_by_every_later_watchdog(markers: tuple[str, str]) -> None:
+async def test_watchdogs_spare_released_process(markers: tuple[str, str]) -> None:
     def children() -> set[int]:
         return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
@@ -371,9 +367,7 @@ async def test_a_released_process_is_spared_by_every_later_watchdog(markers: tup
     assert len(living(markers[0])) == 2
 
 
-async def test_the_time_limit_that_nobody_asked_for_holds_in_the_foreground_only(
-    work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_default_time_limit_is_foreground_only(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "DEFAULT_TIMEOUT", 0.2)
     agent = an_agent(
         work,
@@ -394,7 +388,7 @@ async def test_the_time_limit_that_nobody_asked_for_holds_in_the_foreground_only
     assert "timed out after 0.3 s" in said["job:2"]
 
 
-async def test_the_output_of_a_running_job_is_its_end_and_where_all_of_it_is(work: Path, bash: Bash) -> None:
+async def test_running_job_output_is_its_end(work: Path, bash: Bash) -> None:
     whole: list[str] = []
 
     def look(request: Request) -> tuple[ToolCall, ...]:
@@ -424,7 +418,7 @@ async def test_the_output_of_a_running_job_is_its_end_and_where_all_of_it_is(wor
     assert len(said["c5"]) < 4_500
 
 
-async def test_what_an_interrupted_call_had_printed_is_in_its_result(work: Path, bash: Bash) -> None:
+async def test_interrupted_call_keeps_its_output(work: Path, bash: Bash) -> None:
     agent = an_agent(
         work,
         bash,
@@ -442,7 +436,7 @@ async def test_what_an_interrupted_call_had_printed_is_in_its_result(work: Path,
     assert (await agent.run("and now?")).content == "end"
 
 
-async def test_a_command_that_has_ended_is_not_let_go(work: Path, bash: Bash) -> None:
+async def test_ended_command_is_not_detached(work: Path, bash: Bash) -> None:
     offered: list[Callable[[], str]] = []
     blobs = an_agent(work, bash, "x").state.log.blobs
     run = RunContext("root", "1", Workspace(work), blobs, lambda text: None, offer_detach=offered.append)

@@ -201,7 +201,7 @@ async def test_an_agent_calls_them() -> None:
         assert [result.text for message in agent.messages for result in message.results] == ["3", "4", "7"]
 
 
-async def test_what_a_partial_binds_is_not_shown(call: Any) -> None:
+async def test_partial_arguments_are_not_shown(call: Any) -> None:
     def send(text: str, key: str, to: str = "ann") -> str:
         """Send a text."""
         return f"{text} {key} {to}"
@@ -339,7 +339,7 @@ async def test_records_are_made_by_a_call(call: Any) -> None:
     assert (await call(tool(Point, description="Make a point."), x=3)).content == (Text('{"x":3}'),)
 
 
-async def test_a_tool_is_called_with_plain_json(workspace: Any) -> None:
+async def test_tool_is_called_with_plain_json(workspace: Any) -> None:
     context = RunContext("root", "1", workspace, BlobDirectory(workspace.cwd / "blobs"), lambda _: None)
     made = tool(add)
     assert (await made({"a": 1, "b": 3}, context)).content == (Text("4"),)
@@ -453,7 +453,7 @@ async def test_a_written_tool_has_plain_json() -> None:
     assert isinstance(model.requests[0].tools[0].parameters, JsonObject)
 
 
-async def test_what_is_not_json_in_a_written_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_non_json_in_written_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Written, "parameters", {"type": "object", "properties": {"n": {"enum": [1, {2}]}}})
     with pytest.raises(UsageError, match=r"Written\.parameters\.properties\.n\.enum\[1\]: not a JSON value: set"):
         Agent(ScriptedModel(), tools=[Written()])
@@ -470,7 +470,7 @@ def sleepy(seconds: int) -> object:
 
 
 @pytest.mark.parametrize("given", [sleepy, tool(sleepy)])
-async def test_function_that_needs_the_event_loop_is_told_to_be_async(given: Callable[[int], object]) -> None:
+async def test_loop_function_told_to_be_async(given: Callable[[int], object]) -> None:
     async with Agent(ScriptedModel((ToolCall("1", "sleepy", {"seconds": 0}),), "done"), tools=[given]) as agent:
         await agent.run("go")
         [result] = (result for message in agent.messages for result in message.results)
@@ -478,7 +478,7 @@ async def test_function_that_needs_the_event_loop_is_told_to_be_async(given: Cal
 
 
 @pytest.mark.parametrize("called", ["image/png", "image/jpeg", "image/bmp", "picture", ""])
-async def test_an_image_is_sent_as_what_its_bytes_are(called: str) -> None:
+async def test_image_type_follows_its_bytes(called: str) -> None:
     def shoot() -> Image:
         """Take a picture."""
         return Image(called, b"GIF89a\x01\x00\x01\x00;")

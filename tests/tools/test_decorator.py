@@ -52,7 +52,7 @@ def add_points(
     return {"x": scale * sum(point.x for point in points), "y": scale * sum(point.y for point in points)}
 
 
-def test_the_signature_becomes_the_schema() -> None:
+def test_signature_becomes_the_schema() -> None:
     assert isinstance(weather, FunctionTool)
     assert (weather.name, weather.description) == ("weather", "What the weather will be.\n\nAsks nobody.")
     assert json_thaw(weather.parameters) == {
@@ -70,19 +70,19 @@ def test_the_signature_becomes_the_schema() -> None:
     assert "title" not in json_dump(add_points.parameters)
 
 
-async def test_it_is_called_with_typed_values_and_the_context(call) -> None:
+async def test_tool_gets_typed_values_and_context(call) -> None:
     assert text_of(await call(weather, city="Köln", days="2")) == "root: Köln 2 C"
     assert text_of(await call(add_points, points=[{"x": 1}, {"x": 2, "y": 5}], scale=2)) == '{"x":6.0,"y":10.0}'
 
 
-async def test_wrong_arguments_are_told_with_their_place(call) -> None:
+async def test_wrong_arguments_told_with_place(call) -> None:
     with pytest.raises(ToolError, match=r"points\.0\.x: .*, not 'a'"):
         await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)  # pyright: ignore[reportCallIssue,reportArgumentType]
     with pytest.raises(ToolError, match=r"scale: .*greater than 0"):
         await add_points(JsonObject({"points": (), "scale": -1}), None)  # pyright: ignore[reportCallIssue,reportArgumentType]
 
 
-async def test_anything_json_can_say_may_be_returned(call) -> None:
+async def test_any_json_may_be_returned(call) -> None:
     @dataclasses.dataclass
     class Found:
         when: dt.date
@@ -115,7 +115,7 @@ async def test_anything_json_can_say_may_be_returned(call) -> None:
         await call(odd)
 
 
-async def test_names_that_pydantic_keeps_for_itself_are_fine(call) -> None:
+async def test_pydantic_reserved_names_work(call) -> None:
     @tool
     async def odd(model_config: int, json: str, _private: bool = False) -> str:
         """Odd names.
@@ -128,12 +128,12 @@ async def test_names_that_pydantic_keeps_for_itself_are_fine(call) -> None:
     assert json_thaw(odd.parameters)["properties"]["json"]["description"] == "some text"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
 
 
-def test_effects_are_what_the_decorator_was_told(workspace) -> None:
+def test_effects_are_those_of_the_decorator(workspace) -> None:
     assert foresee(weather, JsonObject(), workspace) == Effect("execute")
     assert foresee(add_points, JsonObject(), workspace) == Effect("none")
 
 
-def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
+def test_unusable_functions_are_refused_with_why() -> None:
     async def no_text(x: int) -> str:
         return ""
 
@@ -150,7 +150,7 @@ def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
             tool(function)
 
 
-def test_tools_load_only_what_is_used_and_stay_small() -> None:
+def test_tools_load_lazily_and_stay_small() -> None:
     script = (
         "import sys\nfrom sagent import tools\nprint(tools.Read().name)\n"
         "loaded = {name for name in sys.modules if name.startswith('sagent.tools.')}\n"
@@ -171,7 +171,7 @@ def test_tools_load_only_what_is_used_and_stay_small() -> None:
         _ = tools.Nope
 
 
-async def test_what_a_function_yields_is_returned_as_a_list(call) -> None:
+async def test_yielded_values_return_as_list(call) -> None:
     here = threading.get_ident()
 
     @tool(effect="none")
@@ -189,7 +189,7 @@ async def test_what_a_function_yields_is_returned_as_a_list(call) -> None:
     assert text_of(await call(count, end=3)) == "[0,1,2]"
 
 
-async def test_a_function_that_has_no_next_fails_and_is_not_waited_for(call) -> None:
+async def test_function_raising_stopiteration_fails(call) -> None:
     @tool(effect="none")
     def first(of: list[int]) -> int:
         """The first."""

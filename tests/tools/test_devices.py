@@ -54,7 +54,7 @@ async def test_what_is_no_file_is_refused(places: list[str], call: Call, tool: i
 
 
 @pytest.mark.parametrize("path", KERNELS)
-def test_files_of_the_kernel_are_no_regular_files(path: str) -> None:
+def test_kernel_files_are_not_regular(path: str) -> None:
     if not os.path.exists(path):
         pytest.skip("this kernel has none")
     assert not is_regular(os.path.realpath(path))
@@ -62,7 +62,7 @@ def test_files_of_the_kernel_are_no_regular_files(path: str) -> None:
         read_regular(path, cut=True)
 
 
-async def test_what_the_kernel_says_in_text_is_read(call: Call, root: Path) -> None:
+async def test_kernel_text_files_are_read(call: Call, root: Path) -> None:
     for path in ("/proc/cpuinfo", "/proc/self/status", "/proc/version", "/proc/sys/kernel/ostype"):
         if os.path.exists(path):
             shown = await call(Read(), file_path=path)
@@ -73,7 +73,7 @@ async def test_what_the_kernel_says_in_text_is_read(call: Call, root: Path) -> N
     assert read_regular(root / "mem") == b""
 
 
-async def test_own_files_in_memory_may_be_named_like_the_kernels(call: Call) -> None:
+async def test_memory_file_with_kernel_name_is_own(call: Call) -> None:
     if not os.path.isdir("/dev/shm"):
         pytest.skip("no file system in memory")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
@@ -85,7 +85,7 @@ async def test_own_files_in_memory_may_be_named_like_the_kernels(call: Call) -> 
         assert file.read_text() == "mine\n"
 
 
-def test_settings_are_not_read_from_a_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_not_read_from_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".sagent").mkdir()
     os.mkfifo(tmp_path / ".sagent/config.toml")
     done = threading.Event()

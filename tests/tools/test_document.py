@@ -32,7 +32,7 @@ def make_bomb(piece: bytes, count: int) -> bytes:
     return b"%PDF-1.4\n" + body + b"trailer << /Size 5 /Root 1 0 R >>\n"
 
 
-async def test_a_pdf_that_unfolds_is_refused_and_says_what_to_do(call, root) -> None:
+async def test_pdf_bomb_is_refused_with_next_step(call, root) -> None:
     bomb = make_bomb(b"BT /F1 1 Tf (aaaaaaaaaaaaaaaaaaaa) Tj ET ", 4_000_000)
     assert len(bomb) < 10_000
     (root / "bomb.pdf").write_bytes(bomb)
@@ -42,7 +42,7 @@ async def test_a_pdf_that_unfolds_is_refused_and_says_what_to_do(call, root) -> 
         await read(call, "bomb.pdf")
 
 
-async def test_pages_beyond_measure_and_giant_pages_are_bounded(call, root) -> None:
+async def test_many_and_giant_pages_are_bounded(call, root) -> None:
     one = make_pdf("Hello")
     (root / "many.pdf").write_bytes(one.replace(b"/Count 1", b"/Count 2000000000"))
     assert "page 1 of 1 ---\nHello" in await read(call, "many.pdf")
@@ -50,9 +50,7 @@ async def test_pages_beyond_measure_and_giant_pages_are_bounded(call, root) -> N
     assert "Hello" in await read(call, "giant.pdf", pages="1")
 
 
-async def test_a_call_that_is_cancelled_or_takes_too_long_leaves_no_process(
-    call, root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_or_slow_read_leaves_nothing(call, root, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "slow.pdf").write_bytes(make_bomb(b"q Q ", 50_000_000))
     reading = asyncio.create_task(call(Read(), file_path="slow.pdf"))
     while not _readers():
@@ -93,7 +91,7 @@ async def test_how_it_ended_is_told(start: str, said: str, monkeypatch: pytest.M
         await show_document("notebook", b"{}", "n.ipynb")
 
 
-async def test_it_has_no_keys_and_does_without_limits_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reader_has_no_keys_and_works_unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     before = (
         "import sys, os, resource; sys.path[:] = sys.argv[1:]; assert 'sk-secret' not in str(os.environ)\n"
@@ -105,7 +103,7 @@ async def test_it_has_no_keys_and_does_without_limits_that_are_refused(monkeypat
     assert "Hello" in text_of(shown)
 
 
-async def test_what_changes_while_it_is_taken_apart_was_not_seen(
+async def test_file_changed_in_reading_is_unseen(
     call, root, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = root / "n.ipynb"
@@ -117,7 +115,7 @@ async def test_what_changes_while_it_is_taken_apart_was_not_seen(
         workspace.check_unchanged(book)
 
 
-async def test_notebooks_are_bounded_in_depth_and_size(call, root) -> None:
+async def test_notebooks_are_bounded(call, root) -> None:
     (root / "deep.ipynb").write_text('{"cells":' + "[" * 100_000 + "]" * 100_000 + "}")
     assert (await read(call, "deep.ipynb")).startswith('1\t{"cells":[[')
     (root / "wide.ipynb").write_text('{"cells":[' + "{}," * 16_000_000 + "{}]}")
@@ -131,7 +129,7 @@ async def test_notebooks_are_bounded_in_depth_and_size(call, root) -> None:
     assert len(await read(call, "huge.ipynb")) < 60_000
 
 
-async def test_an_image_is_judged_by_its_header_and_never_unpacked(call, root) -> None:
+async def test_image_is_judged_by_header_only(call, root) -> None:
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     (root / "big.png").write_bytes(PNG[:16] + header + struct.pack(">I", zlib.crc32(b"IHDR" + header)) + PNG[33:])
     with pytest.raises(ToolError, match="60000x60000 pixels"):

@@ -10,7 +10,7 @@ from tests.benchmarks.edits import NAMES, PAGE, cases, exact, expressible, measu
 from tests.tools.near_misses import Case
 
 
-def test_every_case_was_measured_with_every_program() -> None:
+def test_every_case_measured_with_every_program() -> None:
     assert tuple(measured()) == NAMES
     for name, one in measured().items():
         assert Counter(case.kind for case in expressible(name)) == Counter(
@@ -26,7 +26,7 @@ def test_ours_does_what_the_cases_say() -> None:
     assert measured()["sagent"]["kinds"] == expected
 
 
-def test_the_page_shows_what_was_measured() -> None:
+def test_page_shows_the_measurements() -> None:
     page = PAGE.read_text("utf-8")
     assert "\n".join(table(measured())) in page
     for name, one in measured().items():
@@ -45,7 +45,7 @@ def test_the_file_is_judged(after: str | None, said: str, tmp_path: Path) -> Non
     assert verdict(case, tmp_path / "f") == said
 
 
-def test_an_edit_is_said_in_the_words_of_other_tools() -> None:
+def test_edit_in_words_of_other_tools() -> None:
     one = exact()[0]
     call = codex_edit(one, "there/parse.py")
     assert call is not None
@@ -54,6 +54,6 @@ def test_an_edit_is_said_in_the_words_of_other_tools() -> None:
     assert f"<<<<<<< SEARCH\n{one.old}\n=======\n{one.new}\n>>>>>>> REPLACE" in str(aider_reply(one, one.name))
 
 
-def test_a_program_is_run_and_its_files_are_looked_at() -> None:
+def test_program_is_run_and_files_compared() -> None:
     stale = next(case for case in cases() if case.kind == "stale text")
     assert session(PROGRAMS[0], [*exact()[:2], stale]) == ["done", "done", "refused"]

@@ -66,7 +66,7 @@ def test_a_glob_matches_what_it_did(glob, paths):
     GLOBS,
     st.lists(PATHS, min_size=1, max_size=20),
 )
-def test_braces_stand_for_each_of_their_texts(choices, after, paths):
+def test_braces_mean_each_alternative(choices, after, paths):
     glob = "{" + ",".join(choices) + "}/" + after
     wanted = [any(found(glob_regex(f"{each}/{after}"), path) for each in choices) for path in paths]
     assert [found(glob_regex(glob), path) for path in paths] == wanted
@@ -92,7 +92,7 @@ def test_no_pattern_makes_a_match_slow(kind, pattern):
     assert done.stdout == "False\n"
 
 
-def test_braces_that_stand_for_too_much_are_refused():
+def test_excessive_braces_are_refused():
     with pytest.raises(ToolError, match="1000 globs"):
         glob_regex("{a,b}" * 30)
     with pytest.raises(ToolError, match="1000 globs"):
@@ -100,13 +100,13 @@ def test_braces_that_stand_for_too_much_are_refused():
 
 
 @pytest.mark.parametrize("glob", ["[:--]", "[a&&b]", "[a||b]", "[a~~b]", "[[:a]", "[--0]", "[a-\\]x]"])
-def test_sets_of_characters_are_not_meant_by_any_class(glob: str) -> None:
+def test_classes_hold_no_character_sets(glob: str) -> None:
     """Python warns of what may come to mean sets; a test fails where it warns."""
     assert found(glob_regex(glob), glob)
 
 
 @pytest.mark.parametrize("glob", ["{a, b}.py", "{ a ,b }.py", "{a.py, [b].py}", "{b.{py, c}, a.{ py}}"])
-def test_braces_with_spaces_stand_for_each_text(glob: str) -> None:
+def test_braces_with_spaces_mean_each_text(glob: str) -> None:
     assert found(glob_regex(glob), "a.py") and found(glob_regex(glob), "b.py")
     assert not found(glob_regex(glob), "c.py")
 

@@ -86,7 +86,7 @@ async def test_hostile_path_is_answered_in_words(call, workspace, hostile, name)
         assert await answer(call, workspace, tool, arguments)
 
 
-async def test_path_longer_than_the_system_takes_is_read_and_edited(call, workspace, hostile) -> None:
+async def test_overlong_path_is_read_and_edited(call, workspace, hostile) -> None:
     assert await answer(call, workspace, Read(), {"file_path": f"{DEEP}/leaf.txt"}) == "1\tdeep x"
     edit = {"file_path": f"{DEEP}/leaf.txt", "old_string": "deep", "new_string": "deeper"}
     assert (await answer(call, workspace, Edit(), edit)).startswith("Edited ")
@@ -123,7 +123,7 @@ def test_system_errors_name_the_file(error, said) -> None:
     assert failure(error) == said
 
 
-async def test_directory_that_cannot_be_read_is_said(call, workspace, hostile) -> None:
+async def test_unreadable_directory_is_said(call, workspace, hostile) -> None:
     (hostile / "plain.txt").write_text("deep x\n")
     found = await answer(call, workspace, Glob(), {"pattern": "**/*.txt"})
     assert "plain.txt" in found
@@ -133,7 +133,7 @@ async def test_directory_that_cannot_be_read_is_said(call, workspace, hostile) -
     assert f"because they could not be read: {'d' * 200}/" in searched
 
 
-def test_glob_that_is_longer_than_any_path_is_refused_at_once() -> None:
+def test_overlong_glob_is_refused_at_once() -> None:
     with pytest.raises(ToolError, match="more than 10,000: use a shorter one"):
         glob_regex("x" * 200_000)
     assert re.fullmatch(glob_regex("x" * 9_000 + "{a,b}"), "x" * 9_000 + "b")

@@ -36,7 +36,7 @@ async def test_name_is_found_in_either_form(call, root, there, asked) -> None:
     assert [each.name for each in root.iterdir() if each.name != ".git"] == [there]
 
 
-async def test_two_names_that_are_equal_stay_two(call, root) -> None:
+async def test_two_equal_names_stay_two(call, root) -> None:
     (root / f"{NFC}.txt").write_text("composed\n")
     (root / f"{NFD}.txt").write_text("decomposed\n")
     assert "\tcomposed" in text_of(await call(Read(), file_path=f"{NFC}.txt"))
@@ -44,7 +44,7 @@ async def test_two_names_that_are_equal_stay_two(call, root) -> None:
 
 
 @pytest.mark.parametrize("name", ["c\u043epy.txt", "co\u200bpy.txt", "copy.txt\u00ad"])
-async def test_name_that_looks_like_another_is_shown_escaped(call, root, name) -> None:
+async def test_lookalike_name_is_shown_escaped(call, root, name) -> None:
     (root / name).write_text("x\n")
     with pytest.raises(ToolError, match=r"Did you mean \$'[ -~]*'\? It looks like \$'copy.txt'") as raised:
         await call(Read(), file_path="copy.txt")
@@ -53,7 +53,7 @@ async def test_name_that_looks_like_another_is_shown_escaped(call, root, name) -
     assert "\\x" in text_of(await call(Glob(), pattern="copy.*"))
 
 
-async def test_edit_of_a_decomposed_text_is_made_and_said(call, root) -> None:
+async def test_edit_of_decomposed_text_is_said(call, root) -> None:
     (root / "f").write_text(f"a = '{NFD}'\nb = '{NFD}!'\n")
     await call(Read(), file_path="f")
     said = text_of(await call(Edit(), file_path="f", old_string=f"b = '{NFC}!'", new_string=f"b = '{NFC}?'"))
@@ -61,7 +61,7 @@ async def test_edit_of_a_decomposed_text_is_made_and_said(call, root) -> None:
     assert "composed otherwise" in said
 
 
-async def test_edit_of_two_decomposed_places_is_refused(call, root) -> None:
+async def test_edit_of_two_decomposed_is_refused(call, root) -> None:
     (root / "f").write_text(f"{NFD}\n{NFD}\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match=r"composed, in several places[\s\S]*cafe\\u0301[\s\S]*caf\\u00e9"):
@@ -108,7 +108,7 @@ async def test_grep_finds_either_form_and_says_so(call, root) -> None:
         ("\u015firket = 1", "\u0219irket = 1", "\\u015firket"),
     ],
 )
-async def test_edit_escapes_any_letter_that_may_be_another(call, root, line, quoted, escaped) -> None:
+async def test_edit_escapes_ambiguous_letters(call, root, line, quoted, escaped) -> None:
     (root / "f").write_text(f"first\n{line}\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match="what differs is escaped") as raised:
@@ -117,7 +117,7 @@ async def test_edit_escapes_any_letter_that_may_be_another(call, root, line, quo
 
 
 @pytest.mark.parametrize(("line", "quoted"), [("value = 1", "velue = 1"), ("caf\u00e9 = 1", "cafe = 1")])
-async def test_edit_escapes_nothing_that_one_sees(call, root, line, quoted) -> None:
+async def test_edit_escapes_nothing_visible(call, root, line, quoted) -> None:
     (root / "f").write_text(f"first\n{line}\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match="nearest lines") as raised:
@@ -127,7 +127,7 @@ async def test_edit_escapes_nothing_that_one_sees(call, root, line, quoted) -> N
 
 
 @pytest.mark.parametrize("name", ["c\u043epy.txt", "co\u200bpy.txt", "copy.txt ", "co\x07py.txt", "c\u0585py.txt"])
-async def test_new_file_that_looks_like_another_is_said(call, root, name) -> None:
+async def test_lookalike_new_file_is_said(call, root, name) -> None:
     (root / name).write_text("x\n")
     said = text_of(await call(Write(), file_path="copy.txt", content="y\n"))
     assert "looks like it" in said
@@ -148,7 +148,7 @@ async def test_grep_finds_both_forms_at_once(call, root, multiline) -> None:
     assert text_of(await call(Grep(), pattern="\u00c5", multiline=multiline)).startswith("sign:1:10 \u212b")
 
 
-async def test_edit_of_all_places_takes_both_forms(call, root) -> None:
+async def test_edit_of_all_takes_both_forms(call, root) -> None:
     (root / "f").write_text(f"{NFC} 1\n{NFD} 2\nx {NFD}\n")
     await call(Read(), file_path="f")
     said = text_of(await call(Edit(), file_path="f", old_string=NFC, new_string="tea", replace_all=True))
@@ -157,7 +157,7 @@ async def test_edit_of_all_places_takes_both_forms(call, root) -> None:
     assert "composed otherwise" in said
 
 
-async def test_edit_that_takes_a_sign_for_its_equal_says_so(call, root) -> None:
+async def test_edit_of_equal_sign_forms_is_said(call, root) -> None:
     (root / "f").write_text("x = 1\u037e\n")  # a Greek question mark, canonically a semicolon
     await call(Read(), file_path="f")
     assert "composed otherwise" in text_of(await call(Edit(), file_path="f", old_string="x = 1;", new_string="y"))

@@ -60,7 +60,7 @@ def block(old: str, new: str) -> str:
         pytest.param("a\nb\n", "@@ -1 +1 @@\n-a\n+c\n@@ -2,0 +3 @@\n+d", None, id="a hunk that says no place"),
     ],
 )
-def test_what_goes_goes_whole_and_no_part_is_left_out(text: str, old: str, wanted: str | None) -> None:
+def test_near_miss_is_whole_or_refused(text: str, old: str, wanted: str | None) -> None:
     edit = Replacement(old, "", everywhere=False)
     if wanted is None:
         with pytest.raises(ToolError):
@@ -80,7 +80,7 @@ def test_what_goes_goes_whole_and_no_part_is_left_out(text: str, old: str, wante
         ("a\nb", "b\n", "c", None),
     ],
 )
-def test_a_last_line_end_that_the_file_lacks_may_be_quoted(text: str, old: str, new: str, wanted: str | None) -> None:
+def test_missing_last_newline_may_be_quoted(text: str, old: str, new: str, wanted: str | None) -> None:
     edit = Replacement(old, new, everywhere=False)
     if wanted is None:
         with pytest.raises(ToolError):
@@ -90,12 +90,12 @@ def test_a_last_line_end_that_the_file_lacks_may_be_quoted(text: str, old: str, 
 
 
 @pytest.mark.parametrize("second", [1, 3, 5])
-def test_line_numbers_that_skip_are_not_those_of_one_place(second: int) -> None:
+def test_skipping_line_numbers_are_refused(second: int) -> None:
     with pytest.raises(ToolError, match="line numbers"):
         replace("a\nb\nc\n", Replacement(f"     1\ta\n     {second}\tb", "     1\tx", everywhere=False))
 
 
-def test_lines_that_stay_keep_their_own_line_ends() -> None:
+def test_untouched_lines_keep_line_ends() -> None:
     after, _ = replace("a\r\nb\nc\r\nd\r\n", Replacement("a\nb\nc\nd", "a\nnew\nc\nd", everywhere=False))
     assert after == "a\r\nnew\r\nc\r\nd\r\n"
     after, _ = replace("a\r\nb\nc\nd\n", Replacement("a\nb\nc", "a\nb\nmore\nc", everywhere=False))
@@ -118,7 +118,7 @@ def dedent(lines):
 
 
 @given(st.lists(WORDS, min_size=1, max_size=9), st.data(), st.sampled_from([*sorted(MISSES), "dedent"]))
-def test_an_edit_that_is_accepted_is_the_one_that_was_meant(lines, data, kind) -> None:
+def test_accepted_edit_is_the_meant_one(lines, data, kind) -> None:
     line = data.draw(st.sampled_from(["", "new", "k(1)"]))
     first = data.draw(st.integers(0, len(lines) - 1))
     end = data.draw(st.integers(first + 1, len(lines)))
@@ -144,7 +144,7 @@ def test_an_edit_that_is_accepted_is_the_one_that_was_meant(lines, data, kind) -
 @given(
     st.lists(WORDS, min_size=1, max_size=9), st.lists(WORDS, min_size=1, max_size=9), st.integers(0, 3), st.booleans()
 )
-def test_a_diff_is_made_as_it_is_written_or_refused(lines, wanted, context, blocks) -> None:
+def test_diff_is_exact_or_refused(lines, wanted, context, blocks) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if blocks:
         groups = SequenceMatcher(None, lines, wanted, autojunk=False).get_grouped_opcodes(context)
@@ -165,7 +165,7 @@ def test_a_diff_is_made_as_it_is_written_or_refused(lines, wanted, context, bloc
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4), st.sampled_from(sorted(MISSES)))
-def test_what_could_be_meant_at_two_places_is_refused(lines, kind) -> None:
+def test_ambiguous_near_miss_is_refused(lines, kind) -> None:
     text = "\n".join([*lines, "between", *lines])
     old = "\n".join(map(MISSES[kind], lines))
     if old not in text:

@@ -29,7 +29,7 @@ def file(root: Path) -> Path:
         "cat 'sub/a b.txt' missing",
     ],
 )
-async def test_a_file_that_was_printed_may_be_written(call, file: Path, command: str) -> None:
+async def test_printed_file_may_be_written(call, file: Path, command: str) -> None:
     await call(Bash(), command=command)
     await call(Write(), file_path=str(file), content="three\n")
     assert file.read_text() == "three\n"
@@ -50,14 +50,14 @@ async def test_a_file_that_was_printed_may_be_written(call, file: Path, command:
         "cat sub/*.txt",
     ],
 )
-async def test_a_file_that_was_not_printed_whole_may_not(call, file: Path, command: str) -> None:
+async def test_partly_printed_file_may_not(call, file: Path, command: str) -> None:
     await call(Bash(), command=command)
     with pytest.raises(ToolError, match="was not read"):
         await call(Write(), file_path=str(file), content="three\n")
     assert file.read_text() == TEXT
 
 
-async def test_a_file_that_changes_after_it_was_printed_is_protected(call, file: Path) -> None:
+async def test_file_changed_after_printing_is_safe(call, file: Path) -> None:
     await call(Bash(), command="cat 'sub/a b.txt'; echo more >>'sub/a b.txt'")
     with pytest.raises(ToolError, match="was not read"):
         await call(Write(), file_path=str(file), content="three\n")

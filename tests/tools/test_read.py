@@ -34,7 +34,7 @@ async def read(call, path, **arguments):
     return text_of(await call(Read(), file_path=str(path), **arguments))
 
 
-async def test_lines_are_numbered_and_ranges_say_how_to_go_on(call, root) -> None:
+async def test_lines_are_numbered_ranges_continue(call, root) -> None:
     (root / "f").write_text("one\ntwo\n\nfour")
     assert await read(call, "f") == "1\tone\n2\ttwo\n3\t\n4\tfour"
     assert await read(call, "f", offset=2, limit=2) == "2\ttwo\n3\t\n\n(Lines 2 to 3 of 4. Go on with offset 4.)"
@@ -44,7 +44,7 @@ async def test_lines_are_numbered_and_ranges_say_how_to_go_on(call, root) -> Non
     assert await read(call, "empty") == "(The file is empty.)"
 
 
-async def test_paging_by_the_notice_sees_every_line_once(call, root) -> None:
+async def test_paging_shows_every_line_once(call, root) -> None:
     lines = [f"line {number} " + "x" * (number % 120) for number in range(1, 5001)]
     (root / "f").write_text("\n".join(lines) + "\n")
     seen, offset = [], 1
@@ -59,7 +59,7 @@ async def test_paging_by_the_notice_sees_every_line_once(call, root) -> None:
     assert seen == lines
 
 
-async def test_a_very_long_line_is_cut_and_says_so(call, root) -> None:
+async def test_very_long_line_is_cut_and_said(call, root) -> None:
     (root / "f").write_text("a" * 100_000 + "\nb\n")
     text = await read(call, "f")
     assert "[98000 characters cut]" in text
@@ -98,7 +98,7 @@ async def test_encodings_are_detected(call, root, data, note) -> None:
         (b"SQLite format 3\0" + bytes(90), "an SQLite database"),
     ],
 )
-async def test_binary_is_refused_by_name_and_does_not_count_as_read(call, root, data, kind) -> None:
+async def test_binary_is_refused_and_stays_unread(call, root, data, kind) -> None:
     (root / "f").write_bytes(data)
     with pytest.raises(ToolError, match=kind):
         await read(call, "f")
@@ -108,7 +108,7 @@ async def test_binary_is_refused_by_name_and_does_not_count_as_read(call, root, 
         await call(Edit(), file_path="f", old_string="P", new_string="x")
 
 
-async def test_arguments_that_say_nothing_and_addresses_of_files_are_understood(call, root) -> None:
+async def test_empty_arguments_and_file_urls_work(call, root) -> None:
     (root / "a b#?.txt").write_text("one\ntwo\n")
     for path in (f"file://{root}/a%20b%23%3F.txt", f"file://localhost{root}/a b#?.txt", f"file://{root}/a b#?.txt"):
         assert text_of(await call(Read(), file_path=path, offset=0, limit=1, pages="")).startswith("1\tone\n")
@@ -127,7 +127,7 @@ async def test_missing_files_name_what_is_near(call, root) -> None:
         await read(call, "src")
 
 
-async def test_what_would_block_is_refused_at_once(call, root) -> None:
+async def test_blocking_files_are_refused_at_once(call, root) -> None:
     os.mkfifo(root / "pipe")
     async with asyncio.timeout(30):
         with pytest.raises(ToolError, match="is a FIFO"):
@@ -136,7 +136,7 @@ async def test_what_would_block_is_refused_at_once(call, root) -> None:
             await read(call, "/dev/zero")
 
 
-async def test_a_huge_file_is_read_in_part_and_counts_as_seen(call, root, workspace) -> None:
+async def test_huge_file_read_in_part_counts_as_seen(call, root, workspace) -> None:
     with (root / "big.log").open("wb") as file:
         for number in range(70):
             file.write(f"start {number}\n".encode() + b"x" * 1_000_000 + b"\n")
@@ -201,7 +201,7 @@ async def test_heavy_image_is_fitted(call, root) -> None:
     assert len(image.data) <= 3_900_000
 
 
-def test_image_that_cannot_be_made_smaller_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfittable_image_says_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.tools.media.shrink_image", lambda *_: None)
     with pytest.raises(ToolError, match=r"9000x1 pixels.*Make a smaller copy"):
         show_image(encode_png(b"\0" * 9000, 9000, 1, 9000, 1), "x.png")
@@ -218,14 +218,14 @@ def test_truncated_image_is_refused(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "GIF"])
-def test_image_with_more_behind_it_is_shown(form: str) -> None:
+def test_image_with_trailing_data_is_shown(form: str) -> None:
     shown = show_image(image_file(form, (40, 30)) + b"ftyp" * 5_000, "x")  # as telephones write moving ones
     assert shown is not None
     assert shown.summary.endswith("what could be read is shown as 40x30")
 
 
 @pytest.mark.parametrize("door", ["read", "media", "message"])
-async def test_others_go_on_while_an_image_is_fitted(call, root, door) -> None:
+async def test_fitting_an_image_blocks_nobody(call, root, door) -> None:
     wide = image_file("PNG", (2500, 8))
     (root / "a.png").write_bytes(wide)
     rounds = 0
@@ -248,7 +248,7 @@ async def test_others_go_on_while_an_image_is_fitted(call, root, door) -> None:
     assert rounds > 50
 
 
-def test_image_kinds_are_told_from_their_bytes() -> None:
+def test_image_kinds_by_their_bytes() -> None:
     jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xc0\0\x0b\x08\0\x05\0\x07\x01\x01\x11\0\xff\xd9"
     gif = b"GIF89a\x07\0\x05\0\x80\0\0;"
     webp = b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x06\0\0\x04\0\0"
@@ -262,7 +262,7 @@ def test_image_kinds_are_told_from_their_bytes() -> None:
         show_image(jpeg[:12], "x")
 
 
-def test_encode_png_leaves_out_the_padding_of_rows() -> None:
+def test_encode_png_drops_row_padding() -> None:
     data = encode_png(b"abcPPdefPP", 3, 2, 5, 1)
     length = int.from_bytes(data[33:37], "big")
     assert zlib.decompress(data[41 : 41 + length]) == b"\0abc\0def"
@@ -337,7 +337,7 @@ def make_pdf(*texts: str) -> bytes:
     return out.encode("latin-1")
 
 
-async def test_pdf_pages_come_as_text_and_when_asked_for_as_pictures(call, root) -> None:
+async def test_pdf_pages_as_text_or_pictures(call, root) -> None:
     (root / "d.pdf").write_bytes(make_pdf("Hello", "", "World"))
     output = await call(Read(), file_path="d.pdf")
     assert "page 1 of 3 ---\nHello" in text_of(output)
@@ -353,7 +353,7 @@ async def test_pdf_pages_come_as_text_and_when_asked_for_as_pictures(call, root)
     await asyncio.gather(*(call(Read(), file_path="d.pdf", pages="1-3") for _ in range(3)))
 
 
-def test_what_of_a_long_pdf_is_not_shown_is_named_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_left_out_of_pdf_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.tools.pdf._MAX_TEXT_CHARS", 6)
     for pages, following in (("", "2-3"), ("1-3", "2,3"), ("3,1,2", "1,2")):
         shown = text_of(show_pdf(make_pdf("one", "four", "three"), "d.pdf", pages))
@@ -385,7 +385,7 @@ async def test_bad_pdfs_and_page_lists_are_told(call, root) -> None:
         await read(call, "long.pdf", pages="1-11")
 
 
-async def test_a_symlink_that_leads_nowhere_is_called_one(call, root) -> None:
+async def test_dangling_symlink_is_named(call, root) -> None:
     (root / "dangling").symlink_to("../gone/file")
     for tool, arguments in ((Read(), {"file_path": "dangling"}), (Read(), {"file_path": "dangling/below"})):
         with pytest.raises(ToolError) as raised:

@@ -78,7 +78,7 @@ PROJECT = {
 NONE_FITS = "(No file was searched: none there has a name that fits the glob or type.)"
 
 
-async def test_grep_shows_lines_by_path_without_what_git_ignores(call, root, engine) -> None:
+async def test_grep_skips_what_git_ignores(call, root, engine) -> None:
     make(root, PROJECT)
     assert text_of(await call(Grep(), pattern="main")).split("\n") == [
         ".hidden/conf.py:1:main = 1",
@@ -138,7 +138,7 @@ async def test_grep_options(call, root, engine, arguments, lines) -> None:
     assert text_of(await call(Grep(), **arguments)).split("\n") == lines
 
 
-async def test_grep_context_of_neighbours_is_not_repeated_and_gaps_are_marked(call, root, engine) -> None:
+async def test_grep_context_merges_and_marks_gaps(call, root, engine) -> None:
     make(root, {"f": "\n".join(f"{n} hit" if n in (2, 4, 9) else str(n) for n in range(1, 11)) + "\n"})
     assert text_of(await call(Grep(), pattern="hit", context=1)).split("\n") == [
         "f-1-1", "f:2:2 hit", "f-3-3", "f:4:4 hit", "f-5-5", "--", "f-8-8", "f:9:9 hit", "f-10-10",
@@ -148,7 +148,7 @@ async def test_grep_context_of_neighbours_is_not_repeated_and_gaps_are_marked(ca
     assert shown == ["g:1:1 hit", "--", "h-1-0", "h:2:1 hit"]
 
 
-async def test_grep_output_is_bounded_and_pages_meet(call, root, engine) -> None:
+async def test_grep_is_bounded_and_pages_meet(call, root, engine) -> None:
     make(root, {f"d{n % 7}/f{n}.txt": "".join(f"hit {n} {i} {'y' * 90}\n" for i in range(60)) for n in range(20)})
     offset, seen = 0, []
     while True:
@@ -185,7 +185,7 @@ async def test_grep_reads_utf16_and_broken_utf8(call, root, engine) -> None:
         ("utf-16-be", "größe und mehr\n", "größe"),
     ],
 )
-async def test_grep_finds_older_encodings_as_read_shows_them(call, root, engine, codec, text, pattern) -> None:
+async def test_grep_reads_older_encodings(call, root, engine, codec, text, pattern) -> None:
     make(root, {"old.txt": text.encode(codec), "new.txt": "nothing\n", "b.bin": b"\x00\x01\x02\xff" * 50})
     line = text.split("\n")[0]
     found = text_of(await call(Grep(), pattern=pattern, ignore_case=True)).split("\n")
@@ -194,7 +194,7 @@ async def test_grep_finds_older_encodings_as_read_shows_them(call, root, engine,
     assert found[2:] == []
 
 
-async def test_grep_finds_in_a_file_larger_than_a_block(call, root, engine) -> None:
+async def test_grep_finds_beyond_one_block(call, root, engine) -> None:
     line = "filler " * 20 + "\n"
     count = 9_000_000 // len(line)
     (root / "big.txt").write_text("first\n" + line * count + "needle here\nafter\n")
@@ -218,13 +218,13 @@ async def test_grep_finds_in_a_file_larger_than_a_block(call, root, engine) -> N
         ("a{2,1}", "min repeat greater than max"),
     ],
 )
-async def test_a_wrong_pattern_is_told_the_same_way(call, root, engine, pattern, why) -> None:
+async def test_wrong_pattern_is_told_the_same(call, root, engine, pattern, why) -> None:
     with pytest.raises(ToolError, match=why):
         await call(Grep(), pattern=pattern)
 
 
 @pytest.mark.parametrize("pattern", ["a\0b", "a\ud800"])
-async def test_what_no_program_can_be_given_is_searched_for(call, root, engine, pattern: str) -> None:
+async def test_odd_patterns_are_searched_for(call, root, engine, pattern: str) -> None:
     make(root, {"f": "plain\n"})
     assert text_of(await call(Grep(), pattern=pattern)) == "No matches."
 
@@ -242,7 +242,7 @@ async def test_wrong_places_and_types_are_told(call, root, engine) -> None:
 
 
 @pytest.mark.needs("linux")
-async def test_a_pattern_that_backtracks_without_end_blocks_nobody_and_dies_when_cancelled(call, root, engine) -> None:
+async def test_backtracking_search_can_be_cancelled(call, root, engine) -> None:
     make(root, {"f": "a" * 40 + "!\n"})
     before = _children(os.getpid())
     task = asyncio.create_task(call(Grep(), pattern="^(a+)+$(?<!b)"))
@@ -256,7 +256,7 @@ async def test_a_pattern_that_backtracks_without_end_blocks_nobody_and_dies_when
 
 
 @pytest.mark.needs("linux")
-def test_a_search_dies_with_an_agent_that_was_killed(root) -> None:
+def test_search_dies_with_killed_agent(root) -> None:
     (root / "f").write_text("a" * 40 + "!\n")
     script = (
         "import asyncio, sys\nfrom pathlib import Path\n"
@@ -298,7 +298,7 @@ def _children(parent: int) -> set[str]:
     return found
 
 
-async def test_a_search_in_a_thread_ends_when_cancelled(call, root) -> None:
+async def test_threaded_search_ends_when_cancelled(call, root) -> None:
     from sagent.tools.walk import walk
 
     make(root, {f"d{n}/f": "x" for n in range(50)})
@@ -341,12 +341,12 @@ async def test_glob_by_letter_finds_and_excludes(call, root, engine, name: str) 
     assert rest.split("\n") == sorted([f"{name}.ts", "other/f.ts"])
 
 
-async def test_ignore_files_are_read_as_git_reads_them(call, root, engine) -> None:
+async def test_ignore_files_read_as_by_git(call, root, engine) -> None:
     make(root, {".gitignore": "[ab]\n", "a": "", "[ab]": "", "c": ""})
     assert text_of(await call(Glob(), pattern="*")).split("\n") == [".gitignore", "[ab]", "c"]
 
 
-async def test_glob_is_bounded_and_counts_the_rest(call, root, engine) -> None:
+async def test_glob_is_bounded_and_counts_rest(call, root, engine) -> None:
     make(root, {f"f{n:04}.txt": "" for n in range(250)})
     lines = text_of(await call(Glob(), pattern="*.txt")).split("\n")
     assert lines[0] == "f0000.txt"
@@ -362,13 +362,13 @@ async def test_symlinks_are_not_followed(call, root, engine, tmp_path) -> None:
     assert text_of(await call(Glob(), pattern="**/*.txt")) == "real/f.txt"
 
 
-async def test_outside_the_working_directory_paths_are_absolute(call, root, engine, tmp_path) -> None:
+async def test_outside_paths_are_absolute(call, root, engine, tmp_path) -> None:
     make(tmp_path, {"other/f.txt": "hit\n"})
     assert text_of(await call(Grep(), pattern="hit", path=str(tmp_path / "other"))) == f"{tmp_path}/other/f.txt:1:hit"
     assert text_of(await call(Glob(), pattern=f"{tmp_path}/other/*")) == f"{tmp_path}/other/f.txt"
 
 
-async def test_list_shows_everything_of_one_directory(call, root) -> None:
+async def test_list_shows_all_of_a_directory(call, root) -> None:
     make(root, {"b.txt": "12345", "a/x": "", ".hid": "", "ignored.log": "x", ".gitignore": "*.log"})
     (root / "link").symlink_to("b.txt")
     os.mkfifo(root / "pipe")
@@ -444,7 +444,7 @@ async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, li
 
 
 @pytest.mark.needs("git")
-def test_classes_of_ignore_files_are_as_in_git(tmp_path: Path) -> None:
+def test_ignore_classes_as_in_git(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     subprocess.run(["git", "init", "-q", root], check=True)
     names = [
@@ -517,7 +517,7 @@ async def test_both_engines_find_the_same(call, root, workspace, parts, contents
     assert results[0] == results[1]
 
 
-def test_ripgrep_gets_what_it_can_do_and_nothing_else() -> None:
+def test_ripgrep_gets_only_what_it_can_do() -> None:
     assert translate("foo.*bar$", multiline=False).rust == r"foo.*bar(?:\r?$)"
     assert translate("interface{}", multiline=False).rust == r"interface\{\}"
     for pattern in ("a(?=b)", r"(a)\1", "a++", "(?<!x)y", "(?>a)"):
@@ -533,7 +533,7 @@ def test_effects_name_the_place(workspace, root) -> None:
     assert List().effect(JsonObject(), workspace).kind == "read"
 
 
-async def test_strange_names_are_shown_on_one_line_and_can_be_read_back(call, root, engine) -> None:
+async def test_strange_names_can_be_read_back(call, root, engine) -> None:
     names = [b"line\nbreak.txt", b"caf\xe9.txt", b"tab\t'quote'.txt"]
     try:
         make(root / "sub", {os.fsdecode(name): "needle\n" for name in names})
@@ -561,7 +561,7 @@ def veil(*names: str):
     return hidden
 
 
-async def test_hidden_files_are_passed_over_and_counted(call, root, workspace, engine) -> None:
+async def test_hidden_files_skipped_and_counted(call, root, workspace, engine) -> None:
     make(root, {"a.py": "KEY = 1\n", ".env": "KEY=secret\n", "sub/.env": "nothing\n", "sub/b.py": "no\n"})
     workspace.hidden = veil(".env")
     note = "(2 files not searched: they are denied, or may hold keys.)"
@@ -581,7 +581,7 @@ async def test_hidden_files_are_passed_over_and_counted(call, root, workspace, e
     assert text_of(await call(Glob(), pattern="*.py")) == "a.py"
 
 
-async def test_what_is_said_of_hidden_files_does_not_depend_on_what_is_in_them(call, root, workspace, engine) -> None:
+async def test_hidden_notice_tells_no_contents(call, root, workspace, engine) -> None:
     make(root, {".env": "KEY=secret\n", "a.txt": "x\n"})
     workspace.hidden = veil(".env")
     for pattern in ("secret", "other", r"(?<==)s", r"(?<==)t"):
@@ -589,7 +589,7 @@ async def test_what_is_said_of_hidden_files_does_not_depend_on_what_is_in_them(c
         assert found == "No matches.\n(1 file not searched: it is denied, or may hold keys.)"
 
 
-async def test_a_file_that_is_named_was_judged_by_itself(call, root, workspace, engine) -> None:
+async def test_named_file_is_judged_by_itself(call, root, workspace, engine) -> None:
     make(root, {".env": "KEY=1\n"})
     workspace.hidden = veil(".env")
     assert text_of(await call(Grep(), pattern="KEY", path=".env")) == ".env:1:KEY=1"
@@ -597,7 +597,7 @@ async def test_a_file_that_is_named_was_judged_by_itself(call, root, workspace, 
 
 @pytest.mark.parametrize("place", [".gitignore", "a/.gitignore", ".git/info/exclude"])
 @pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
-async def test_no_ignore_file_holds_up_a_search(call, root, engine, monkeypatch, place, kind) -> None:
+async def test_no_ignore_file_delays_a_search(call, root, engine, monkeypatch, place, kind) -> None:
     monkeypatch.setattr("sagent.tools.listing._RIPGREP_SECONDS", 0.3)
     make(root, {"a/b/found.txt": "hello\n", ".git/info/x": ""})
     if kind == "fifo":
@@ -629,7 +629,7 @@ async def test_no_large_file_holds_up_a_search(call, root, engine, monkeypatch) 
             await call(Read(), file_path="text.log", offset=30_000)
 
 
-async def test_a_large_text_is_searched_all_the_same(call, root, engine, monkeypatch) -> None:
+async def test_large_text_is_searched(call, root, engine, monkeypatch) -> None:
     monkeypatch.setattr("sagent.tools.search.TIME", 600)  # on a busy machine, too
     with (root / "a.log").open("wb") as file:
         file.write(b"one\n" * 20_000)
@@ -639,7 +639,7 @@ async def test_a_large_text_is_searched_all_the_same(call, root, engine, monkeyp
     assert "needle" in text_of(await call(Grep(), pattern="needle"))
 
 
-async def test_what_commands_have_for_temporary_files_is_found_by_links_too(call, root, workspace, tmp_path) -> None:
+async def test_tmp_of_commands_found_by_links(call, root, workspace, tmp_path) -> None:
     shared, own = tmp_path / "tmp", tmp_path / "own"
     make(shared, {"theirs": ""})
     make(own, {"made/deep/f.txt": "hello\n"})
@@ -666,7 +666,7 @@ def whole(output):
     return "".join(part.text for part in output.content)
 
 
-async def test_glob_says_that_ignored_files_were_skipped(call, root, engine) -> None:
+async def test_glob_says_ignored_were_skipped(call, root, engine) -> None:
     make(root, {".gitignore": "build/\n*.log\n", "build/out.js": "x", "a.log": "x", "src/a.py": "x"})
     assert whole(await call(Glob(), pattern="**/*.js")).endswith(
         "(1 file that git ignores matches, as build/out.js. It was skipped: use List.)"
@@ -681,7 +681,7 @@ async def test_glob_says_that_ignored_files_were_skipped(call, root, engine) -> 
     assert "git ignores" not in whole(await call(Grep(), pattern="zzz", glob="*.py"))
 
 
-def test_only_directories_with_ignore_files_are_asked_for_them(tmp_path, monkeypatch):
+def test_ignore_files_looked_for_where_seen(tmp_path, monkeypatch):
     deep = tmp_path / "/".join("d" * 60)
     (deep / "e").mkdir(parents=True)
     (deep / ".gitignore").write_text("*.log\n")

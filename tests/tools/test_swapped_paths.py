@@ -99,7 +99,7 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda each: getattr(each, "name", ""))
-async def test_a_directory_that_becomes_a_link_after_it_was_judged_shows_nothing(tool, arguments, place) -> None:
+async def test_directory_made_link_shows_nothing(tool, arguments, place) -> None:
     said = json_freeze_object(arguments)
     run = await place.judged(tool, said)
     assert run is not None
@@ -108,7 +108,7 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_shows_nothing
     place.check(await outcome(tool, said, run))
 
 
-async def test_names_found_through_a_link_are_no_ignored_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_through_link_are_not_ignored(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory becomes a link between two lists of it: the second has the names of others' files."""
     run = await place.judged(Grep(), said := json_freeze_object({"pattern": "K", "path": "x", "glob": "oth*"}))
     assert run is not None
@@ -126,7 +126,7 @@ async def test_names_found_through_a_link_are_no_ignored_files(place: Place, mon
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda each: getattr(each, "name", ""))
-async def test_a_directory_that_is_swapped_all_the_time_shows_only_what_was_judged(tool, arguments, place) -> None:
+async def test_swapped_directory_shows_only_judged(tool, arguments, place) -> None:
     said = json_freeze_object(arguments)
     with place.swapping():
         for _ in range(40):
@@ -135,7 +135,7 @@ async def test_a_directory_that_is_swapped_all_the_time_shows_only_what_was_judg
 
 
 @pytest.mark.parametrize("tool", [Read(), Grep()], ids=lambda tool: tool.name)
-async def test_a_file_that_becomes_a_link_after_it_was_judged_is_not_read(tool, place) -> None:
+async def test_file_made_link_is_not_read(tool, place) -> None:
     said = json_freeze_object({"file_path": "x/key"} if tool.name == "Read" else {"path": "x/key", "pattern": "K"})
     run = await place.judged(tool, said)
     assert run is not None

@@ -60,7 +60,7 @@ def test_what_is_not_said_is_false() -> None:
     assert traits_of(tool(lambda: "x", name="it", description="An it.")) == Traits()
 
 
-def test_what_is_said_also_of_a_wrapped_tool() -> None:
+def test_traits_of_wrapped_tool_are_told() -> None:
     assert traits_of(Read()).quick
     assert traits_of(WrappedTool(Lenient())) == Traits(lenient=True)
     assert traits_of(Along()).deferrable == "along"
@@ -73,7 +73,7 @@ def test_only_slow_calls_may_become_jobs() -> None:
 
 
 @pytest.mark.parametrize(("kind", "given"), [(Foreign, []), (Lenient, [{"stage": 3, "more": True}])])
-async def test_only_lenient_one_gets_arguments_that_do_not_fit(kind: type[Foreign], given: list[object]) -> None:
+async def test_only_lenient_tool_gets_bad_arguments(kind: type[Foreign], given: list[object]) -> None:
     used = kind()
     used.parameters = json_freeze_object({**used.parameters, "properties": {"stage": {"enum": ["a"]}}})
     call = ToolCall("1", "foreign", json_freeze_object({"stage": 3, "more": True}))
@@ -86,7 +86,7 @@ async def test_only_lenient_one_gets_arguments_that_do_not_fit(kind: type[Foreig
     ("trait", "value"),
     [("quick", "yes"), ("lenient", 1), ("deferrable", "always"), ("quick", "along")],
 )
-def test_another_value_is_refused_by_name(trait: str, value: object) -> None:
+def test_other_trait_value_refused_by_name(trait: str, value: object) -> None:
     wrong = Foreign()
     setattr(wrong, trait, value)
     with pytest.raises(UsageError, match=rf"foreign\.{trait} is "):

@@ -25,7 +25,7 @@ def text_of(output):
     return "".join(getattr(part, "text", "") for part in output.content)
 
 
-async def test_a_new_file_is_created_with_its_directories(call, root) -> None:
+async def test_new_file_is_made_with_directories(call, root) -> None:
     output = await call(Write(), file_path="a/b/c.txt", content="one\ntwo\n")
     assert (root / "a/b/c.txt").read_bytes() == b"one\ntwo\n"
     assert "Created a/b/c.txt (2 lines)" in text_of(output)
@@ -33,7 +33,7 @@ async def test_a_new_file_is_created_with_its_directories(call, root) -> None:
     assert stat.S_IMODE((root / "a/b/c.txt").stat().st_mode) == 0o666 & ~_umask()
 
 
-async def test_file_that_is_written_as_it_is_is_said_to_be_unchanged(call, root) -> None:
+async def test_unchanged_write_is_said(call, root) -> None:
     (root / "f.txt").write_text("same\n")
     await call(Read(), file_path="f.txt")
     assert "nothing was changed" in text_of(await call(Write(), file_path="f.txt", content="same\n"))
@@ -65,7 +65,7 @@ async def test_read_only_file_is_not_replaced(call, root, change, mode: int) -> 
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("mine\n", mode | 0o200)
 
 
-def test_read_only_file_is_not_replaced_by_another_way_to_write(root) -> None:
+def test_read_only_file_survives_write_paths(root) -> None:
     file = root / "f.txt"
     file.write_text("theirs\n")
     file.chmod(0o444)
@@ -74,7 +74,7 @@ def test_read_only_file_is_not_replaced_by_another_way_to_write(root) -> None:
     assert file.read_text() == "theirs\n"
 
 
-async def test_a_file_never_read_or_changed_since_is_not_overwritten(call, root) -> None:
+async def test_unread_or_changed_file_is_kept(call, root) -> None:
     file = root / "f.txt"
     file.write_text("theirs\n")
     with pytest.raises(ToolError, match="was not read"):
@@ -95,7 +95,7 @@ async def test_a_file_never_read_or_changed_since_is_not_overwritten(call, root)
     assert file.read_text() == "mine still\n"
 
 
-async def test_mode_and_symlink_stay_and_no_draft_is_left(call, root) -> None:
+async def test_mode_and_symlink_stay(call, root) -> None:
     target = root / "real.sh"
     target.write_text("#!/bin/sh\n")
     target.chmod(0o750)
@@ -109,7 +109,7 @@ async def test_mode_and_symlink_stay_and_no_draft_is_left(call, root) -> None:
     assert sorted(path.name for path in root.iterdir()) == [".git", "link.sh", "real.sh"]
 
 
-async def test_a_failed_write_leaves_the_old_file_and_no_draft(call, root) -> None:
+async def test_failed_write_keeps_the_old_file(call, root) -> None:
     file = root / "f.txt"
     file.write_text("old\n")
     await call(Read(), file_path="f.txt")
@@ -124,7 +124,7 @@ async def test_a_failed_write_leaves_the_old_file_and_no_draft(call, root) -> No
     assert sorted(path.name for path in root.iterdir()) == [".git", "f.txt"]
 
 
-async def test_what_is_not_a_file_is_not_written(call, root) -> None:
+async def test_only_regular_files_are_written(call, root) -> None:
     (root / "d").mkdir()
     (root / "f").write_text("x")
     os.mkfifo(root / "pipe")
@@ -146,14 +146,14 @@ async def test_what_is_not_a_file_is_not_written(call, root) -> None:
         (b"a\r\nb\n", b"x\ny\n"),
     ],
 )
-async def test_write_keeps_encoding_mark_and_line_ends(call, root, before, after) -> None:
+async def test_write_keeps_encoding_and_line_ends(call, root, before, after) -> None:
     (root / "f").write_bytes(before)
     await call(Read(), file_path="f")
     await call(Write(), file_path="f", content="x\ny\n")
     assert (root / "f").read_bytes() == after
 
 
-async def test_write_turns_to_utf8_where_the_old_encoding_cannot_say_it_and_tells(call, root) -> None:
+async def test_write_turns_unencodable_text_to_utf8(call, root) -> None:
     (root / "f").write_bytes("café\n".encode("cp1252"))
     await call(Read(), file_path="f")
     output = await call(Write(), file_path="f", content="→ é\n")
@@ -161,7 +161,7 @@ async def test_write_turns_to_utf8_where_the_old_encoding_cannot_say_it_and_tell
     assert "was perhaps cp1252 and is UTF-8 now" in text_of(output)
 
 
-async def test_edit_in_an_encoding_that_cannot_say_it_changes_nothing(call, root) -> None:
+async def test_unencodable_edit_changes_nothing(call, root) -> None:
     (root / "f").write_bytes("café\n".encode("cp1252"))
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match="cannot hold '→'"):
@@ -170,7 +170,7 @@ async def test_edit_in_an_encoding_that_cannot_say_it_changes_nothing(call, root
     assert (root / "f").read_bytes() == "cafè\n".encode("cp1252")
 
 
-async def test_edits_are_applied_in_order_all_or_none(call, root) -> None:
+async def test_edits_are_applied_all_or_none(call, root) -> None:
     (root / "f").write_text("one\ntwo\nthree\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match=r"Edit 2 of 2.*not found.*f was not changed"):
@@ -194,7 +194,7 @@ async def test_edits_are_applied_in_order_all_or_none(call, root) -> None:
     assert "-one\n" in output.diff
 
 
-async def test_an_ambiguous_edit_names_the_lines(call, root) -> None:
+async def test_ambiguous_edit_names_the_lines(call, root) -> None:
     (root / "f").write_text("x = 1\ny = 2\nx = 1\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match=r"occurs 2 times \(at lines 1, 3\)"):
@@ -203,7 +203,7 @@ async def test_an_ambiguous_edit_names_the_lines(call, root) -> None:
     assert (root / "f").read_text() == "x = 3\ny = 2\nx = 3\n"
 
 
-async def test_overlapping_matches_are_ambiguous_too(call, root) -> None:
+async def test_overlapping_matches_are_ambiguous(call, root) -> None:
     (root / "f").write_text("a\nb\na\nb\na\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match="occurs 2 times"):
@@ -253,7 +253,7 @@ async def test_odd_arguments_are_told(call, root) -> None:
     assert (root / "new.txt").read_text() == "fresh\n"
 
 
-async def test_quoted_lf_matches_crlf_and_the_new_lines_get_crlf(call, root) -> None:
+async def test_quoted_lf_matches_crlf(call, root) -> None:
     (root / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     await call(Read(), file_path="f")
     await call(Edit(), file_path="f", old_string="one\ntwo\n", new_string="1\n1.5\n2\n")
@@ -287,7 +287,7 @@ async def test_an_edit_touches_nothing_else(call, root, workspace, before, after
 
 @settings(max_examples=deep(32, 80), deadline=None)
 @given(st.binary(max_size=60))
-def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
+def test_decoded_bytes_encode_the_same(data: bytes) -> None:
     decoded = decode(data)
     if isinstance(decoded, Text):
         assert decoded.encoding.encode(decoded.text) == data
@@ -295,7 +295,7 @@ def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
 
 @settings(max_examples=deep(15, 60), deadline=None)
 @given(st.text("ab\r\n", max_size=20), st.text("ab\n", min_size=1, max_size=4))
-def test_replacing_all_with_a_word_leaves_none_and_keeps_the_rest(text: str, old: str) -> None:
+def test_replace_all_leaves_none(text: str, old: str) -> None:
     try:
         new, count = replace(text, Replacement(old, "Z", everywhere=True))
     except ToolError:
@@ -307,7 +307,7 @@ def test_replacing_all_with_a_word_leaves_none_and_keeps_the_rest(text: str, old
         assert piece in text
 
 
-async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere(workspace, root, tmp_path) -> None:
+async def test_directory_made_link_leads_nowhere(workspace, root, tmp_path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (root / "x").mkdir()
@@ -324,7 +324,7 @@ async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere
     assert not list(outside.iterdir())
 
 
-def test_two_calls_for_links_in_a_circle_have_their_order(workspace, root) -> None:
+def test_calls_in_link_circle_have_order(workspace, root) -> None:
     (root / "one").symlink_to("other")
     (root / "other").symlink_to("one")
     one, other = (
@@ -334,7 +334,7 @@ def test_two_calls_for_links_in_a_circle_have_their_order(workspace, root) -> No
     assert not conflict(one, other)
 
 
-def test_two_changes_far_apart_are_shown_by_themselves_where_most_lines_are_alike() -> None:
+def test_distant_changes_are_shown_apart() -> None:
     before = [line for number in range(1_000) for line in ("  {", f'    "n": {number}', "  },")]
     after = list(before)
     after[10], after[2_998] = "first", "last"
@@ -346,7 +346,7 @@ LINES = st.lists(st.sampled_from(["", "a", "b", "-", "+", "@@ -1 +1 @@"]), max_s
 
 
 @given(LINES, LINES, LINES, LINES)
-def test_a_diff_turns_one_text_into_the_other_and_has_the_lines_around_each_change(head, one, two, tail) -> None:
+def test_diff_is_exact_with_context(head, one, two, tail) -> None:
     before, after = ["x", *head, *one, *tail], ["x", *head, *two, *tail]
     rows = unified_diff("\n".join([*before, ""]), "\n".join([*after, ""]), "f", most=None).split("\n")[2:-1]
     made, at = list[str](), 0
@@ -373,7 +373,7 @@ def test_a_diff_turns_one_text_into_the_other_and_has_the_lines_around_each_chan
         ("shift_jis", "# 日本語のテスト\nx = 1\n"),
     ],
 )
-async def test_edit_keeps_an_older_encoding_and_says_so(call, root, codec, text) -> None:
+async def test_edit_keeps_old_encoding_and_says_so(call, root, codec, text) -> None:
     (root / "f").write_bytes(text.encode(codec))
     await call(Read(), file_path="f")
     word = text.split()[1]
@@ -382,7 +382,7 @@ async def test_edit_keeps_an_older_encoding_and_says_so(call, root, codec, text)
     assert "guessed from its bytes" in said
 
 
-async def test_edit_that_an_older_encoding_cannot_hold_changes_nothing(call, root) -> None:
+async def test_edit_unencodable_in_old_one_fails(call, root) -> None:
     data = "# настройки сервера\nx = 1\n".encode("cp1251")
     (root / "f").write_bytes(data)
     await call(Read(), file_path="f")
@@ -391,7 +391,7 @@ async def test_edit_that_an_older_encoding_cannot_hold_changes_nothing(call, roo
     assert (root / "f").read_bytes() == data
 
 
-async def test_edit_keeps_bytes_that_nobody_understands(call, root) -> None:
+async def test_edit_keeps_unknown_bytes(call, root) -> None:
     data = "# 日本語のテスト\nx = 1\n".encode("shift_jis") + b"# \x87\x90 \xff\xfd\n"
     (root / "f").write_bytes(data)
     await call(Read(), file_path="f")
