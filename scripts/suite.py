@@ -1,6 +1,7 @@
 """Run tests, side by side, and what failed once more by itself: `suite.py [PART | PYTEST ARGUMENTS]`.
 
-A part is a package or a plugin, as `mesh`: its folder in tests/ or tests/plugins/.
+A part is a package or a plugin, as `mesh`: its folder in tests/ or tests/plugins/. Without one, all are run, but only
+some cases of tests with many (`tests/depth.py`).
 
 A test that fails only beside others is a fault too, most often a race that a busy machine shows, and is in the output.
 But it does not hold up a change that has nothing to do with it.
@@ -43,6 +44,8 @@ def in_memory(place: str) -> tuple[str, ...]:
 def main() -> int:
     """The exit code of pytest."""
     choose_language()
+    if not sys.argv[1:]:
+        os.environ.setdefault("DEPTH", "quick")
     usual = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 -- TMPDIR may be long: sockets' names may not
     with tempfile.TemporaryDirectory(prefix="s", dir=usual) as place:
         if pytest := in_memory(place):

@@ -17,8 +17,9 @@ import hypothesis
 import pytest
 
 from tests.deleted import deleted, lacked
-from tests.depth import deep
+from tests.depth import QUICK, deep, spread
 from tests.forks import Forks
+from tests.left_out import list_left_out
 from tests.surroundings import FOR_NPM, settle
 from tests.walls import has_bubblewrap
 
@@ -26,6 +27,7 @@ hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 
+CASES = pytest.StashKey[int]()
 RECORDINGS = Path(__file__).parents[2] / "shared" / "wire"
 
 
@@ -193,10 +195,41 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(place.cleanup)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave most cases of tests with many to `make test-all`, in a quick run."""
+    if QUICK:
+        kept, all_of_them = spread(items), len(items)
+        items[:] = [item for item in items if item in kept]
+        note_cases(config, all_of_them - len(items))
+
+
+def note_cases(config: pytest.Config, number: int) -> None:
+    """Note how many cases a quick run does not take; a worker tells its controller when it ends."""
+    config.stash[CASES] = number
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["cases"] = number  # pyright: ignore[reportAttributeAccessIssue] -- of xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Take what a worker notes: each has collected all tests."""
+    output, config = getattr(node, "workeroutput", {}), getattr(node, "config", None)
+    if isinstance(config, pytest.Config) and isinstance(number := output.get("cases"), int):
+        config.stash[CASES] = number
+
+
 def pytest_collection_finish() -> None:
     """From here on there is garbage; to look for it in what was imported would take a twentieth of the time."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List once what was left out."""
+    skipped = (each.longrepr[2].removeprefix("Skipped: ") for each in terminalreporter.stats.get("skipped", ()))
+    if lines := [*list_left_out(skipped, config.stash.get(CASES, 0))]:
+        terminalreporter.section("left out")
+        terminalreporter.write("\n".join((*lines, "")))
 
 
 class LeftOut(pytest.Collector):

@@ -1,10 +1,14 @@
 """How often the costliest tests look: by `make test` as often as minutes allow, by `make test-all` as was promised."""
 
 import os
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 
 import pytest
 
 WHOLE = os.environ.get("DEPTH") == "whole"
+QUICK = os.environ.get("DEPTH") == "quick"  # a run of all tests by `make test`
+MAX_CASES = 4  # of one test function in a quick run
 
 # A test that works or waits for seconds by its nature: for a rarer case of what a faster one promises, or for what
 # `make check` finds too.
@@ -14,3 +18,15 @@ slow = pytest.mark.skipif(not WHOLE, reason="takes long; make test-all runs it")
 def deep(usual: int, whole: int) -> int:
     """A number of examples, kills or steps."""
     return whole if WHOLE else usual
+
+
+def spread(items: Sequence[pytest.Item]) -> Collection[pytest.Item]:
+    """Return the cases of a quick run: at most MAX_CASES of each test function, at even distances."""
+    by_function: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        by_function[item.nodeid.partition("[")[0]].append(item)
+    kept: set[pytest.Item] = set()
+    for cases in by_function.values():
+        number = min(len(cases), MAX_CASES)
+        kept.update(cases[place * (len(cases) - 1) // max(number - 1, 1)] for place in range(number))
+    return kept
