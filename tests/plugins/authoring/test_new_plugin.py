@@ -47,6 +47,7 @@ def test_a_new_plugin_has_a_tool_a_command_a_setting_and_a_test(shell: Shell) ->
     assert "4 passed" in ran.stdout
 
 
+@slow
 def test_a_new_plugin_passes_strict_types_and_the_linter(shell: Shell) -> None:
     assert sagent(shell, "plugin", "new", "tide").returncode == 0
     beside = Path(sys.executable).parent
@@ -124,6 +125,10 @@ def test_suites_are_checked_and_named(shell: Shell) -> None:
 
 
 def test_ours_pass_their_test(shell: Shell) -> None:
-    for folder in sorted((CHECKOUT / "sagent/plugins").glob("*/__init__.py")):
-        done = sagent(shell, "plugin", "test", folder.parent.name)
-        assert done.returncode == 0, done.stdout
+    names = sorted(file.parent.name for file in (CHECKOUT / "sagent/plugins").glob("*/__init__.py"))
+    script = (
+        "import sys; from sagent.cli.main import run; sys.exit(any([run(['plugin', 'test', n]) for n in sys.argv[1:]]))"
+    )
+    run = [sys.executable, "-c", script, *names]
+    done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
