@@ -1,13 +1,12 @@
 """Run the suite on every other installed Python from 3.11 up, each in a virtual environment of its own.
 
-The oldest and the newest of all run all of it, and one of these every test at its whole depth. A version between them
-leaves out what computes (figures, roles, rules, pages, requests to providers and replies) or asks the kernel or a
-terminal: that holds on an older and on a newer one. What a version's own library could break is run: processes, event
-loops, sockets, files, arguments.
+The newest runs every case of every test at its whole depth, the oldest a quick run, as `make test` does. A version
+between them leaves out of that what computes (figures, roles, rules, pages, requests to providers and replies) or asks
+the kernel or a terminal: that holds on an older and on a newer one. What a version's own library could break is run:
+processes, event loops, sockets, files, arguments. Where no other Python is installed, this one runs it whole.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -34,10 +33,8 @@ def main() -> int:
     """Test on each; the exit code is the first failure's."""
     found = interpreters()
     if not found:
-        sys.stdout.write("No other Python from 3.11 up is installed: what has a depth is tested at its whole here.\n")
-        deep = re.compile(r"^from (tests\.depth|hypothesis)", re.MULTILINE)
-        files = [str(path) for path in Path("tests").rglob("test_*.py") if deep.search(path.read_text("utf-8"))]
-        return suite(sys.executable, *files, whole=True)
+        sys.stdout.write("No other Python from 3.11 up is installed: every test runs at its whole depth on this one.\n")
+        return suite(sys.executable, "whole")
     with ThreadPoolExecutor() as pool:
         installed = pool.map(install, found.keys(), found.values())
     if code := max(map(abs, installed)):
@@ -49,7 +46,7 @@ def main() -> int:
         sys.stdout.write(f"== Python {'.'.join(map(str, version))}\n")
         sys.stdout.flush()
         less = () if version in ends else (f"--ignore=tests/{name}" for name in LEFT_OUT)
-        if code := suite(f"{place(version)}/bin/python", *less, whole=version == deepest):
+        if code := suite(f"{place(version)}/bin/python", "whole" if version == deepest else "quick", *less):
             return code
     return 0
 
@@ -66,10 +63,9 @@ def install(version: Version, python: str) -> int:
     return made or subprocess.call([*pip, "-c", "constraints.txt", "-e", ".[dev]"])
 
 
-def suite(python: str, *words: str, whole: bool) -> int:
-    """Run the suite with these arguments of pytest; the exit code."""
-    environment = {**os.environ, "DEPTH": "whole"} if whole else None
-    return subprocess.call([python, "scripts/suite.py", *words], env=environment)
+def suite(python: str, depth: str, *words: str) -> int:
+    """Run the suite with these arguments of pytest; return the exit code."""
+    return subprocess.call([python, "scripts/suite.py", *words], env={**os.environ, "DEPTH": depth})
 
 
 def interpreters() -> dict[Version, str]:
