@@ -67,13 +67,13 @@ class Own:
 # One after the other
 
 
-async def test_each_step_is_asked_what_the_one_before_has_answered() -> None:
+async def test_each_step_gets_previous_answer() -> None:
     steps = [bare(echo), Own(str.upper), bare(lambda r: f"last {r.messages[-1].content}")]
     result = await sequential(*steps).run("go")
     assert (result.content, result.turns, result.stop_reason) == ("last <GO>", 3, "end")
 
 
-async def test_an_error_of_the_first_step_is_raised_as_it_is_and_nothing_follows() -> None:
+async def test_first_step_error_raised() -> None:
     error, after = broken(), bare("never")
     with pytest.raises(ModelError) as caught:
         await sequential(bare(error), after).run("go")
@@ -81,7 +81,7 @@ async def test_an_error_of_the_first_step_is_raised_as_it_is_and_nothing_follows
     assert not after.messages
 
 
-async def test_a_step_that_a_limit_stopped_is_the_last() -> None:
+async def test_limited_step_ends_sequence() -> None:
     limited, after = bare(limits=RunLimits(max_turns=0)), bare("never")
     result = await sequential(bare("fine"), limited, after).run("go")
     assert result.error is not None
@@ -89,13 +89,13 @@ async def test_a_step_that_a_limit_stopped_is_the_last() -> None:
     assert not after.messages
 
 
-async def test_a_step_that_answers_nothing_ends_it_with_an_error() -> None:
+async def test_empty_step_answer_is_error() -> None:
     result = await sequential(Own(lambda _: ""), bare("never")).run("go")
     assert result.error is not None
     assert result.error.kind == "empty"
 
 
-async def test_a_whole_message_reaches_the_first_step() -> None:
+async def test_whole_message_reaches_first_step() -> None:
     first = bare("seen")
     await sequential(first, bare("done")).run(user("look", Image("image/png", b"1")))
     assert first.messages[0].parts[1] == Image("image/png", b"1")
@@ -104,7 +104,7 @@ async def test_a_whole_message_reaches_the_first_step() -> None:
 # What it costs
 
 
-async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
+async def test_usage_summed_and_ledger_counted_once() -> None:
     bill = Usage(input=10, output=3)
     shared = Ledger(None, PRICES)
     agents = [bare(("x", bill), ("z", bill), path=name, ledger=shared) for name in "abc"]
@@ -119,7 +119,7 @@ async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
     assert again.run_usd == again.cost.total - Decimal("0.000039") > 0
 
 
-async def test_a_cap_stops_a_step_with_that_error() -> None:
+async def test_budget_stops_step() -> None:
     ledger = Ledger(Decimal("0.0005"), PRICES)
     first = bare(("x" * 400, Usage(input=300, output=199)), path="a", ledger=ledger)
     result = await sequential(first, bare("never", path="b", ledger=ledger)).run("go")
@@ -129,7 +129,7 @@ async def test_a_cap_stops_a_step_with_that_error() -> None:
     assert ledger.cost().total <= Decimal("0.0005")
 
 
-async def test_what_a_failed_member_had_and_used_is_kept() -> None:
+async def test_failed_member_keeps_partial_answer() -> None:
     bill = Usage(input=10, output=3)
     failing = bare(("half", call("t", "none"), bill), broken(), path="failing")
     result = await parallel(bare(("whole", bill), path="fine"), failing).run("go")
@@ -138,7 +138,7 @@ async def test_what_a_failed_member_had_and_used_is_kept() -> None:
     assert result.usage == bill + bill
 
 
-async def test_a_failed_step_leaves_what_the_steps_before_it_have_answered() -> None:
+async def test_failed_step_keeps_earlier_answers() -> None:
     result = await sequential(bare("facts"), bare("a draft"), bare(broken()), bare("never")).run("go")
     assert result.error is not None
     assert result.error.kind == "auth"
@@ -150,7 +150,7 @@ async def test_a_failed_step_leaves_what_the_steps_before_it_have_answered() -> 
 # Side by side
 
 
-async def test_members_run_together_and_stand_below_each_other() -> None:
+async def test_members_run_in_parallel_below() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
@@ -163,7 +163,7 @@ async def test_members_run_together_and_stand_below_each_other() -> None:
     assert result.turns == 2
 
 
-async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members() -> None:
+async def test_function_aggregates_successes() -> None:
     def join(results: Sequence[Result]) -> str:
         return "+".join(result.content for result in results)
 
@@ -177,7 +177,7 @@ async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members(
         assert list(result.members) == ["root-1", "root-2", "root-3"]
 
 
-async def test_an_agent_aggregates_and_is_told_who_failed() -> None:
+async def test_agent_aggregates_and_hears_failures() -> None:
     editor = bare("one answer")
     bad = bare(broken(), path="bad")
     late = bare(behind("bad", "C"), path="late")
@@ -191,7 +191,7 @@ async def test_an_agent_aggregates_and_is_told_who_failed() -> None:
     assert result.turns == 3
 
 
-async def test_without_a_quorum_all_must_succeed_and_what_there_is_is_kept() -> None:
+async def test_without_quorum_all_must_succeed() -> None:
     members = [bare("A", path="a"), bare(broken(), path="b"), bare("C", path="c")]
     after = bare("never")
     result = await sequential(parallel(*members), after).run("go")
@@ -205,14 +205,14 @@ async def test_without_a_quorum_all_must_succeed_and_what_there_is_is_kept() -> 
     assert not after.messages
 
 
-async def test_when_nobody_answers_the_first_error_is_raised() -> None:
+async def test_no_answer_raises_first_error() -> None:
     first = broken()
     with pytest.raises(ModelError) as caught:
         await parallel(bare(first), bare(broken("network"))).run("go")
     assert caught.value is first
 
 
-async def test_a_defect_of_a_member_is_its_failure_only() -> None:
+async def test_member_defect_fails_only_itself() -> None:
     def crash(prompt: str) -> str:
         raise RuntimeError("a defect")
 
@@ -230,14 +230,14 @@ async def test_enough_answers_stop_the_rest() -> None:
     assert not stuck.running
 
 
-async def test_a_quorum_out_of_reach_stops_the_rest() -> None:
+async def test_unreachable_quorum_stops_rest() -> None:
     stuck = bare(forever)
     with pytest.raises(ModelError):
         await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 30)
     assert not stuck.running
 
 
-async def test_a_cancelled_run_takes_all_members_along() -> None:
+async def test_cancelled_run_cancels_members() -> None:
     agents = [bare(forever), bare(forever), bare(forever)]
     task = asyncio.create_task(
         parallel(agents[0], sequential(agents[1]), loop_until(agents[2], lambda _: True)).run("x")
@@ -250,7 +250,7 @@ async def test_a_cancelled_run_takes_all_members_along() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stuck_member_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.teams.pattern.END_SECONDS", 0.01)
     let_go = asyncio.Event()
 
@@ -269,7 +269,7 @@ async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.Mon
 
 @settings(max_examples=deep(15, 60), deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=5), st.data())
-def test_a_quorum_is_met_exactly_when_so_many_succeed(good: list[bool], data: st.DataObject) -> None:
+def test_quorum_met_exactly(good: list[bool], data: st.DataObject) -> None:
     quorum = data.draw(st.none() | st.integers(1, len(good)))
 
     async def once() -> None:
@@ -310,7 +310,7 @@ def test_what_cannot_be_is_refused() -> None:
 # By choice
 
 
-async def test_the_chosen_agent_gets_the_request_unchanged() -> None:
+async def test_chosen_agent_gets_whole_request() -> None:
     chooser, tech, billing = bare("It is **billing**."), bare("never"), bare(echo)
     result = await triage(chooser, {"tech": tech, "billing": billing}).run("I paid twice")
     assert result.content == "<I paid twice>"
@@ -318,7 +318,7 @@ async def test_the_chosen_agent_gets_the_request_unchanged() -> None:
     assert not tech.messages
 
 
-async def test_an_answer_that_names_none_is_asked_for_once_more_and_then_the_default_answers() -> None:
+async def test_unclear_choice_retried_then_default() -> None:
     agents = {"tech": bare("tech here"), "billing": bare("billing here")}
     assert (await triage(bare("neither", "tech"), agents).run("?")).content == "tech here"
     vague = bare("tech or billing", "hm")
@@ -340,11 +340,11 @@ async def test_an_answer_that_names_none_is_asked_for_once_more_and_then_the_def
         ("bill pay later, I think", "bill pay later"),
     ],
 )
-def test_a_name_is_found_whatever_stands_around_it(answer: str, name: str | None) -> None:
+def test_name_found_in_any_answer(answer: str, name: str | None) -> None:
     assert named(answer, ("bill", "bill-pay", "bill pay later")) == name
 
 
-async def test_a_chooser_that_fails_is_the_failure() -> None:
+async def test_chooser_failure_raised() -> None:
     error, other = broken(), bare("never")
     with pytest.raises(ModelError) as caught:
         await triage(bare(error), {"a": other}, default="a").run("?")
@@ -361,7 +361,7 @@ def hand_on(to: str, message: str = "yours") -> tuple[Line, ...]:
     return ("one moment", call("h", "handoff", to=to, message=message))
 
 
-async def test_a_conversation_is_handed_on_with_what_was_said() -> None:
+async def test_handoff_passes_conversation() -> None:
     front, billing = bare(hand_on("billing", "paid twice")), bare(hand_on("refunds"))
     refunds = bare("done", hand_on("front"))
     team = handoff({"front": front, "billing": billing, "refunds": refunds})
@@ -373,20 +373,20 @@ async def test_a_conversation_is_handed_on_with_what_was_said() -> None:
     assert front.messages[-1].results[0].text == "billing continues from here."
 
 
-async def test_handing_on_ends_after_so_many_times() -> None:
+async def test_handoffs_limited() -> None:
     a, b = bare(hand_on("b"), hand_on("b")), bare(hand_on("a"))
     result = await handoff({"a": a, "b": b}, start="a", most=2).run("go")
     assert (result.stop_reason, result.turns) == ("max_handoffs", 3)
     assert result.error is not None
 
 
-async def test_an_unknown_name_is_an_error_result_and_the_agent_goes_on() -> None:
+async def test_unknown_handoff_is_error_result() -> None:
     a = bare(hand_on("nobody"), lambda r: r.messages[-1].results[0].text)
     result = await handoff({"a": a, "b": bare("never")}).run("go")
     assert "Invalid arguments for handoff" in result.content
 
 
-async def test_an_agent_hands_on_in_one_pattern_only() -> None:
+async def test_agent_has_one_handoff_pattern() -> None:
     a = bare("x")
     handoff({"a": a, "b": bare("y")})
     with pytest.raises(UsageError, match="already has a tool 'handoff'"):
@@ -396,7 +396,7 @@ async def test_an_agent_hands_on_in_one_pattern_only() -> None:
 # Again and again
 
 
-async def test_an_answer_is_asked_for_until_it_is_approved() -> None:
+async def test_answer_revised_until_approved() -> None:
     writer = bare("1", "2", "3")
     result = await loop_until(writer, lambda result: result.content == "3" or f"{result.content} is too small").run(
         "go"
@@ -405,7 +405,7 @@ async def test_an_answer_is_asked_for_until_it_is_approved() -> None:
     assert "2 is too small" in asked(writer)
 
 
-async def test_an_async_function_may_approve_and_the_rounds_are_limited() -> None:
+async def test_async_approval_and_round_limit() -> None:
     async def never(result: Result) -> bool:
         return False
 
@@ -432,7 +432,7 @@ async def test_a_judge_that_fails_is_the_failure() -> None:
     assert caught.value is error
 
 
-async def test_a_runnable_without_memory_is_told_the_task_and_its_answer_again() -> None:
+async def test_memoryless_runnable_gets_task_again() -> None:
     seen: list[str] = []
 
     def note(prompt: str) -> str:
@@ -456,7 +456,7 @@ async def test_patterns_are_members_of_patterns() -> None:
     assert (result.content, result.turns) == ("<b>", 5)
 
 
-async def test_an_interrupt_ends_it_with_what_was_said_last() -> None:
+async def test_interrupt_keeps_last_answer() -> None:
     pattern = sequential(bare("first words"), parallel(bare(forever), bare(forever)))
 
     async def run() -> Result:
@@ -477,7 +477,7 @@ async def test_an_interrupt_ends_it_with_what_was_said_last() -> None:
     assert task.done()
 
 
-async def test_a_stream_tells_every_members_events_and_the_result_last() -> None:
+async def test_stream_has_member_events_then_result() -> None:
     events: list[Event] = []
     async for event in sequential(bare("one", path="a"), bare("two", path="b")).stream("go"):
         events.append(event)
@@ -492,7 +492,7 @@ async def test_a_stream_tells_every_members_events_and_the_result_last() -> None
     assert failing.result.error.kind == "auth"
 
 
-async def test_leaving_a_stream_early_ends_the_run() -> None:
+async def test_leaving_stream_ends_run() -> None:
     agent = bare(("word", 60.0, "more"))
     stream = sequential(agent).stream("go")
     async for event in stream:

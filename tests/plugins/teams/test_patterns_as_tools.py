@@ -30,7 +30,7 @@ from tests.depth import slow
 from tests.intact import faults
 
 
-async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> None:
+async def test_pattern_runs_below_caller_ledger() -> None:
     ledger = Ledger(Decimal(1), PRICES)
     team = sequential(
         parallel(
@@ -46,7 +46,7 @@ async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> 
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_in_one_call_of_a_pattern_a_conversation_goes_on(nested: bool) -> None:
+async def test_pattern_call_continues_conversation(nested: bool) -> None:
     writer = Agent(ScriptedModel("1", lambda r: f"{len(r.messages)}: {r.messages[1].content} and more"))
     agent = lead(
         loop_until(sequential(writer) if nested else writer, lambda result: "more" in result.content or "longer")
@@ -55,7 +55,7 @@ async def test_in_one_call_of_a_pattern_a_conversation_goes_on(nested: bool) -> 
     assert not writer.messages
 
 
-async def test_a_conversation_is_handed_on_below_the_caller_in_two_calls_at_once() -> None:
+async def test_parallel_handoffs_below_caller() -> None:
     def pass_on(request: Request) -> tuple[Line, ...]:
         said = json_freeze_object({"to": "b", "message": request.messages[-1].content})
         return (ToolCall("h", "handoff", said),)
@@ -68,7 +68,7 @@ async def test_a_conversation_is_handed_on_below_the_caller_in_two_calls_at_once
     assert result.content == "x|y"
 
 
-async def test_a_failing_step_is_the_error_of_the_call() -> None:
+async def test_failing_step_fails_the_call() -> None:
     error = ModelError("network", "unplugged", provider="p", model="m")
     after = Agent(ScriptedModel("never"))
     failing = Agent(ScriptedModel(error), limits=RunLimits(max_retries=0))
@@ -76,7 +76,7 @@ async def test_a_failing_step_is_the_error_of_the_call() -> None:
     assert "expert failed (network): p/m: unplugged" in result.content
 
 
-async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
+async def test_log_of_tree_verifies(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
         log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
@@ -88,7 +88,7 @@ async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> Non
     assert (tmp_path / "s/root/expert-2.jsonl").is_file()
 
 
-async def test_an_interrupted_agent_knows_what_its_tool_that_is_a_pattern_had() -> None:
+async def test_interrupted_pattern_shows_progress() -> None:
     inner = Cast(root=in_turn("begun"))
     inner.players["root/ask"] = in_turn("first")
     inner.players["root/ask-2"] = in_turn(look("half"), forever)
@@ -104,7 +104,7 @@ async def test_an_interrupted_agent_knows_what_its_tool_that_is_a_pattern_had() 
     assert told(agent).endswith("The end of what it had shown:\nhalf")
 
 
-async def test_what_is_within_the_tree_is_not_warned_of() -> None:
+async def test_pattern_within_tree_not_warned() -> None:
     given = parallel(Agent(ScriptedModel("yes")), Agent(ScriptedModel("yes"))).as_tool("inside", "Within the tree.")
     assert await warnings(given, Decimal(1)) == []
 
@@ -113,7 +113,7 @@ def test_a_pattern_is_run_to_its_end() -> None:
     assert run_sync(sequential(Agent(ScriptedModel("a")), Agent(ScriptedModel("b"))), "x").content == "b"
 
 
-async def test_patterns_and_teams_hand_them_to_all_their_agents() -> None:
+async def test_deps_reach_all_agents() -> None:
     shop = Shop("s")
 
     def one() -> Agent[Shop]:
@@ -133,7 +133,7 @@ def test_a_team_keeps_each_of_its_tasks(tmp_path: Path) -> None:
     assert [message.content for message in Agent(ScriptedModel(), session=tmp_path / "a").messages][-2:] == ["y", "two"]
 
 
-async def test_roles_of_a_team_and_advisors_have_their_own(tmp_path: Path) -> None:
+async def test_roles_and_advisors_have_own_options(tmp_path: Path) -> None:
     (tmp_path / "team.toml").write_text(
         """name = "t"
 [[roles]]
@@ -180,13 +180,13 @@ def made(pattern: object) -> Any:
         ),
     ],
 )
-def test_what_a_pattern_cannot_be_made_of_is_said_in_a_sentence(make: Callable[[Agent], object], said: str) -> None:
+def test_invalid_pattern_explained(make: Callable[[Agent], object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make(Agent(ScriptedModel("a")))
 
 
 @pytest.mark.parametrize("pattern", [sequential, parallel])
-def test_a_pattern_says_what_its_members_are(pattern: Callable[..., object]) -> None:
+def test_pattern_names_its_members(pattern: Callable[..., object]) -> None:
     with pytest.raises(UsageError, match="list is not an agent: pass agents or patterns, each as its own argument"):
         pattern([Agent(ScriptedModel("x")), Agent(ScriptedModel("x"))])
 
@@ -208,5 +208,5 @@ async def main() -> None:
 
 
 @slow
-def test_the_idioms_check_strictly_for_who_uses_them() -> None:
+def test_pattern_idioms_type_check() -> None:
     assert check({"idioms": IDIOMS}) == ""

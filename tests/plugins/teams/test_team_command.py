@@ -91,7 +91,7 @@ def sessions(shell: Shell) -> list[Path]:
     return sorted(path.parent for path in home.rglob("root.jsonl"))
 
 
-def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
+def test_answer_progress_and_reports(shell: Shell, crew) -> None:
     server = shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task. password=hunter2", "--output", "out")
     assert (done.code, done.out) == (0, "What three found.\n")
@@ -127,7 +127,7 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     assert faults(session, head[1]) == []
 
 
-def test_a_link_that_a_role_has_put_in_the_place_of_the_answer_is_replaced(shell: Shell, crew) -> None:
+def test_planted_output_link_replaced(shell: Shell, crew) -> None:
     outside = shell.cwd.parent / "outside"
     outside.write_text("mine")
 
@@ -143,7 +143,7 @@ def test_a_link_that_a_role_has_put_in_the_place_of_the_answer_is_replaced(shell
     assert (shell.cwd / "out" / "final.md").read_text() == "What three found.\n"
 
 
-def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
+def test_json_has_roles_handoffs_costs(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--output-format", "json", "--visible-handoffs", "1")
     found = done.json
@@ -173,7 +173,7 @@ def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_budgets_of_hand_offs_and_what_they_saved(shell: Shell, crew) -> None:
+def test_handoff_budgets_and_savings(shell: Shell, crew) -> None:
     words = "".join(f" {number:04}" for number in range(2_000))  # one word over and over would be cut while it comes
     long = Turn(text=f"begin{words} end.", usage=Usage(input=1_000, output=2_002))
     server = shell.serve(failing("one", long))
@@ -202,7 +202,7 @@ def test_stream_json_ends_with_the_result(shell: Shell, crew) -> None:
     assert {str(line["agent"]) for line in done.lines} >= {"root", "root/one", "root/two", "root/three"}
 
 
-def test_in_parallel_the_server_sees_all_before_it_answers_any(shell: Shell, crew) -> None:
+def test_parallel_roles_asked_together(shell: Shell, crew) -> None:
     together = threading.Semaphore(0)
     seen: list[str] = []
 
@@ -227,7 +227,7 @@ def test_in_parallel_the_server_sees_all_before_it_answers_any(shell: Shell, cre
     assert server.requests[1].at < server.answered[0]
 
 
-def test_a_team_s_cap_is_never_passed_by_three_at_once(shell: Shell, crew) -> None:
+def test_team_cap_holds_with_three_roles(shell: Shell, crew) -> None:
     server = shell.serve(lambda request: Turn(text="Found."), bill="worst")
     done = team(
         shell, crew("parallel", "budget_usd = 0.08"), *MODEL, "The task.", "--max-response-tokens", "4000",
@@ -241,7 +241,7 @@ def test_a_team_s_cap_is_never_passed_by_three_at_once(shell: Shell, crew) -> No
     assert done.json["cost_usd"]["total"] == pytest.approx(float(billed))
 
 
-def test_the_smaller_cap_holds_and_the_command_line_s_before_all(shell: Shell, crew) -> None:
+def test_smallest_cap_holds(shell: Shell, crew) -> None:
     shell.serve(says)
 
     def cap(*argv: str, **more: str) -> object:
@@ -266,7 +266,7 @@ def test_a_role_keeps_to_its_own_budget(shell: Shell, crew) -> None:
     assert [who(request) for request in server.requests] == ["one"]
 
 
-def test_roles_on_other_families_with_advisors_of_their_own(shell: Shell, crew) -> None:
+def test_roles_on_families_with_advisors(shell: Shell, crew) -> None:
     """One role on each wire format; the second may consult, the others may not."""
     server = shell.serve(says)
     shell.environment |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"}
@@ -287,7 +287,7 @@ def test_roles_on_other_families_with_advisors_of_their_own(shell: Shell, crew) 
     assert models == ["anthropic/claude-sonnet-4-6", "openai/gpt-5.5", "moonshot/kimi-k2.5"]
 
 
-def test_the_run_s_advisor_is_every_role_s_but_those_that_want_none(shell: Shell, crew) -> None:
+def test_run_advisor_inherited_by_roles(shell: Shell, crew) -> None:
     server = shell.serve(says)
     crew()
     text = (shell.cwd / "crew.toml").read_text()
@@ -309,7 +309,7 @@ def test_the_run_s_advisor_is_every_role_s_but_those_that_want_none(shell: Shell
         (Turn(calls=(Call("Read", {"file_path": "crew.toml"}),)), 4, "max_turns"),
     ],
 )
-def test_in_a_sequence_a_failing_role_ends_it(shell: Shell, crew, step: Step, code: int, kind: str) -> None:
+def test_failing_role_ends_sequence(shell: Shell, crew, step: Step, code: int, kind: str) -> None:
     server = shell.serve(failing("two", step))
     done = team(shell, crew(), *MODEL, "The task.", "--output", "out", "--max-turns", "1")
     assert (done.code, done.out) == (code, "## one\n\nWhat one found.\n")
@@ -320,7 +320,7 @@ def test_in_a_sequence_a_failing_role_ends_it(shell: Shell, crew, step: Step, co
     assert faults(sessions(shell)[0]) == []
 
 
-def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew) -> None:
+def test_parallel_failure_told_to_joiner(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Fail(400, message="no such thing")))
     done = team(shell, crew("parallel", 'editor = "three"'), *MODEL, "The task.", "--output-format", "json")
     assert (done.code, done.json["result"]) == (1, "What three found.")
@@ -329,7 +329,7 @@ def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew)
     assert "The role two failed (invalid_request: " in joiner and "What one found." in joiner
 
 
-def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
+def test_ctrl_c_stops_team_with_report(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Stall(Turn(text="Half of it"), after_events=3)))
     child = shell.start("team", "run", *MODEL, crew(), "The task.", model="")
     wait_until(lambda: any(who(request) == "two" for request in server.requests))
@@ -344,7 +344,7 @@ def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
-def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode: str) -> None:
+def test_killed_team_skips_finished_roles(shell: Shell, crew, mode: str) -> None:
     stalled = True
 
     def play(request: Received) -> Step:
@@ -375,7 +375,7 @@ def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode:
     assert again.code == 2 and "no unfinished team task" in again.err
 
 
-def test_a_failed_team_is_gone_on_with_by_the_same_command(shell: Shell, crew) -> None:
+def test_failed_team_resumed_by_same_command(shell: Shell, crew) -> None:
     broken = True
     server = shell.serve(lambda request: failing("two", Fail(400, message="no"))(request) if broken else says(request))
     first = team(shell, crew(), *MODEL, "The task.")
@@ -386,7 +386,7 @@ def test_a_failed_team_is_gone_on_with_by_the_same_command(shell: Shell, crew) -
     assert (done.code, [who(request) for request in server.requests]) == (0, ["two", "three"])
 
 
-def test_the_task_from_words_a_file_and_standard_input(shell: Shell, crew) -> None:
+def test_task_from_words_file_or_stdin(shell: Shell, crew) -> None:
     server = shell.serve(says)
     (shell.cwd / "task.md").write_text("The task of a file.\n")
     name = crew()
@@ -443,12 +443,12 @@ def test_what_cannot_be_exits_with_2(
     assert sessions(shell) == []
 
 
-def test_a_mistake_is_json_where_json_is_asked_for(shell: Shell) -> None:
+def test_error_is_json_if_requested(shell: Shell) -> None:
     done = team(shell, "no.toml", "x", "--output-format", "json")
     assert (done.code, done.json["error"]["kind"]) == (2, "config")
 
 
-def test_the_report_is_not_written_into_the_session(shell: Shell, crew) -> None:
+def test_report_inside_session_refused(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "x", "--session", "here", "--output", "here/out")
     assert done.code == 2 and "is inside the session's directory" in done.err
@@ -474,7 +474,7 @@ def test_list_show_and_what_is_neither(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("audit", "exports")
-def test_exports_and_lists_know_a_team_s_session(shell: Shell, crew) -> None:
+def test_exports_know_team_session(shell: Shell, crew) -> None:
     shell.serve(says)
     assert team(shell, crew(), *MODEL, "The task.").code == 0
     for kind in ("html", "md"):
@@ -513,7 +513,7 @@ def test_a_role_in_one_line() -> None:
     assert progress(replace(role, state="kept")).startswith("a (p/m): had finished, not run again; 2 turns")
 
 
-def test_nothing_is_kept_of_an_ephemeral_team_but_its_report_is_whole(shell: Shell, crew) -> None:
+def test_ephemeral_team_report_complete(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--ephemeral", "--output-format", "json")
     assert done.code == 0

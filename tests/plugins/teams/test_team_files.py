@@ -133,7 +133,7 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         ("[[roles]\n", 1, "not valid TOML"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told_with_file_line_and_key(write, text, line, told):
+def test_error_names_file_line_and_key(write, text, line, told):
     file = write(text)
     with pytest.raises(ConfigError, match=re.escape(told)) as raised:
         read_team(file)
@@ -162,7 +162,7 @@ ROLES = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.dictionaries(st.sampled_from(TEAM_KEYS), VALUES, max_size=2), st.one_of(VALUES, st.lists(ROLES, max_size=2)))
-def test_whatever_a_file_says_it_is_a_team_or_a_config_error(write, top, more):
+def test_any_file_is_team_or_config_error(write, top, more):
     roles = [{"name": "a", "prompt": "Look."}, *more] if isinstance(more, list) else more
     try:
         said = [role.name for role in read_team(write(json.dumps({**top, "roles": roles}), "team.yaml")).roles]
@@ -171,7 +171,7 @@ def test_whatever_a_file_says_it_is_a_team_or_a_config_error(write, top, more):
     assert said[:1] == ["a"] or "team.yaml:" in said
 
 
-def test_a_link_that_leads_away_is_not_followed(write, tmp_path: Path):
+def test_link_out_of_folder_refused(write, tmp_path: Path):
     outside = tmp_path.parent / f"{tmp_path.name}-secret.md"
     outside.write_text("a secret")
     (tmp_path / "link.md").symlink_to(outside)
@@ -181,7 +181,7 @@ def test_a_link_that_leads_away_is_not_followed(write, tmp_path: Path):
             read_team(write(f'[[roles]]\nname = "a"\nprompt_file = "{name}"\n'))
 
 
-def test_a_file_that_is_not_there_names_the_presets(tmp_path: Path):
+def test_missing_file_names_presets(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no such file\. `sagent team list` shows"):
         read_team(tmp_path / "no.toml")
 
@@ -195,7 +195,7 @@ def test_the_presets():
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_is_a_team_and_its_text_makes_the_same_one(name: str, tmp_path: Path):
+def test_presets_valid_and_round_trip(name: str, tmp_path: Path):
     team = read_preset(name)
     assert team.name == name and team.description and len(team.roles) >= 3
     own = [entry.name for entry in entries("default")]
@@ -204,7 +204,7 @@ def test_a_preset_is_a_team_and_its_text_makes_the_same_one(name: str, tmp_path:
     assert read_team(tmp_path / "mine.toml") == team
 
 
-def test_reviewers_only_read_and_the_desk_asks_for_sources():
+def test_preset_reviewers_read_only():
     assert all(set(role.tools or ()) == {"Read", "Glob", "Grep", "List"} for role in read_preset("code_review").roles)
     desk = read_preset("quant_desk")
     told = " ".join(role.prompt for role in desk.roles)

@@ -60,7 +60,7 @@ async def test_what_a_step_raises_is_raised(where: str) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1])
-async def test_what_an_agent_raises_that_was_handed_to_or_hands_on_is_raised(end: int) -> None:
+async def test_handoff_agent_error_raised(end: int) -> None:
     fault = ModelError("auth", "no key", provider="p", model="m")
     agents = {"a": failing(fault) if end == 0 else says(hand("b")), "b": failing(fault)}
     with pytest.raises(ModelError) as caught:
@@ -69,7 +69,7 @@ async def test_what_an_agent_raises_that_was_handed_to_or_hands_on_is_raised(end
 
 
 @pytest.mark.parametrize("where", sorted(AFTER_AN_ANSWER))
-async def test_what_a_later_step_raises_is_in_the_result_with_what_was_answered_before(where: str) -> None:
+async def test_later_error_kept_in_result(where: str) -> None:
     result = await WHERE[where](failing(ModelError("auth", "no key", provider="p", model="m"))).run("go")
     assert result.error is not None
     assert "no key" in result.error.message
@@ -77,13 +77,13 @@ async def test_what_a_later_step_raises_is_in_the_result_with_what_was_answered_
 
 
 @pytest.mark.parametrize("where", sorted(set(WHERE) - {"all of parallel", "nested", "last of a sequence"}))
-async def test_a_step_that_a_limit_stopped_is_the_result(where: str) -> None:
+async def test_limited_step_is_result(where: str) -> None:
     result = await WHERE[where](Stopped()).run("go")
     assert (result.content, result.stop_reason, result.error) == ("so far", "max_turns", Failure("max_turns", "enough"))
 
 
 @pytest.mark.parametrize("where", ["all of parallel", "nested"])
-async def test_of_many_the_result_names_those_that_a_limit_stopped(where: str) -> None:
+async def test_limited_members_named(where: str) -> None:
     result = await WHERE[where](Stopped()).run("go")
     assert result.error is not None
     assert result.error.kind == "max_turns"
@@ -116,14 +116,14 @@ async def test_a_pattern_is_used_as_an_agent_is(name: str) -> None:
     assert [each.path for each in above.tree.living] == ["root"]
 
 
-def test_a_pattern_runs_without_an_event_loop() -> None:
+def test_pattern_runs_without_loop() -> None:
     for name, pattern in whole().items():
         result = pattern.run_sync({"prompt": "go"})
         assert result.error is None, name
         assert result.turns >= 1
 
 
-async def test_a_quorum_that_cannot_be_met_keeps_what_there_is() -> None:
+async def test_failed_quorum_keeps_answers() -> None:
     fault = ModelError("server", "down", provider="p", model="m")
     answered = asyncio.Event()
 
