@@ -11,7 +11,7 @@ async def test_a_flag_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     await check_told(monkeypatch, tmp_path, "web", "WebSearch", "web", ("ddgs",))
 
 
-async def test_a_search_with_a_key_needs_no_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_keyed_search_needs_no_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "ddgs", "html_to_markdown", "selectolax")
     monkeypatch.setenv("BRAVE_API_KEY", "b" * 20)
     names, notices = await opened(tmp_path, {"tools": ["web"]})

@@ -42,7 +42,7 @@ def results(shell: Shell) -> str:
     return str(as_object(messages[-1])["content"])
 
 
-def test_a_page_is_fetched_where_a_rule_names_the_host(shell: Shell, port: int) -> None:
+def test_allowed_host_fetched(shell: Shell, port: int) -> None:
     url = f"http://localhost:{port}/"
     script = [Turn(calls=(Call("WebFetch", {"url": url}),)), Turn(text="At noon.")]
     shell.serve(script)
@@ -56,7 +56,7 @@ def test_a_page_is_fetched_where_a_rule_names_the_host(shell: Shell, port: int) 
     assert "High water" not in results(shell)
 
 
-def test_the_tools_are_off_unless_they_are_chosen_in_addition_or_alone(shell: Shell) -> None:
+def test_web_tools_off_unless_chosen(shell: Shell) -> None:
     server = shell.serve([Turn(text="ok")] * 3)
     for flags in ([], ["--tools", "default,web"], ["--tools", "web"]):
         assert shell.run(*flags, "hello").code == 0
@@ -66,7 +66,7 @@ def test_the_tools_are_off_unless_they_are_chosen_in_addition_or_alone(shell: Sh
     assert "WebFetch" in names[2]
 
 
-def test_the_provider_searches_by_its_own_tool_and_that_is_billed_apart(shell: Shell) -> None:
+def test_native_search_billed_apart(shell: Shell) -> None:
     asked = Call("WebSearch", {"query": "tides", "backend": "native", "allowed_domains": ["sea.example"]})
     found = "1. Tides\nhttps://sea.example/tides\nHigh water is at noon."
     server = shell.serve([Turn(calls=(asked,)), Turn(text=found), Turn(text="At noon.")])
@@ -80,7 +80,7 @@ def test_the_provider_searches_by_its_own_tool_and_that_is_billed_apart(shell: S
     assert "web" in as_object(as_object(done.json["cost_usd"])["by_role"])
 
 
-def test_a_provider_without_a_search_is_named(shell: Shell) -> None:
+def test_provider_without_search_named(shell: Shell) -> None:
     asked = Call("WebSearch", {"query": "tides", "backend": "native"})
     shell.serve([Turn(calls=(asked,)), Turn(text="Never mind.")])
     config = shell.cwd.parent / "home" / ".config" / "sagent" / "config.toml"
@@ -101,7 +101,7 @@ def test_what_is_off_loads_no_module(shell: Shell) -> None:
     assert done.stdout == "[]\n"
 
 
-def test_services_are_set_by_name_and_others_are_refused(shell: Shell, tmp_path) -> None:
+def test_services_named_others_refused(shell: Shell, tmp_path) -> None:
     shell.serve([Turn(text="ok")] * 2)
     config = tmp_path / "home" / ".config" / "sagent" / "config.toml"
     config.parent.mkdir(parents=True)

@@ -57,7 +57,7 @@ class TestWebFetch(ToolSuite):
         return {"url": f"http://127.0.0.1:{site.port}/slow"}
 
 
-async def test_a_page_is_markdown_with_whole_links_and_marked_as_untrusted(call, access, site) -> None:
+async def test_page_becomes_untrusted_markdown(call, access, site) -> None:
     site.pages["/docs/"] = http(PAGE, last_modified="Mon, 23 Nov 2026 08:00:00 GMT")
     output = await call(WebFetch(access), url="http://example.org/docs/")
     text = text_of(output)
@@ -99,7 +99,7 @@ async def test_extractors_of_a_page(call, access, site) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_page_says_where_its_links_begin_where_it_sends_on_to_and_what_is_raised(plain: bool) -> None:
+def test_page_base_refresh_and_superscript(plain: bool) -> None:
     head = b'<html><head><base href="/deep/dir/"><meta http-equiv="refresh" content="0; url=there"></head><body>'
     page = convert(
         head + b'<p>10<sup>6</sup> <a href="a">b</a>', "text/html", "markdown", "http://example.org/", plain=plain
@@ -113,14 +113,14 @@ def test_a_page_says_where_its_links_begin_where_it_sends_on_to_and_what_is_rais
 @pytest.mark.parametrize(
     "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
 )
-async def test_hostile_markup_is_read_somehow_and_soon(call, access, site, monkeypatch, broken: str) -> None:
+async def test_hostile_markup_read_in_time(call, access, site, monkeypatch, broken: str) -> None:
     monkeypatch.setattr("sagent.plugins.web.page._TIMEOUT_SECONDS", 5.0)
     site.pages["/"] = http(f"<html><body>{broken}")
     output = await call(WebFetch(access), url="http://example.org/")
     assert text_of(output)
 
 
-def test_html_without_the_extra_is_read_plainly() -> None:
+def test_html_readable_without_extra() -> None:
     page = convert(PAGE.encode(), "text/html", "markdown", "http://example.org/docs/", plain=True)
     assert page.plain and page.title == "The & lighthouse"
     for part in ("# The lighthouse", "Its keeper <http://example.org/docs/keeper.html>", "light --on\n", "| 1871"):
@@ -151,11 +151,11 @@ def test_html_without_the_extra_is_read_plainly() -> None:
         ("Größe".encode(), "text/plain; charset=us-ascii", "GrÃ¶ÃŸe"),
     ],
 )
-def test_charsets_told_lied_about_and_unknown(data: bytes, kind: str, text: str) -> None:
+def test_charset_declared_wrong_or_unknown(data: bytes, kind: str, text: str) -> None:
     assert decode(data, kind) == text
 
 
-async def test_a_long_page_comes_in_parts_and_is_kept_whole(call, access, site) -> None:
+async def test_long_page_in_parts_and_kept_whole(call, access, site) -> None:
     numbered = "\n".join(f"line {n} of a long text" for n in range(4_000))
     site.pages["/long"] = http(numbered, "text/plain")
     first = text_of(await call(WebFetch(access), url="http://example.org/long"))
@@ -174,7 +174,7 @@ async def test_a_long_page_comes_in_parts_and_is_kept_whole(call, access, site) 
         await call(WebFetch(access), url="http://example.org/long", offset=10_000_000)
 
 
-async def test_json_is_indented_and_markdown_is_left_alone(call, access, site) -> None:
+async def test_json_indented_and_markdown_kept(call, access, site) -> None:
     site.pages["/api"] = http('{"b":[1,{"ä":null}]}', "application/json")
     site.pages["/notes.md"] = http("# Notes\n\n* as *they* are <b>\n", "text/markdown")
     assert '{\n "b": [\n  1,\n  {\n   "ä": null' in text_of(await call(WebFetch(access), url="http://example.org/api"))
@@ -200,7 +200,7 @@ PNG = bytes.fromhex(
 )
 
 
-async def test_documents_pictures_and_what_is_neither(call, access, site) -> None:
+async def test_documents_pictures_and_binaries(call, access, site) -> None:
     site.pages["/plans"] = http(PDF, "application/pdf")
     site.pages["/dot"] = http(PNG, "image/png")
     site.pages["/zip"] = http(b"PK\x03\x04\0\0", "application/zip")
@@ -224,7 +224,7 @@ async def test_documents_pictures_and_what_is_neither(call, access, site) -> Non
             await call(WebFetch(access), url=f"http://example.org/{path}")
 
 
-async def test_a_failure_says_its_status_and_what_the_page_says(call, access, site) -> None:
+async def test_failure_shows_status_and_page(call, access, site) -> None:
     site.pages["/gone"] = http("<p>Moved to the attic.</p>", status="410 Gone")
     site.pages["/wall"] = http("<title>Just a moment...</title>", status="403 Forbidden", cf_mitigated="challenge")
     with pytest.raises(ToolError, match=r"answered 410 Gone.\nThe text inside <untrusted[\s\S]*Moved to the attic"):
@@ -256,9 +256,7 @@ async def test_what_is_given_empty_is_not_sent(call, access, site) -> None:
         assert site.asked[number].startswith(b"GET /?")
 
 
-async def test_what_came_lately_is_not_asked_for_again_but_for_ones_own_server(
-    call, access, internet, site, tmp_path
-) -> None:
+async def test_recent_page_cached_except_own_server(call, access, internet, site, tmp_path) -> None:
     site.pages["/"] = http("<p>cached</p>")
     site.pages["/secret"] = http("<p>fresh</p>", cache_control="private, no-store")
     for _ in range(2):
@@ -276,7 +274,7 @@ async def test_what_came_lately_is_not_asked_for_again_but_for_ones_own_server(
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
 
 
-def test_one_rate_for_a_host_whichever_process_asks(tmp_path) -> None:
+def test_host_rate_shared_by_processes(tmp_path) -> None:
     """Each takes the next time that is free, twenty seconds after the one before."""
     ask = "from pathlib import Path; from sagent.plugins.web.rate import HostRate; "
     ask += f"HostRate(Path({str(tmp_path)!r}))._reserve('one.example', 20.0)"
@@ -309,7 +307,7 @@ async def test_a_turn_is_waited_for(tmp_path, monkeypatch) -> None:
         HostRate(tmp_path)._reserve("one.example", 20.0)
 
 
-async def test_where_one_goes_alone_the_next_begins_after_its_end(tmp_path) -> None:
+async def test_exclusive_fetches_do_not_overlap(tmp_path) -> None:
     inside = 0
 
     async def ask() -> None:
@@ -323,7 +321,7 @@ async def test_where_one_goes_alone_the_next_begins_after_its_end(tmp_path) -> N
     await asyncio.gather(*(ask() for _ in range(4)))
 
 
-async def test_a_host_that_asks_for_a_pause_gets_it(call, access, site) -> None:
+async def test_retry_after_respected(call, access, site) -> None:
     site.pages["/"] = http("busy", "text/plain", status="429 Too Many Requests", retry_after="600")
     with pytest.raises(ToolError, match="answered 429 Too Many Requests"):
         await call(WebFetch(access), url="http://example.org/")
@@ -332,7 +330,7 @@ async def test_a_host_that_asks_for_a_pause_gets_it(call, access, site) -> None:
     assert len(site.asked) == 1
 
 
-def test_a_clock_that_was_wrong_stops_nobody(tmp_path) -> None:
+def test_wrong_clock_blocks_nobody(tmp_path) -> None:
     rate = HostRate(tmp_path)
     rate.back_off("one.example", 1.0)
     (file,) = tmp_path.iterdir()
@@ -362,7 +360,7 @@ async def judged(
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit"])
-async def test_a_new_domain_is_asked_with_the_whole_url_and_the_rule_for_just_that(tmp_path, mode: Mode) -> None:
+async def test_new_domain_asked_with_full_url(tmp_path, mode: Mode) -> None:
     verdict = await judged(tmp_path, "https://example.org/a?b=c", mode)
     assert isinstance(verdict, Ask)
     assert "GET https://example.org/a?b=c" in verdict.reason
@@ -385,20 +383,20 @@ async def test_a_new_domain_is_asked_with_the_whole_url_and_the_rule_for_just_th
         ("https://example.org:9000/", "full", ("Network(example.org:9000)",)),
     ],
 )
-async def test_what_is_named_or_free_is_not_asked(tmp_path, url: str, mode: Mode, allow: tuple[str, ...]) -> None:
+async def test_allowed_or_free_url_not_asked(tmp_path, url: str, mode: Mode, allow: tuple[str, ...]) -> None:
     assert isinstance(await judged(tmp_path, url, mode, allow), Allow)
 
 
 @pytest.mark.parametrize(
     "url", ["http://localhost:5000/", "http://127.0.0.1/", "http://10.0.0.5/", "http://example.org:22/"]
 )
-async def test_this_machine_and_unusual_ports_have_to_be_named_in_every_mode(tmp_path, url: str) -> None:
+async def test_local_address_must_be_named(tmp_path, url: str) -> None:
     refused = await judged(tmp_path, url, "full", ("WebFetch", "Network"))
     assert isinstance(refused, Deny) and "must be allowed by name: --allow 'Network(" in refused.reason
     assert isinstance(await judged(tmp_path, url, "edit", ("WebFetch", "Network")), Ask)
 
 
-async def test_what_is_denied_stays_denied_and_plan_mode_sends_nothing(tmp_path) -> None:
+async def test_denied_and_plan_mode_refused(tmp_path) -> None:
     for deny in ("Network(example.org)", "Network(*.org)", "Network", "WebFetch"):
         assert isinstance(await judged(tmp_path, "https://example.org/", "full", (), (deny,)), Deny)
     assert isinstance(
@@ -411,9 +409,7 @@ async def test_what_is_denied_stays_denied_and_plan_mode_sends_nothing(tmp_path)
 # In an agent
 
 
-async def test_a_question_is_answered_by_a_model_without_tools_and_billed_as_its_own_role(
-    access, site, tmp_path
-) -> None:
+async def test_question_answered_by_toolless_model(access, site, tmp_path) -> None:
     site.pages["/"] = http(PAGE)
     asked: list[Request] = []
 

@@ -23,7 +23,7 @@ NOT_PUBLIC = [
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-async def test_no_name_leads_to_an_address_that_is_not_public(call, access, internet, address: str) -> None:
+async def test_name_to_private_address_refused(call, access, internet, address: str) -> None:
     internet.names["trap.example"] = [[address]]
     with pytest.raises(ToolError, match="resolves to"):
         await call(WebFetch(access), url="http://trap.example/")
@@ -31,7 +31,7 @@ async def test_no_name_leads_to_an_address_that_is_not_public(call, access, inte
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-async def test_one_bad_address_among_good_ones_is_enough(call, access, internet, address: str) -> None:
+async def test_one_private_address_refuses_name(call, access, internet, address: str) -> None:
     internet.names["trap.example"] = [[PUBLIC, address, "2606:2800:220:1::1"]]
     with pytest.raises(ToolError, match="resolves to"):
         await call(WebFetch(access), url="http://trap.example/")
@@ -39,7 +39,7 @@ async def test_one_bad_address_among_good_ones_is_enough(call, access, internet,
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-async def test_no_address_that_is_not_public_is_fetched_unnamed(call, access, internet, address: str) -> None:
+async def test_private_address_refused_unnamed(call, access, internet, address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(ToolError, match=r"not a public address|cannot be fetched"):
         await call(WebFetch(access), url=f"http://{host}/")
@@ -67,13 +67,13 @@ async def test_no_address_that_is_not_public_is_fetched_unnamed(call, access, in
         *("http://[fe80::1%25eth0]/", "http://[::1", "http://*.example.org/", "data:text/html,x"),
     ],
 )
-async def test_tricks_with_the_text_of_a_url_lead_nowhere(call, access, internet, site, url: str) -> None:
+async def test_url_text_tricks_refused(call, access, internet, site, url: str) -> None:
     with pytest.raises(ToolError):
         await call(WebFetch(access), url=url)
     assert (internet.dialled, site.asked) == ([], [])
 
 
-async def test_names_of_numbers_are_judged_by_where_they_lead(call, access, internet) -> None:
+async def test_numeric_names_judged_by_address(call, access, internet) -> None:
     internet.names |= {"127.0.0.1.nip.io": [["127.0.0.1"]], "metadata.google.internal": [["169.254.169.254"]]}
     for name in ("127.0.0.1.nip.io", "metadata.google.internal"):
         with pytest.raises(ToolError, match="resolves to this machine or to a special address"):
@@ -81,9 +81,7 @@ async def test_names_of_numbers_are_judged_by_where_they_lead(call, access, inte
     assert internet.dialled == []
 
 
-async def test_a_name_is_looked_up_once_and_the_address_that_was_judged_is_dialled(
-    call, access, internet, site
-) -> None:
+async def test_judged_address_dialled_once_resolved(call, access, internet, site) -> None:
     internet.names["rebinds.example"] = [[PUBLIC], ["127.0.0.1"]]
     site.pages["/"] = http(status="302 Found", location="/next")
     site.pages["/next"] = http("<p>arrived</p>")
@@ -94,7 +92,7 @@ async def test_a_name_is_looked_up_once_and_the_address_that_was_judged_is_diall
     assert all(b"host: rebinds.example\r\n" in request for request in site.asked)
 
 
-async def test_the_certificate_has_to_be_the_names(call, access, internet, secure_site) -> None:
+async def test_certificate_must_match_name(call, access, internet, secure_site) -> None:
     internet.names["other.example"] = [[PUBLIC]]
     secure_site.pages["/"] = http("<p>sealed</p>")
     assert "sealed" in (await call(WebFetch(access), url="https://example.org/")).content[0].text
@@ -110,7 +108,7 @@ async def test_the_certificate_has_to_be_the_names(call, access, internet, secur
         *("//other.example/x", "http://example.org:8080/x", "https://example.org:8443/x"),
     ],
 )
-async def test_a_redirect_elsewhere_is_reported_and_not_followed(call, access, internet, site, there: str) -> None:
+async def test_foreign_redirect_reported(call, access, internet, site, there: str) -> None:
     site.pages["/"] = http(status="302 Found", location=there)
     output = await call(WebFetch(access), url="http://example.org/")
     assert "redirects to another host: http" in output.content[0].text
@@ -120,7 +118,7 @@ async def test_a_redirect_elsewhere_is_reported_and_not_followed(call, access, i
 
 
 @pytest.mark.parametrize("there", ["http://user@example.org/", "file:///etc/passwd", "http://[", "http://2130706433/"])
-async def test_a_redirect_to_what_is_no_page_is_an_error(call, access, site, there: str) -> None:
+async def test_bad_redirect_is_error(call, access, site, there: str) -> None:
     site.pages["/"] = http(status="302 Found", location=there)
     with pytest.raises(ToolError):
         await call(WebFetch(access), url="http://example.org/")
@@ -133,7 +131,7 @@ async def test_a_redirect_is_read_as_utf8(call, access, site) -> None:
     assert "arrived" in (await call(WebFetch(access), url="http://example.org/")).content[0].text
 
 
-async def test_from_http_to_https_is_followed_and_back_is_not(call, access, internet, site, secure_site) -> None:
+async def test_upgrade_followed_downgrade_refused(call, access, internet, site, secure_site) -> None:
     site.pages["/"] = http(status="301 Moved", location="https://example.org/there")
     secure_site.pages["/there"] = http("<p>safe now</p>")
     secure_site.pages["/down"] = http(status="301 Moved", location="http://example.org/plain")
@@ -150,7 +148,7 @@ async def test_redirects_come_to_an_end(call, access, site) -> None:
     assert len(site.asked) == 6
 
 
-async def test_what_is_posted_is_not_posted_again_after_a_303(call, access, site) -> None:
+async def test_post_not_repeated_after_303(call, access, site) -> None:
     site.pages["/form"] = http(status="303 See Other", location="/done")
     site.pages["/done"] = http("done", "text/plain")
     output = await call(WebFetch(access), url="http://example.org/form", form={"q": "two words", "n": 3})
@@ -160,7 +158,7 @@ async def test_what_is_posted_is_not_posted_again_after_a_303(call, access, site
     assert site.asked[1].startswith(b"GET /done ")
 
 
-async def test_loopback_is_reached_where_a_rule_names_it_and_nowhere_else(call, site, tmp_path) -> None:
+async def test_loopback_needs_rule(call, site, tmp_path) -> None:
     site.pages["/"] = http("<p>my own server</p>")
     other = WebAccess(("localhost:1",), tmp_path / "web")
     with pytest.raises(ToolError, match=f"--allow-domains 'localhost:{site.port}'"):
@@ -171,9 +169,7 @@ async def test_loopback_is_reached_where_a_rule_names_it_and_nowhere_else(call, 
         await call(WebFetch(own), url=f"http://127.0.0.1:{site.port}/")
 
 
-async def test_a_private_address_is_reached_by_a_name_that_is_listed_with_a_port(
-    call, internet, site, tmp_path
-) -> None:
+async def test_private_address_needs_name_and_port(call, internet, site, tmp_path) -> None:
     internet.names["intranet.corp"] = [["10.0.0.5"]]
     site.pages["/"] = http("<p>inside</p>")
     with pytest.raises(ToolError, match=r"resolves to a private address.*Network\(intranet.corp:80\)"):
@@ -185,7 +181,7 @@ async def test_a_private_address_is_reached_by_a_name_that_is_listed_with_a_port
 
 
 @given(st.text(max_size=60))
-def test_what_is_taken_for_a_url_is_written_back_the_same(text: str) -> None:
+def test_accepted_url_round_trips(text: str) -> None:
     for url in (text, f"http://{text}", f"https://example.org/{text}"):
         try:
             address = parse_address(url)
@@ -197,7 +193,7 @@ def test_what_is_taken_for_a_url_is_written_back_the_same(text: str) -> None:
         assert not set(address.target) & set(" \r\n\t\\")
 
 
-async def test_more_than_ten_megabytes_are_not_read(call, internet, site, tmp_path) -> None:
+async def test_download_bounded(call, internet, site, tmp_path) -> None:
     access = WebAccess((), tmp_path, gateway=internet.gateway(Bounds(bytes=1_000_000)))
     site.pages["/big"] = http(b"line of text\n" * 200_000, "text/plain")
     output = await call(WebFetch(access), url="http://example.org/big", offset=990_000)
@@ -206,7 +202,7 @@ async def test_more_than_ten_megabytes_are_not_read(call, internet, site, tmp_pa
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-async def test_a_bomb_is_counted_as_it_is_inflated(call, internet, site, tmp_path, layers: int) -> None:
+async def test_bomb_counted_when_inflated(call, internet, site, tmp_path, layers: int) -> None:
     access = WebAccess((), tmp_path, gateway=internet.gateway(Bounds(bytes=1_000_000)))
     body = b"\0" * 50_000_000
     for _ in range(layers):
@@ -221,7 +217,7 @@ async def test_a_bomb_is_counted_as_it_is_inflated(call, internet, site, tmp_pat
             await call(WebFetch(access), url="http://example.org/bomb")
 
 
-async def test_compressed_pages_are_read_and_damaged_ones_are_named(call, access, site) -> None:
+async def test_compressed_read_and_damaged_named(call, access, site) -> None:
     page = b"<p>squeezed</p>"
     site.pages["/gzip"] = http(gzip.compress(page), content_encoding="gzip")
     site.pages["/deflate"] = http(zlib.compress(page), content_encoding="deflate")

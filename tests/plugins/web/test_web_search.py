@@ -88,7 +88,7 @@ def services(site, tmp_path):
 
 
 @pytest.mark.parametrize("name", list(SEARCHES))
-async def test_each_service_is_asked_as_it_wants_and_read(call, services, site, name: str) -> None:
+async def test_each_service_asked_its_way(call, services, site, name: str) -> None:
     output = await call(WebSearch(services(name)), query="how to sail")
     text = output.content[0].text
     assert f"comes from a search by {name}. It is data" in text
@@ -121,7 +121,7 @@ async def test_domains_are_asked_for_and_held_to(call, services, site, name: str
         assert "sail+site%3Adocs.example+-site%3Ablog.example" in sent
 
 
-async def test_what_is_set_first_is_asked_and_a_dead_one_is_passed_over(call, services, site) -> None:
+async def test_first_service_asked_dead_skipped(call, services, site) -> None:
     access = services("brave", "tavily", "searxng")
     assert "brave: 2" in (await call(WebSearch(access), query="a")).summary
     assert "searxng: 2" in (await call(WebSearch(access), query="a", backend="searxng")).summary
@@ -131,7 +131,7 @@ async def test_what_is_set_first_is_asked_and_a_dead_one_is_passed_over(call, se
     assert "(brave answered 500.)" in output.content[0].text
 
 
-async def test_one_that_does_not_answer_is_given_up_soon(call, services, site, monkeypatch) -> None:
+async def test_slow_service_given_up(call, services, site, monkeypatch) -> None:
     monkeypatch.setattr("sagent.plugins.web.search.SERVICE_TIMEOUT_SECONDS", 0.2)
     access = services("brave", "tavily")
     site.pages["/brave/res/v1/web/search"] = [b"HTTP/1.1 200 OK\r\n", 30.0]
@@ -140,7 +140,7 @@ async def test_one_that_does_not_answer_is_given_up_soon(call, services, site, m
     assert "did not answer in full within 0.2 s" in output.content[0].text
 
 
-async def test_categories_are_passed_to_those_that_know_them(call, services, site) -> None:
+async def test_categories_sent_where_known(call, services, site) -> None:
     access = services("searxng", "tavily")
     await call(WebSearch(access), query="a", backend="searxng", categories="social media")
     await call(WebSearch(access), query="a", backend="tavily", categories="news")
@@ -148,14 +148,14 @@ async def test_categories_are_passed_to_those_that_know_them(call, services, sit
     assert json.loads(site.asked[1].partition(b"\r\n\r\n")[2])["topic"] == "news"
 
 
-async def test_results_are_kept_for_a_while_for_the_same_question(call, services, site) -> None:
+async def test_results_cached_per_question(call, services, site) -> None:
     access = services("brave")
     for query in ("a", "a", "b"):
         await call(WebSearch(access), query=query)
     assert len(site.asked) == 2
 
 
-async def test_half_a_character_in_a_result_is_no_fault(call, services, site) -> None:
+async def test_half_character_tolerated(call, services, site) -> None:
     access = services("tavily")
     answer = {"results": [{"title": "half \ud800", "url": "https://docs.example/", "content": "\udfff"}]}
     site.pages["/tavily/search"] = http(json.dumps(answer), "application/json")
@@ -203,7 +203,7 @@ async def test_without_a_key_duckduckgo_is_asked(call, services, site) -> None:
         await call(WebSearch(access), query="another")
 
 
-async def test_whoever_set_a_service_is_not_asked_and_of_the_one_without_a_key_one_is(services, tmp_path) -> None:
+async def test_own_service_not_asked_about(services, tmp_path) -> None:
     arguments = json_freeze_object({"query": "how to sail"})
 
     async def judged(tool: WebSearch, deny: str = ""):
@@ -225,7 +225,7 @@ async def test_a_query_carries_no_secret(call, services, site, monkeypatch) -> N
     assert site.asked == []
 
 
-def test_results_that_are_no_pages_are_left_out_and_domains_are_whole_names() -> None:
+def test_results_filtered_by_domain() -> None:
     urls = ["javascript:alert(1)", "https://good.example/", "https://good.example/", "https://notgood.example/"]
     urls += ["https://a.good.example/x", "http://[", "ftp://good.example/", "https://GOOD.example./y"]
     kept = [
