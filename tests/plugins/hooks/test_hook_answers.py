@@ -15,18 +15,18 @@ from sagent.plugins.hooks.hook import Hook, names_of
 EVENTS = {event.name: event for event in plugin.hook_events}
 
 
-def test_exit_2_refuses_with_the_standard_error() -> None:
+def test_exit_2_refuses_with_stderr() -> None:
     assert read_exit(EVENTS["PreToolUse"], 2, "", "no rm here\n") == Answer("deny", "no rm here")
     assert read_exit(EVENTS["Stop"], 2, "", "").decision == "deny"
 
 
-def test_another_code_is_a_fault_that_says_why() -> None:
+def test_other_exit_code_is_fault() -> None:
     said = read_exit(EVENTS["PreToolUse"], 127, "", "first\nsh: x: not found\n")
     assert (said.decision, said.fault) == ("", "ended with exit code 127: sh: x: not found")
     assert read_exit(EVENTS["Stop"], -9, "", "").fault == "was ended by signal 9"
 
 
-def test_a_byte_order_mark_hides_no_refusal_and_text_before_the_json_is_said() -> None:
+def test_bom_and_text_before_json_handled() -> None:
     refusal = json.dumps({"decision": "block", "reason": "r"})
     assert read_exit(EVENTS["PreToolUse"], 0, f"\ufeff{refusal}\n", "") == Answer("deny", "r")
     assert "before its JSON" in read_exit(EVENTS["PreToolUse"], 0, f"checking\n{refusal}\n", "").fault
@@ -34,7 +34,7 @@ def test_a_byte_order_mark_hides_no_refusal_and_text_before_the_json_is_said() -
 
 
 @pytest.mark.parametrize(("event", "context"), [("SessionStart", "hi"), ("UserPromptSubmit", "hi"), ("PreToolUse", "")])
-def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) -> None:
+def test_plain_text_is_context(event: str, context: str) -> None:
     assert read_exit(EVENTS[event], 0, "hi\n", "") == Answer(context=context)
 
 
@@ -64,7 +64,7 @@ def test_plain_text_is_context_where_hooks_may_talk(event: str, context: str) ->
         ({}, Answer()),
     ],
 )
-def test_json_is_read_as_its_authors_mean_it(given: object, said: Answer) -> None:
+def test_json_read_as_intended(given: object, said: Answer) -> None:
     assert read_json("PreToolUse", json.dumps(given)) == said
 
 
@@ -85,12 +85,12 @@ def test_changed_arguments_are_kept() -> None:
         '{"hookSpecificOutput": {"updatedInput": {"timeout": 1e999}}}',
     ],
 )
-def test_what_cannot_be_understood_is_a_fault_and_decides_nothing(text: str) -> None:
+def test_unreadable_answer_decides_nothing(text: str) -> None:
     said = read_json("PreToolUse", text)
     assert said.fault and not said.decision and said.arguments is None
 
 
-def test_a_refusal_counts_whatever_else_is_said() -> None:
+def test_refusal_wins() -> None:
     said = read_json("PreToolUse", '{"decision": "block", "hookSpecificOutput": {"updatedInput": {"timeout": NaN}}}')
     assert said.decision == "deny" and not said.fault
 
@@ -99,14 +99,14 @@ DECISIONS: tuple[Decision, ...] = ("", "allow", "ask", "deny")
 
 
 @given(st.lists(st.sampled_from(DECISIONS), max_size=4))
-def test_the_strictest_decision_counts_in_whatever_order(said: list[Decision]) -> None:
+def test_strictest_decision_wins(said: list[Decision]) -> None:
     answers = [Answer(each, each) for each in said]
     found = {combine(each).decision for each in permutations(answers)}
     assert found == {next((each for each in ("deny", "ask", "allow") if each in said), "")}
 
 
 @given(st.text(max_size=200), st.sampled_from([*EVENTS]), st.integers(0, 255), st.text(max_size=50))
-def test_whatever_is_printed_gives_an_answer(out: str, event: str, code: int, err: str) -> None:
+def test_any_output_gives_answer(out: str, event: str, code: int, err: str) -> None:
     said = read_exit(EVENTS[event], code, out, err)
     assert said.decision in ("", "deny") or out.strip().startswith("{")
 
@@ -143,7 +143,7 @@ def test_matchers(matcher: str, tool: str, is_about: bool) -> None:
     assert Hook("PreToolUse", "x", matcher=matcher).is_about(names_of(tool)) is is_about
 
 
-def test_a_hook_is_one_line_in_which_nothing_is_hidden() -> None:
+def test_hook_shown_on_one_line() -> None:
     hook = Hook("PreToolUse", "x\u202e", matcher="A\nhook Stop: true|B\x9b\u043e", headers={"a\nb": "\u202e"}, url="")
     assert hook.wanted.isascii() and hook.wanted.isprintable()
     assert 'PreToolUse "A\\nhook Stop' in str(hook)

@@ -76,7 +76,7 @@ def asked(shell: Shell, request: int = -1) -> Mapping[str, object]:
 
 
 @pytest.mark.plugin("authoring")
-def test_an_event_of_a_plugin_is_accepted_and_shown(shell: Shell, config: Path) -> None:
+def test_plugin_event_accepted_and_shown(shell: Shell, config: Path) -> None:
     config.write_text(HOOK.format("true"))
     assert "DeployFinished: true" in shell.run("config", "show", model="").out
     shell.serve([])
@@ -95,7 +95,7 @@ def test_an_event_of_a_plugin_is_accepted_and_shown(shell: Shell, config: Path) 
         (HOOK.format("true"), "DeployFinished", ("--no-plugins",)),
     ],
 )
-def test_what_names_no_event_or_no_value_is_said(
+def test_unknown_event_or_value_explained(
     shell: Shell, config: Path, text: str, hint: str, words: tuple[str, ...]
 ) -> None:
     config.write_text(text)
@@ -103,7 +103,7 @@ def test_what_names_no_event_or_no_value_is_said(
     assert hint in shell.run(*words, "hello").err
 
 
-def test_all_hooks_that_it_is_about_are_asked_and_what_they_say_is_joined(shell: Shell, config: Path) -> None:
+def test_matching_hooks_asked_and_joined(shell: Shell, config: Path) -> None:
     config.write_text(
         "".join(
             (
@@ -124,16 +124,14 @@ def test_all_hooks_that_it_is_about_are_asked_and_what_they_say_is_joined(shell:
     ("command", "why"),
     [("sleep 60", "did not answer within 0.2 s"), ("echo broken >&2; exit 3", "exit code 3: broken")],
 )
-def test_a_hook_that_hangs_or_fails_is_said_and_answers_nothing(
-    shell: Shell, config: Path, command: str, why: str
-) -> None:
+def test_hanging_or_failing_hook_reported(shell: Shell, config: Path, command: str, why: str) -> None:
     config.write_text(HOOK.format(command) + "timeout = 0.2\n" + HOOK.format("echo seen"))
     answered, told = deploy(shell)
     assert "<||seen>" in answered
     assert why in told and "continues without it" in told
 
 
-def test_an_event_fires_before_the_first_run_and_no_more_after_the_last(shell: Shell, config: Path) -> None:
+def test_events_only_during_session(shell: Shell, config: Path) -> None:
     config.write_text(f"[[hooks.DeployPlanned]]\ncommand = '''cat >> told.json; echo '{ADDS}' '''\n")
     told = deploy(shell)[1]
     assert "Planned: <|noted>" in str(asked(shell, 0)["system"])
@@ -141,7 +139,7 @@ def test_an_event_fires_before_the_first_run_and_no_more_after_the_last(shell: S
     assert "No hook of DeployPlanned was asked: the session has ended" in told
 
 
-def test_a_refusal_of_what_cannot_be_refused_is_shown(shell: Shell, config: Path) -> None:
+def test_refusal_without_effect_shown(shell: Shell, config: Path) -> None:
     config.write_text("[[hooks.DeployPlanned]]\ncommand = 'echo no >&2; exit 2'\n")
     assert "A hook of DeployPlanned objects: no" in deploy(shell)[1]
     assert "Planned: <|>" in str(asked(shell, 0)["system"])
@@ -155,7 +153,7 @@ def test_another_event_is_not_fired(shell: Shell, config: Path, name: str, why: 
     assert why in deploy(shell)[0]
 
 
-def test_without_hooks_an_event_is_answered_with_nothing(shell: Shell, config: Path) -> None:
+def test_no_hooks_empty_answer(shell: Shell, config: Path) -> None:
     assert "<||>" in deploy(shell)[0]
 
 
@@ -174,14 +172,14 @@ def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
     ("name", "why"),
     [("deploy-finished", "no name of an event"), ("Stop", "The hook event Stop of the plugin deploying")],
 )
-def test_a_name_that_is_none_or_is_taken_is_left_out(shell: Shell, config: Path, name: str, why: str) -> None:
+def test_bad_or_taken_event_name_left_out(shell: Shell, config: Path, name: str, why: str) -> None:
     plugin = config.parent / "plugins/deploying.py"
     plugin.write_text(DEPLOYING.replace('HookEvent("DeployFinished"', f'HookEvent("{name}"'))
     shell.serve([Turn(text="Fine.")])
     assert why in shell.run("hello").err
 
 
-def test_the_documentation_names_the_events_of_the_core() -> None:
+def test_docs_list_core_events() -> None:
     text = (CHECKOUT / "docs/hooks.md").read_text()
     table = text.partition("| event | when |")[2].partition("\n\n")[0]
     assert [row.split("`")[1] for row in table.splitlines()[2:]] == [event.name for event in EVENTS]

@@ -55,9 +55,7 @@ def test_both_shapes_are_read(config: Path, settings: Callable[..., Settings]) -
         ('[[hooks.Stop]]\ncommand = "x"\nneeds = ["sudo"]', "needs"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
-    text: str, why: str, config: Path, settings: Callable[..., Settings]
-) -> None:
+def test_invalid_hook_names_line(text: str, why: str, config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.toml:[12]: ") as error:
         settings()
@@ -78,13 +76,13 @@ def test_a_projects_hooks_wait_for_trust(home: Path, settings: Callable[..., Set
     assert hooks_in(settings(project=PROJECT.replace("check.sh", "other.sh"))) == (), "it wants something else now"
 
 
-def test_a_project_reaches_no_variable_and_needs_nothing(settings: Callable[..., Settings]) -> None:
+def test_project_hook_has_no_needs(settings: Callable[..., Settings]) -> None:
     for text in ('url = "http://a/${OPENAI_API_KEY}"', 'command = "x"\nneeds = ["all"]'):
         with pytest.raises(ConfigError, match=r"project"):
             settings(project=f"[[hooks.Stop]]\n{text}", environ={"OPENAI_API_KEY": "k"}, trust_project=True)
 
 
-def test_a_projects_hooks_are_added_to_the_persons(config: Path, settings: Callable[..., Settings]) -> None:
+def test_project_hooks_added_to_own(config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text('[[hooks.Stop]]\ncommand = "mine"')
     found = hooks_in(settings(project=PROJECT, trust_project=True))
     assert [(hook.what, hook.source) for hook in found] == [("mine", "person"), ("./check.sh", "project")]
@@ -110,7 +108,7 @@ def test_what_is_trusted_is_shown_in_ascii() -> None:
         ("PreCompact", "atuo", "Did you mean auto?"),
     ],
 )
-def test_a_matcher_that_is_about_nothing_is_said(
+def test_matcher_without_match_warned(
     config: Path, settings: Callable[..., Settings], event: str, matcher: str, hint: str
 ) -> None:
     file = config / "config.toml"
@@ -129,8 +127,6 @@ def test_a_matcher_that_is_about_nothing_is_said(
         ("PreCompact", "manual|auto"),
     ],
 )
-def test_a_matcher_that_may_be_about_something_is_not_warned_of(
-    config: Path, settings: Callable[..., Settings], event: str, matcher: str
-) -> None:
+def test_possible_matcher_not_warned(config: Path, settings: Callable[..., Settings], event: str, matcher: str) -> None:
     (config / "config.toml").write_text(f'[[hooks.{event}]]\nmatcher = "{matcher}"\ncommand = "true"\n')
     assert not settings().warnings

@@ -27,7 +27,7 @@ def project(shell: Shell, text: str) -> Path:
 
 
 @pytest.mark.needs("bwrap")
-def test_a_hook_runs_behind_the_wall_without_keys(shell: Shell) -> None:
+def test_hook_sandboxed_without_keys(shell: Shell) -> None:
     shell.serve([Turn(text="Hi.")])
     home = Path(shell.environment["HOME"])
     outside = home / "outside"
@@ -39,7 +39,7 @@ def test_a_hook_runs_behind_the_wall_without_keys(shell: Shell) -> None:
     assert not outside.exists() and "exit code 7" in done.err
 
 
-def test_a_project_hook_runs_only_with_trust(shell: Shell) -> None:
+def test_project_hook_needs_trust(shell: Shell) -> None:
     shell.serve([RUNS, Turn(text="One."), RUNS, Turn(text="Two.")])
     project(shell, '[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "echo not so >&2; exit 2"\n')
     done = shell.run("go")
@@ -50,7 +50,7 @@ def test_a_project_hook_runs_only_with_trust(shell: Shell) -> None:
     assert done.out == "Two.\n" and not (shell.cwd / "made").exists() and "not so" in done.err
 
 
-def test_a_project_asks_only_hosts_that_the_person_named(shell: Shell) -> None:
+def test_project_hook_asks_allowed_hosts(shell: Shell) -> None:
     hooks = shell.serve([RUNS, Turn(text="One.")])
     project(shell, f'[[hooks.PreToolUse]]\nurl = "{hooks.url}/v1/messages"\n')
     done = shell.run("--trust-project", "go")
@@ -79,7 +79,7 @@ def test_hooks_are_listed(shell: Shell) -> None:
     assert "Stop: make test" in shell.run("/hooks").out
 
 
-def test_without_hooks_nothing_of_them_is_loaded_and_no_byte_is_sent(shell: Shell) -> None:
+def test_no_hooks_load_nothing(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi."), Turn(text="Hi.")])
     code = (
         "import sys; from sagent.cli.main import run\n"
@@ -96,7 +96,7 @@ def test_without_hooks_nothing_of_them_is_loaded_and_no_byte_is_sent(shell: Shel
     assert first == second
 
 
-def test_an_output_style_is_in_the_prompt_of_a_session_that_begins(shell: Shell) -> None:
+def test_output_style_in_first_prompt(shell: Shell) -> None:
     server = shell.serve([Turn(text="1"), Turn(text="2"), Turn(text="3")])
     for name, head in (("short", ""), ("teach", "keep-coding-instructions: true\n")):
         file = shell.cwd / ".claude" / "output-styles" / f"{name}.md"
@@ -114,7 +114,7 @@ def test_an_output_style_is_in_the_prompt_of_a_session_that_begins(shell: Shell)
 
 
 @pytest.mark.needs("bwrap")
-def test_what_the_model_has_started_cannot_reach_a_hook(shell: Shell) -> None:
+def test_model_processes_cannot_kill_hook(shell: Shell) -> None:
     """Or it would end the hook that is to refuse its next call."""
     calls = [Turn(text="", calls=(Call("Bash", {"command": each}),)) for each in ("sleep 345 &", "true")]
     shell.serve([*calls, Turn(text="Done.")])

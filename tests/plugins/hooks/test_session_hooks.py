@@ -124,14 +124,14 @@ async def test_what_a_hook_is_told(tmp_path: Path) -> None:
     assert ended["last_assistant_message"] == "done" and ended["stop_hook_active"] is False
 
 
-async def test_a_call_that_is_refused_is_not_made(tmp_path: Path) -> None:
+async def test_refused_call_not_made(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PreToolUse", "echo not here >&2; exit 2", "Bash"))
     await session.run(call("touch made"), "ok")
     (result,) = session.results()
     assert result.denied and "not here" in result.text and not (tmp_path / "made").exists()
 
 
-async def test_a_call_by_the_id_of_one_of_a_turn_that_was_interrupted_is_asked_about(tmp_path: Path) -> None:
+async def test_reused_call_id_of_cut_turn_asked(tmp_path: Path) -> None:
     """Servers that number the calls of each reply from 0 give such ids."""
     session = Session(tmp_path, hook("PreToolUse", "if grep -q touch; then exit 2; fi", "Bash"))
     agent = Agent(
@@ -150,7 +150,7 @@ async def test_a_call_by_the_id_of_one_of_a_turn_that_was_interrupted_is_asked_a
     assert not (tmp_path / "made").exists()
 
 
-async def test_changed_arguments_are_judged_and_the_model_learns_of_them(tmp_path: Path) -> None:
+async def test_changed_arguments_judged_and_told(tmp_path: Path) -> None:
     changed = says("PreToolUse", updatedInput={"command": "echo other"})
     judge = Judge(Allow())
     session = Session(tmp_path, hook("PreToolUse", f"echo >> asked; {changed}"), policy=judge)
@@ -161,7 +161,7 @@ async def test_changed_arguments_are_judged_and_the_model_learns_of_them(tmp_pat
     assert (tmp_path / "asked").read_text() == "\n", "a hook is asked once about a call"
 
 
-async def test_changed_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+async def test_invalid_changed_arguments_refused(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PreToolUse", says("PreToolUse", updatedInput={"command": 3, "x": 1})))
     await session.run(ToolCall("1", "Read", json_freeze_object({"file_path": "a"})), "ok")
     (result,) = session.results()
@@ -170,9 +170,7 @@ async def test_changed_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("source", ["person", "project", "plugin"])
 @pytest.mark.parametrize("verdict", [Deny("a rule"), Ask("why?")])
-async def test_a_hook_never_allows_what_is_denied_and_a_projects_nothing(
-    tmp_path: Path, source: Source, verdict: Verdict
-) -> None:
+async def test_hook_never_allows_denied_call(tmp_path: Path, source: Source, verdict: Verdict) -> None:
     allow = hook("PreToolUse", says("PreToolUse", permissionDecision="allow"), source=source)
     session = Session(tmp_path, allow, policy=Judge(verdict))
     await session.run(call("echo ran"), "ok")
@@ -181,7 +179,7 @@ async def test_a_hook_never_allows_what_is_denied_and_a_projects_nothing(
 
 
 @pytest.mark.parametrize("first", ["project", "person"])
-async def test_who_allows_a_call_has_not_allowed_what_another_makes_of_it(tmp_path: Path, first: Source) -> None:
+async def test_allow_covers_only_own_change(tmp_path: Path, first: Source) -> None:
     allows = hook("PreToolUse", says("PreToolUse", permissionDecision="allow"))
     change = says("PreToolUse", updatedInput={"command": "touch made"})
     changes = hook("PreToolUse", change, source="project")
@@ -193,7 +191,7 @@ async def test_who_allows_a_call_has_not_allowed_what_another_makes_of_it(tmp_pa
     assert (tmp_path / "made").exists()
 
 
-async def test_ones_own_guard_is_asked_about_what_a_projects_hook_makes_of_a_call(tmp_path: Path) -> None:
+async def test_own_guard_judges_project_change(tmp_path: Path) -> None:
     guard = hook("PreToolUse", "if grep -q touch; then echo not here >&2; exit 2; fi", "Bash")
     changes = hook("PreToolUse", says("PreToolUse", updatedInput={"command": "touch made"}), source="project")
     session = Session(tmp_path, guard, changes)
@@ -209,7 +207,7 @@ async def test_asking_is_stricter_than_allowing(tmp_path: Path) -> None:
     assert "is that wise?" in session.results()[0].text and session.results()[0].denied
 
 
-async def test_a_question_may_be_answered_by_a_hook(tmp_path: Path) -> None:
+async def test_hook_may_answer_question(tmp_path: Path) -> None:
     allow = hook("PermissionRequest", says("PermissionRequest", decision={"behavior": "allow"}), "Bash")
     session = Session(tmp_path, allow, policy=Judge(Ask("why?")))
     await session.run(call("echo ran"), "ok")
@@ -220,7 +218,7 @@ async def test_a_question_may_be_answered_by_a_hook(tmp_path: Path) -> None:
     assert "why? There is nobody to ask in this run. --allow it" in refused.results()[0].text
 
 
-async def test_a_prompt_may_be_refused_and_added_to(tmp_path: Path) -> None:
+async def test_prompt_refused_or_extended(tmp_path: Path) -> None:
     refuse = "grep -q secret && { echo it names a secret >&2; exit 2; }; echo the branch is main"
     session = Session(tmp_path, hook("UserPromptSubmit", refuse))
     await session.run("fine", prompt="hello")
@@ -232,7 +230,7 @@ async def test_a_prompt_may_be_refused_and_added_to(tmp_path: Path) -> None:
     assert session.requests == []
 
 
-async def test_a_result_may_be_added_to_objected_to_and_replaced(tmp_path: Path) -> None:
+async def test_result_extended_or_replaced(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PostToolUse", says("PostToolUse", additionalContext="formatted"), "Bash"))
     await session.run(call("echo hi"), "ok")
     assert session.results()[0].text.startswith("hi") and "(formatted)" in session.results()[0].text
@@ -244,7 +242,7 @@ async def test_a_result_may_be_added_to_objected_to_and_replaced(tmp_path: Path)
     assert session.results()[0].text == "nothing"
 
 
-async def test_an_end_that_is_refused_goes_on_but_not_for_ever(tmp_path: Path) -> None:
+async def test_refused_stop_continues_but_ends(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("Stop", "cat >> told; echo go on >&2; exit 2"))
     await session.run(*["done"] * (MAX_RETURNS + 1))
     assert len(session.requests) == MAX_RETURNS + 1 and session.result.error is None
@@ -259,7 +257,7 @@ async def test_a_hook_ends_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists() and any("enough" in text for text in session.said)
 
 
-async def test_agents_below_begin_and_end_with_hooks(tmp_path: Path) -> None:
+async def test_subagents_start_and_stop_hooks(tmp_path: Path) -> None:
     hooks = (hook("SubagentStart", "cat >> began; echo be brief", "review"), hook("SubagentStop", "cat >> ended"))
     session = Session(tmp_path, *hooks)
     model = ScriptedModel("looked")
@@ -290,7 +288,7 @@ async def test_a_summary_gets_what_a_hook_says(tmp_path: Path) -> None:
     await session.hooks.end()
 
 
-async def test_what_fails_or_takes_too_long_is_reported_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_failing_or_slow_hook_reported(tmp_path: Path) -> None:
     hooks = (
         hook("PreToolUse", "sleep 60 & echo $! > pid; wait", timeout=0.3),
         hook("PreToolUse", "exit 3"),
@@ -305,7 +303,7 @@ async def test_what_fails_or_takes_too_long_is_reported_and_the_session_goes_on(
     assert not runs(tmp_path / "pid")
 
 
-async def test_what_a_hook_leaves_in_the_background_holds_up_nobody(tmp_path: Path) -> None:
+async def test_background_process_blocks_nobody(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PreToolUse", "sleep 60 & echo $! > pid; exit 2", timeout=30))
     await asyncio.wait_for(session.run(call("echo ran"), "ok"), 20)
     assert session.results()[0].denied
@@ -352,7 +350,7 @@ async def test_a_url_is_posted_to_and_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 500])
-async def test_a_url_that_fails_or_leads_elsewhere_is_reported(tmp_path: Path, status: int) -> None:
+async def test_failing_or_redirecting_url_reported(tmp_path: Path, status: int) -> None:
     with server(status, '{"decision": "block"}') as (url, got):
         session = Session(tmp_path, Hook("PreToolUse", url=url, timeout=10))
         await session.run(call("echo ran"), "ok")
@@ -360,7 +358,7 @@ async def test_a_url_that_fails_or_leads_elsewhere_is_reported(tmp_path: Path, s
     assert any(f"status {status}" in text for text in session.said)
 
 
-async def test_hooks_hear_nothing_of_calls_that_were_cut(tmp_path: Path) -> None:
+async def test_cut_calls_not_sent_to_hooks(tmp_path: Path) -> None:
     events: tuple[str, ...] = ("PreToolUse", "PostToolUse")
     session = Session(tmp_path, *(hook(event, "cat >> heard") for event in events))
     second = replace(call("touch ran", "b1"), whole=False)

@@ -9,7 +9,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_a_folders_hooks_are_shown_and_asked_about_once(console: Console) -> None:
+def test_folder_hooks_asked_about_once(console: Console) -> None:
     console.serve([Turn(text="Hello.")])
     file = console.cwd / ".sagent" / "config.toml"
     file.parent.mkdir()
@@ -28,7 +28,7 @@ def test_a_folders_hooks_are_shown_and_asked_about_once(console: Console) -> Non
     console.start(ready="? Trust it with that?")
 
 
-def test_what_is_typed_during_a_turn_is_put_to_the_hook_too(console: Console) -> None:
+def test_typed_message_goes_through_hook(console: Console) -> None:
     def answer(request: Received) -> Turn | Stall:
         return Stall(Turn(text="Done with it."), seconds=3) if "first" in last_text(request) else Turn(text="Never.")
 
