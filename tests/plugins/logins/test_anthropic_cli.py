@@ -145,7 +145,7 @@ class TestStandIn(ModelSuite):
 class TestOneProgram:
     """One run of the program serves a conversation, and the API sees what it would see of one."""
 
-    async def test_a_conversation_with_calls_goes_on_in_one_program(self, stand_in: str) -> None:
+    async def test_tool_conversation_uses_one_program(self, stand_in: str) -> None:
         """Parallel calls are answered in their order, errors and images included; nothing is told twice."""
         calls = (Call("Read", {"path": "a"}), Call("Read", {"path": "b"}))
         script = [Turn("On it.", thinking="Hm.", calls=calls), Turn(calls=calls[:1]), Turn("done"), Turn("bye")]
@@ -182,9 +182,7 @@ class TestOneProgram:
         ],
         ids=["a document", "a long text"],
     )
-    async def test_what_the_program_would_spoil_is_told_to_a_new_one(
-        self, stand_in: str, content: tuple[str | Document, ...]
-    ) -> None:
+    async def test_spoiled_input_goes_to_new_program(self, stand_in: str, content: tuple[str | Document, ...]) -> None:
         """It saves documents and long results to files and shows the model a path."""
         async with opened(stand_in, [Turn(calls=(Call("Read"),)), Turn("done")]) as (provider, server):
             model = provider.model("m")
@@ -197,7 +195,7 @@ class TestOneProgram:
         told = json.dumps(after[-1])
         assert "x" * 600_000 in told or '"document"' in told
 
-    async def test_an_error_with_an_image_keeps_the_image(self, stand_in: str) -> None:
+    async def test_error_image_kept(self, stand_in: str) -> None:
         """The program keeps nothing but text of a result that is an error."""
         async with opened(stand_in, [Turn(calls=(Call("Read"),)), Turn("done")]) as (provider, server):
             model = provider.model("m")
@@ -208,7 +206,7 @@ class TestOneProgram:
         assert [block["type"] for block in blocks] == ["text", "image"]
         assert blocks[0]["text"] == "Error:"
 
-    async def test_words_that_come_with_results_are_told_with_them(self, stand_in: str) -> None:
+    async def test_words_with_results_sent_together(self, stand_in: str) -> None:
         async with opened(stand_in, [Turn(calls=(Call("Read"),)), Turn("done")]) as (provider, server):
             model = provider.model("m")
             _, reply = await collect(model, request(user("hi")))
@@ -234,7 +232,7 @@ class TestOneProgram:
         assert len(set(runs)) == 5
         assert [len(as_list(body["messages"])) for body in posts(server)] == [1, 3, 1, 5, 5, 5]
 
-    async def test_a_program_that_died_in_between_is_replaced(self, stand_in: str) -> None:
+    async def test_dead_program_replaced(self, stand_in: str) -> None:
         async with opened(stand_in, [Turn("a"), Turn("b")]) as (provider, server):
             model = provider.model("m")
             _, reply = await collect(model, request(user("hi")))
@@ -263,11 +261,11 @@ class TestOneProgram:
 
 
 class TestHistory:
-    async def test_a_history_of_another_model_is_told_as_it_was(self, stand_in: str) -> None:
+    async def test_foreign_history_sent_as_it_was(self, stand_in: str) -> None:
         """Its calls and results in place, its private thoughts left out, its documents seen."""
         await check_foreign_history(stand_in)
 
-    async def test_long_descriptions_of_tools_go_into_the_system_prompt(self, stand_in: str) -> None:
+    async def test_long_tool_descriptions_in_system(self, stand_in: str) -> None:
         """The program cuts them at 2,048 characters."""
         long = ToolSpec("Long", "word " * 1000 + "end", READ.parameters)
         async with opened(stand_in, [Turn("x")]) as (provider, server):
@@ -309,7 +307,7 @@ EFFORTS = [
 
 class TestEffort:
     @pytest.mark.parametrize(("model", "effort", "sent", "note"), EFFORTS)
-    async def test_what_a_model_does_not_take_is_clamped_and_said(
+    async def test_unsupported_effort_clamped_and_noted(
         self, stand_in: str, model: str, effort: Effort, sent: str | None, note: str
     ) -> None:
         """Left alone, the program would think at its own level where it was asked for none; and say nothing."""
@@ -321,7 +319,7 @@ class TestEffort:
         assert [body.get("output_config") for body in posts(server)] == [{"effort": sent} if sent else None] * 2
         assert reply.notes == second.notes == ((note,) if note else ())
 
-    async def test_a_short_name_has_the_sizes_of_what_it_stands_for(self, stand_in: str) -> None:
+    async def test_short_name_has_full_model_sizes(self, stand_in: str) -> None:
         async with opened(stand_in, [Turn("x")]) as (provider, server):
             model = provider.model("opus")
             assert model.limits == ModelLimits()
@@ -342,7 +340,7 @@ class TestEnd:
             await gone(server)
         assert len(posts(server)) == 1
 
-    async def test_calls_that_it_would_answer_itself_are_ours_to_answer(self, stand_in: str) -> None:
+    async def test_unknown_and_broken_calls_are_ours(self, stand_in: str) -> None:
         """Of an unknown tool, or with broken arguments; what we answer is what the model reads."""
         calls = (Call("Nope"), Call("Read", '{"path": "a'))
         async with opened(stand_in, [Turn(calls=calls), Turn("done")]) as (provider, server):
@@ -358,14 +356,14 @@ class TestEnd:
         answers = as_list(posts(server)[1]["messages"])[-1]["content"]
         assert [answer["content"] for answer in answers] == ["ours", "ours"]
 
-    async def test_closing_the_stream_ends_the_program(self, stand_in: str) -> None:
+    async def test_closed_stream_ends_program(self, stand_in: str) -> None:
         async with opened(stand_in, [Stall(Turn("abc", pieces=1), after_events=4)]) as (provider, server):
             async with aclosing(provider.model("m").stream(request(user("hi")))) as stream:
                 assert await first_text(stream) == "a"
                 assert list(programs(server))
             await gone(server)
 
-    async def test_the_program_ends_with_us_however_we_end(self, stand_in: str) -> None:
+    async def test_program_ends_with_parent(self, stand_in: str) -> None:
         """SIGKILL included, in the middle of a silent stream."""
         await check_kill(stand_in)
 
@@ -378,7 +376,7 @@ class TestEnd:
 
 
 class TestLogin:
-    async def test_keys_and_addresses_around_us_are_not_the_program_s(self, stand_in: str) -> None:
+    async def test_foreign_keys_not_passed(self, stand_in: str) -> None:
         """It would prefer them to its login, and a plan's call would be billed to a key."""
         async with FakeProviderServer([Turn("x")]) as server:
             environ = {
@@ -418,7 +416,7 @@ class TestLogin:
         assert "too old" in str(error)
         assert "npm install -g @anthropic-ai/claude-code@latest" in str(error)
 
-    async def test_a_program_that_is_none_shows_its_last_words(self, tmp_path: Path) -> None:
+    async def test_failed_program_shows_last_words(self, tmp_path: Path) -> None:
         path = tmp_path / "claude"
         path.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 3\n")
         path.chmod(0o755)
@@ -426,7 +424,7 @@ class TestLogin:
             _, error = await failure(provider.model("m"), request(user("hi")))
         assert "ended before its reply did: no such thing" in str(error)
 
-    async def test_models_are_what_the_program_offers(self, stand_in: str) -> None:
+    async def test_models_from_program(self, stand_in: str) -> None:
         async with opened(stand_in, []) as (provider, server):
             listed = await provider.models()
             await gone(server)
@@ -437,7 +435,7 @@ class TestLogin:
         ]
         assert {info.limits.window for info in listed} == {1_000_000}
 
-    async def test_a_short_name_is_billed_as_the_model_that_answered(self, stand_in: str) -> None:
+    async def test_short_name_billed_as_actual_model(self, stand_in: str) -> None:
         turn = Turn("x", model="claude-opus-4-8", usage=Usage(input=10, output=5))
         async with opened(stand_in, [turn]) as (provider, _):
             _, reply = await collect(provider.model("opus"), request(user("hi")))
@@ -449,7 +447,7 @@ class TestLogin:
 class TestRealProgram:
     """Claude Code itself, as it is installed."""
 
-    async def test_a_conversation_with_calls_goes_on_in_one_program(self) -> None:
+    async def test_tool_conversation_uses_one_program(self) -> None:
         """The server refuses what the API refuses; the login's token is what goes out."""
         calls = (Call("Read", {"path": "a"}), Call("Read", {}))
         script = [Turn("On it.", thinking="Hm.", calls=calls), Turn(calls=calls[:1]), Turn("done"), Turn("bye")]
@@ -473,12 +471,10 @@ class TestRealProgram:
         for before, after in pairwise(told):
             assert after[: len(before)] == before
 
-    async def test_a_history_of_another_model_is_told_as_it_was(self) -> None:
+    async def test_foreign_history_sent_as_it_was(self) -> None:
         await check_foreign_history(None)
 
-    async def test_nothing_of_the_person_s_own_gets_in_or_is_run(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_personal_setup_ignored(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Memory files, settings, hooks, MCP servers and commands of user and project; and no session is kept."""
         home, project, ran = Path.home(), tmp_path / "project", tmp_path / "ran"
         hook = {"hooks": [{"type": "command", "command": f"touch {ran}"}]}
@@ -525,7 +521,7 @@ class TestRealProgram:
             assert words in str(error)
             assert len(posts(server)) == 1, "the program has tried again by itself"
 
-    async def test_a_plan_s_limit_tells_when_it_is_lifted(self) -> None:
+    async def test_plan_limit_has_retry_time(self) -> None:
         headers = {
             "anthropic-ratelimit-unified-status": "rejected",
             "anthropic-ratelimit-unified-reset": str(int(time.time()) + 3600),
@@ -543,7 +539,7 @@ class TestRealProgram:
         assert error.kind == "auth"
         assert "Run `claude` and log in with /login" in str(error)
 
-    async def test_what_it_would_do_by_itself_is_left_to_us(self) -> None:
+    async def test_program_autonomy_left_to_us(self) -> None:
         """It goes on after `max_tokens`, and answers calls of tools it does not know."""
         script = [Turn("ab", stop="max_tokens"), Turn(calls=(Call("Read"), Call("Nope"))), Turn("done")]
         async with opened(None, script) as (provider, server):
@@ -561,7 +557,7 @@ class TestRealProgram:
         assert all(text_of(answer["content"]).startswith("ours") for answer in answers)
 
     @pytest.mark.parametrize("model", ["haiku", "sonnet", "claude-fable-5-2"])
-    async def test_without_effort_it_thinks_as_little_as_the_model_can(self, model: str) -> None:
+    async def test_no_effort_means_least_thinking(self, model: str) -> None:
         """Which models can stop differs between versions: what goes out is what was said."""
         async with opened(None, [Turn("x")]) as (provider, server):
             _, reply = await collect(provider.model(model), request(user("hi"), effort="none"))
@@ -572,16 +568,16 @@ class TestRealProgram:
         else:
             assert body["thinking"] == {"type": "disabled"}
 
-    async def test_closing_the_stream_ends_the_program(self) -> None:
+    async def test_closed_stream_ends_program(self) -> None:
         async with opened(None, [Stall(Turn("abc", pieces=1), after_events=4)]) as (provider, server):
             async with aclosing(provider.model("claude-sonnet-4-6").stream(request(user("hi")))) as stream:
                 assert await first_text(stream) == "a"
             await gone(server)
 
-    async def test_the_program_ends_with_us_however_we_end(self) -> None:
+    async def test_program_ends_with_parent(self) -> None:
         await check_kill(None)
 
-    async def test_models_are_what_the_program_offers(self) -> None:
+    async def test_models_from_program(self) -> None:
         async with opened(None, []) as (provider, _):
             listed = await provider.models()
         assert all(info.id and info.name for info in listed)

@@ -120,7 +120,7 @@ async def finished(github: GitHub, address: str) -> tuple[str, list[float]]:
 
 
 class TestLogin:
-    async def test_it_waits_until_the_code_is_entered(self, github: GitHub, listening: Serve) -> None:
+    async def test_login_waits_for_code(self, github: GitHub, listening: Serve) -> None:
         """As long as it is told, and longer when it is told to slow down (RFC 8628, 3.5)."""
         pending = {"error": "authorization_pending"}
         github.polls = [pending, {"error": "slow_down", "interval": 7}, pending, {"error": "slow_down"}, pending]
@@ -157,9 +157,7 @@ class TestLogin:
             with pytest.raises(ModelError, match="gives no code to log in with"):
                 await finished(GitHub(), server.url.removeprefix("http://"))
 
-    async def test_it_is_kept_for_its_owner_with_the_plan_s_models(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_login_private_with_plan_models(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         said: list[str] = []
         path = tmp_path / "config" / "sagent" / "copilot.json"
         async with listening(github.handle) as address:
@@ -197,9 +195,7 @@ class TestLogin:
 
 class TestExchange:
     @pytest.mark.parametrize("family", ["chat", "responses", "anthropic"])
-    async def test_each_model_is_spoken_to_by_the_api_that_the_list_names(
-        self, family: str, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_model_uses_listed_api(self, family: str, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
             github.api = server.url
             keep(tmp_path, f"http://{address}")
@@ -214,7 +210,7 @@ class TestExchange:
         (exchange,) = github.exchanges
         assert exchange["authorization"] == f"token {ACCOUNT}"
 
-    async def test_a_token_that_runs_out_in_a_session_is_renewed(
+    async def test_expired_token_renewed(
         self, github: GitHub, listening: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with FakeProviderServer([Turn("x")] * 3) as server, listening(github.handle) as address:
@@ -231,9 +227,7 @@ class TestExchange:
         assert len(github.exchanges) == 2
         assert used[0] == used[1] != used[2]
 
-    async def test_a_token_that_is_refused_is_exchanged_once(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_refused_token_exchanged_once(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         script = [Fail(401), Turn("x"), Fail(401), Fail(401)]
         async with FakeProviderServer(script) as server, listening(github.handle) as address:
             github.api = server.url
@@ -245,9 +239,7 @@ class TestExchange:
         assert failed.kind == "auth"
         assert "sagent login copilot" in str(failed)
 
-    async def test_calls_at_the_same_time_share_one_exchange(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_parallel_calls_share_exchange(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         async with FakeProviderServer([Turn("x")] * 3) as server, listening(github.handle) as address:
             github.api = server.url
             keep(tmp_path, f"http://{address}")
@@ -258,9 +250,7 @@ class TestExchange:
                 )
         assert len(github.exchanges) == 1
 
-    async def test_processes_at_the_same_time_share_one_exchange(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_processes_share_exchange(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         """The second waits for the first, and finds what it has kept."""
         program = f"""
 import asyncio
@@ -297,9 +287,7 @@ asyncio.run(main())
         assert [out.strip() for out, _ in said] == [b"x", b"x"], said
         assert len(github.exchanges) == 1
 
-    async def test_an_account_without_copilot_is_an_error_that_says_so(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_account_without_copilot_explained(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         github.refusal = 403, {"message": "not signed up", "error_details": {"notification_id": "not_signed_up"}}
         async with listening(github.handle) as address:
             keep(tmp_path, f"http://{address}")
@@ -308,9 +296,7 @@ asyncio.run(main())
         assert (failed.kind, failed.retryable) == ("permission", False)
         assert "github.com/settings/copilot" in str(failed)
 
-    async def test_a_login_that_was_revoked_leads_to_another(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_revoked_login_asks_again(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         github.refusal = 401, {"message": f"Bad credentials: {ACCOUNT}"}
         async with listening(github.handle) as address:
             keep(tmp_path, f"http://{address}")
@@ -320,9 +306,7 @@ asyncio.run(main())
         assert "sagent login copilot" in str(failed)
         assert ACCOUNT not in str(failed)
 
-    async def test_where_there_is_no_exchange_the_account_s_token_is_used(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_account_token_without_exchange(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         github.refusal = 404, {"message": "Not Found"}
         async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
             github.api = server.url
@@ -339,7 +323,7 @@ asyncio.run(main())
                 _, failed = await failure(provider.model(MODELS["chat"]), request())
         assert "0ld0ld" not in str(failed)
 
-    async def test_without_a_list_the_known_one_holds(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
+    async def test_known_list_without_listing(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         github.models = [{"id": "x", "capabilities": {"y": "z" * 1_100_000}}]  # a file with it would not be read again
         async with listening(github.handle) as address:
             github.api = f"http://{address}"
@@ -360,7 +344,7 @@ asyncio.run(main())
                 await provider.renewal.fresh("")
         assert json.loads(path.read_text())["api"].startswith("https://copilot-api.")
 
-    async def test_a_company_s_host_is_asked_at_its_own_addresses(self, tmp_path: Path) -> None:
+    async def test_company_host_addresses(self, tmp_path: Path) -> None:
         """Nothing can be asked there from here: what would go out is caught."""
         asked: list[str] = []
 
@@ -375,7 +359,7 @@ asyncio.run(main())
         await failure(provider.model(MODELS["chat"]), request())
         assert asked == ["https://api.company.ghe.com/copilot_internal/v2/token"]
 
-    async def test_a_full_disk_keeps_no_call_from_being_made(
+    async def test_full_disk_keeps_calls_working(
         self, github: GitHub, listening: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(_: Path, data: bytes) -> None:
@@ -392,9 +376,7 @@ asyncio.run(main())
         assert path.read_text() == before
 
     @pytest.mark.needs("not-root")
-    async def test_a_login_that_cannot_be_kept_is_used_all_the_same(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_unsaved_login_still_used(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         async with FakeProviderServer([Turn("x")]) as server, listening(github.handle) as address:
             github.api = server.url
             path = keep(tmp_path, f"http://{address}")
@@ -437,7 +419,7 @@ class TestRequest:
         assert server.requests[0].headers["x-initiator"] == initiator
         assert "copilot-vision-request" not in server.requests[0].headers
 
-    async def test_images_are_announced_and_go_to_who_sees_them(self, tmp_path: Path) -> None:
+    async def test_images_announced_to_vision_models(self, tmp_path: Path) -> None:
         shown = user("look", Image("image/png", b"\x89PNG"))
         async with FakeProviderServer([Turn("x")] * 2) as server:
             keep(tmp_path, "https://github.com", api=server.url, until=time.time() + 1_000)
@@ -449,7 +431,7 @@ class TestRequest:
         assert "copilot-vision-request" not in blind.headers
         assert "does not accept images" in reply.notes[0]
 
-    async def test_beta_features_that_the_proxy_does_not_know_are_left_out(self, tmp_path: Path) -> None:
+    async def test_unknown_beta_features_left_out(self, tmp_path: Path) -> None:
         script = [Fail(400, message="unsupported beta header(s): thinking-binding-controls"), Turn("x"), Turn("y")]
         async with FakeProviderServer(script) as server:
             keep(tmp_path, "https://github.com", api=server.url, until=time.time() + 1_000)
@@ -481,9 +463,7 @@ class TestRequest:
 
 
 class TestModels:
-    async def test_they_are_those_of_the_plan_with_sizes_and_prices(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_plan_models_have_sizes_and_prices(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         async with listening(github.handle) as address:
             github.api = f"http://{address}"
             keep(tmp_path, f"http://{address}")
@@ -514,14 +494,14 @@ class TestModels:
             ("gemini-9", "/chat/completions"),
         ],
     )
-    async def test_one_that_is_not_listed_is_known_by_its_name(self, model: str, end: str, tmp_path: Path) -> None:
+    async def test_unlisted_model_known_by_name(self, model: str, end: str, tmp_path: Path) -> None:
         async with FakeProviderServer([Turn("x")]) as server:
             keep(tmp_path, "https://github.com", api=server.url, until=time.time() + 1_000, models=[])
             async with opened(tmp_path) as provider:
                 await collect(provider.model(model), request())
         assert server.requests[0].path == end
 
-    def test_credits_are_priced_as_github_lists_them(self) -> None:
+    def test_credits_priced_as_listed(self) -> None:
         usage = Usage(input=1_000_000, output=1_000_000)
         assert PriceBook().price("copilot", "gpt-5.6-terra", usage) == Decimal(22)
 
@@ -538,9 +518,7 @@ class TestNoLogin:
         with pytest.raises(UsageError, match="Run `sagent login copilot`"):
             Copilot.from_env(environ={"HOME": str(tmp_path)})
 
-    async def test_a_token_in_the_environment_needs_no_file(
-        self, github: GitHub, listening: Serve, tmp_path: Path
-    ) -> None:
+    async def test_environment_token_needs_no_file(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         environ = {"HOME": str(tmp_path), "COPILOT_GITHUB_TOKEN": ACCOUNT}
         async with aclosing(Copilot.from_env(environ=environ)) as provider:
             assert provider.model("gpt-7").id == "gpt-7"

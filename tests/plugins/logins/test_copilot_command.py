@@ -16,7 +16,7 @@ async def served(github: GitHub) -> tuple[asyncio.Server, str]:
     return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_login_in_a_browser_is_used_and_shown_nowhere(shell: Shell) -> None:
+async def test_browser_login_used_and_hidden(shell: Shell) -> None:
     github = GitHub([{"error": "authorization_pending"}])
     server, address = await served(github)
     async with server, FakeProviderServer([Turn("Hello from the plan.")]) as api:
@@ -42,7 +42,7 @@ async def test_a_login_in_a_browser_is_used_and_shown_nowhere(shell: Shell) -> N
     assert not any(secret in text for secret in secrets for text in texts)
 
 
-async def test_a_login_that_is_refused_leaves_the_one_before(shell: Shell) -> None:
+async def test_refused_login_keeps_earlier(shell: Shell) -> None:
     github = GitHub([{"error": "access_denied"}])
     kept = Path(shell.environment["HOME"]) / ".config" / "sagent" / "copilot.json"
     kept.parent.mkdir(parents=True)
@@ -56,7 +56,7 @@ async def test_a_login_that_is_refused_leaves_the_one_before(shell: Shell) -> No
 
 
 @pytest.mark.plugin("setup")
-def test_an_address_without_encryption_and_a_missing_login_are_said(shell: Shell) -> None:
+def test_plain_http_and_missing_login_refused(shell: Shell) -> None:
     plain = shell.run("login", "copilot", "--host", "http://ghe.example", model="")
     assert plain.code == 2
     assert "unencrypted" in plain.err

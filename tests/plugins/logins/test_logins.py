@@ -11,7 +11,7 @@ from sagent.plugins.logins import AnthropicCLI
 from sagent.providers import provider_named
 
 
-def test_models_of_programs_and_plans_are_told_apart_by_what_makes_their_calls(tmp_path: Path) -> None:
+def test_same_model_needs_same_login(tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -28,7 +28,7 @@ def test_a_login_has_no_sdk(name: str) -> None:
         provider_named(name, transport="sdk")
 
 
-def test_what_is_no_text_is_named_and_not_shown_by_copilot() -> None:
+def test_copilot_rejects_non_text() -> None:
     wrong: Any = 3_141
     with pytest.raises(UsageError, match=r"^key is int: give a string$"):
         provider_named("copilot", key=wrong)

@@ -158,7 +158,7 @@ class TestLimits:
         ],
         ids=["in", "at", "a short one", "not included"],
     )
-    async def test_a_spent_plan_says_when_it_is_filled_again(
+    async def test_spent_plan_says_when_it_resets(
         self, home: Path, error: dict[str, object], kind: ModelErrorKind, wait: int | None
     ) -> None:
         log_in(home, token("a"))
@@ -168,7 +168,7 @@ class TestLimits:
         assert failed.kind == kind
         assert failed.retry_after is None if wait is None else wait - 3_600 < (failed.retry_after or 0) <= wait
 
-    async def test_a_page_in_place_of_an_answer_is_shown_as_one(self, home: Path) -> None:
+    async def test_html_page_shown_as_error(self, home: Path) -> None:
         log_in(home, token("a"))
         page = Raw(403, body=b"<html><body>Just a moment</body></html>")
         async with FakeProviderServer([page]) as server, opened(home, server.url) as provider:
@@ -178,7 +178,7 @@ class TestLimits:
 
 
 class TestRenewal:
-    async def test_a_login_that_runs_out_is_renewed_and_kept(self, home: Path, raw_server: Serve) -> None:
+    async def test_expired_login_renewed_and_saved(self, home: Path, raw_server: Serve) -> None:
         """Whole, for the owner's eyes alone, and with whatever else the file holds."""
         path = log_in(home, token("old", lasts=60), extra={"kept": 1})
         path.chmod(0o644)
@@ -195,7 +195,7 @@ class TestRenewal:
         assert kept["last_refresh"] > "2026-11-21T15:27"
         assert sorted(entry.name for entry in home.iterdir()) == ["auth.json", "auth.json.lock"]
 
-    async def test_a_login_that_is_refused_is_renewed_once(self, home: Path, raw_server: Serve) -> None:
+    async def test_refused_login_renewed_once(self, home: Path, raw_server: Serve) -> None:
         log_in(home, token("old"))
         script = [Fail(401), Turn("x"), Fail(401), Fail(401)]
         async with FakeProviderServer(script) as server, raw_server(renewed(), renewed("newer")) as tokens:
@@ -206,7 +206,7 @@ class TestRenewal:
         assert failed.kind == "auth"
         assert "Run `codex login`" in str(failed)
 
-    async def test_a_token_is_spent_once_by_however_many(self, home: Path, raw_server: Serve) -> None:
+    async def test_refresh_token_spent_once(self, home: Path, raw_server: Serve) -> None:
         """Two calls of one provider, and another provider with the same file, at the same time."""
         log_in(home, token("old", lasts=60))
         slow = [0.2, *renewed()]
@@ -227,7 +227,7 @@ class TestRenewal:
             await collect(provider.model(MODEL), request())
             assert bearers(server) == ["the program's"]
 
-    async def test_a_program_that_was_quicker_has_renewed_it_for_us(self, home: Path, listening: Serve) -> None:
+    async def test_renewal_by_other_program_used(self, home: Path, listening: Serve) -> None:
         """Ours is then refused as spent."""
         log_in(home, token("old", lasts=60))
 
@@ -258,7 +258,7 @@ class TestRenewal:
         [(http(503, {"error": "busy"}), "server"), ([None], "network"), (http(200, {"nothing": 1}), "server")],
         ids=["busy", "hung up", "no token"],
     )
-    async def test_a_renewal_that_fails_may_be_tried_again(
+    async def test_failed_renewal_retryable(
         self, home: Path, raw_server: Serve, answer: list[bytes], kind: ModelErrorKind
     ) -> None:
         log_in(home, token("old", lasts=-10))
@@ -269,7 +269,7 @@ class TestRenewal:
                 await collect(provider.model(MODEL), request())
             assert bearers(server) == ["new"]
 
-    async def test_a_renewal_outlives_whoever_waits_for_it(self, home: Path, raw_server: Serve) -> None:
+    async def test_renewal_outlives_cancellation(self, home: Path, raw_server: Serve) -> None:
         """Half of one would lose the login: the token is spent, and its successor not kept."""
         path = log_in(home, token("old", lasts=-10))
         async with raw_server([0.3, *renewed()]) as tokens, opened(home, "http://127.0.0.1:9", tokens.url) as provider:
@@ -314,7 +314,7 @@ class TestRenewal:
         assert (home / "auth.json").is_symlink()
         assert json.loads(real.read_text())["tokens"]["refresh_token"] == "rt-2"
 
-    async def test_a_token_that_does_not_tell_its_end_lasts_eight_days(self, home: Path, raw_server: Serve) -> None:
+    async def test_token_without_expiry_lasts_8_days(self, home: Path, raw_server: Serve) -> None:
         log_in(home, "opaque", last_refresh="2020-01-01T00:00:00Z")
         async with FakeProviderServer([Turn("x")]) as server, raw_server(renewed()) as tokens:
             async with opened(home, server.url, tokens.url) as provider:
@@ -370,7 +370,7 @@ class TestNoLogin:
 class TestRealProgram:
     """Codex itself, as it is installed."""
 
-    async def test_it_goes_on_with_the_login_that_we_renewed(self, home: Path, raw_server: Serve) -> None:
+    async def test_codex_uses_our_renewed_login(self, home: Path, raw_server: Serve) -> None:
         """And sends the same words for it."""
         log_in(home, token("old", lasts=-10))
         async with FakeProviderServer([Turn("x")]) as server, raw_server(renewed()) as tokens:
@@ -385,7 +385,7 @@ class TestRealProgram:
         )
         assert "Logged in using ChatGPT" in done.stdout + done.stderr
 
-    async def test_we_go_on_with_the_login_that_it_renewed(self, home: Path, raw_server: Serve) -> None:
+    async def test_renewal_by_codex_used(self, home: Path, raw_server: Serve) -> None:
         log_in(home, token("old", lasts=-10), last_refresh="2020-01-01T00:00:00Z")
         async with raw_server(renewed("by codex")) as tokens:
             theirs = await self.asked(home, tokens.url)

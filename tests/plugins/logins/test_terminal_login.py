@@ -11,7 +11,7 @@ from tests.repl.console import Console
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_a_login_in_the_browser_leaves_the_session_free_meanwhile(console: Console) -> None:
+def test_browser_login_leaves_session_free(console: Console) -> None:
     github = GitHub([{"error": "authorization_pending"}] * 1_000)
     api = console.stack.enter_context(FakeProviderServer([Turn(text="By the plan.")], strict=False).in_thread())
     github.api = api.url
