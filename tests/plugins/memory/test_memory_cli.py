@@ -43,7 +43,7 @@ def note(shell: Shell, name: str, text: str, owner: str = "project") -> Path:
     return path
 
 
-def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> None:
+def test_note_kept_listed_and_forgotten(shell: Shell) -> None:
     path = folder(shell) / "build.md"
     writes = Turn(
         calls=(Call("Write", {"file_path": str(path), "content": "# Build with `make all`\n\nNever alone.\n"}),)
@@ -70,7 +70,7 @@ def test_a_note_is_kept_named_in_new_sessions_and_forgotten(shell: Shell) -> Non
 
 
 @pytest.mark.plugin("branches")
-def test_an_agent_below_keeps_notes_and_a_rewind_takes_them_back(shell: Shell) -> None:
+def test_subagent_notes_rewound(shell: Shell) -> None:
     path = folder(shell) / "build.md"
     writes = Call("Write", {"file_path": str(path), "content": "Build with make\n"})
     spawns = Call("AgentSpawn", {"name": "kid", "prompt": "keep it"})
@@ -98,7 +98,7 @@ def test_what_is_off_costs_no_byte(shell: Shell) -> None:
     assert "memory = true in your config" in done(shell.run("/memory")).out
 
 
-def test_the_index_is_bounded_and_holds_no_secret(shell: Shell) -> None:
+def test_index_bounded_without_secrets(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")])
     person(shell, "memory = true\n")
     for number in range(45):
@@ -117,7 +117,7 @@ def test_the_index_is_bounded_and_holds_no_secret(shell: Shell) -> None:
     assert "run.sh" not in text and "linked.md" not in text
 
 
-def test_projects_have_their_own_notes_and_share_the_persons(shell: Shell) -> None:
+def test_project_notes_and_shared_notes(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")] * 2)
     person(shell, "memory = true\n")
     subprocess.run(["git", "init", "-q", shell.cwd], check=True)
@@ -135,7 +135,7 @@ def test_projects_have_their_own_notes_and_share_the_persons(shell: Shell) -> No
 
 
 @pytest.mark.needs("bwrap")
-def test_commands_in_the_sandbox_do_not_see_it(shell: Shell) -> None:
+def test_sandboxed_commands_cannot_see_notes(shell: Shell) -> None:
     path = note(shell, "build", "Build with make\n")
     look = Turn(calls=(Call("Bash", {"command": f"cat {path}; echo x > {path.parent}/b.md; echo looked"}),))
     server = shell.serve([look, Turn(text="Hi.")])

@@ -10,7 +10,7 @@ from sagent.repl.headless_command import run_headless_command
 from tests.repl.recorded import RecordingContext
 
 
-async def test_without_a_person_it_lists_and_names_what_it_lacks(context: RecordingContext) -> None:
+async def test_headless_lists_and_explains(context: RecordingContext) -> None:
     written: list[str] = []
     said = await run_headless_command("/memory\nGo on.", context.settings, context.opened, written.append)
     assert said.endswith("Go on.") and "#note writes to" in "".join(written) and "AGENTS.md" in "".join(written)
@@ -20,7 +20,7 @@ async def test_without_a_person_it_lists_and_names_what_it_lacks(context: Record
         await context.do("/memory x")
 
 
-async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -> None:
+async def test_note_shown_edited_and_forgotten(context: RecordingContext) -> None:
     settings = context.settings
     path = folders(settings)["person"] / "style guide.md"
     path.parent.mkdir(parents=True)
@@ -40,9 +40,7 @@ async def test_a_note_is_shown_edited_and_forgotten(context: RecordingContext) -
     assert "Deleted person/style guide.md" in await context.do("/memory forget") and not path.exists()
 
 
-async def test_a_note_that_changed_while_it_was_edited_is_not_written(
-    context: RecordingContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrently_changed_note_kept(context: RecordingContext, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folders(context.settings)["project"] / "a.md"
     path.parent.mkdir(parents=True)
     path.write_text("One\n")

@@ -49,7 +49,7 @@ def text_of(output: ToolOutput) -> str:
     return "".join(getattr(part, "text", "") for part in output.content)
 
 
-async def test_variables_stay_errors_are_told_and_images_are_shown(notebook: Notebook, call: Call) -> None:
+async def test_variables_errors_and_images(notebook: Notebook, call: Call) -> None:
     assert text_of(await call(notebook, code="x = 41\nprint('hi')\nx + 1")) == "hi\n42\n"
     failed = await call(notebook, code="x / 0")
     assert failed.is_error
@@ -68,9 +68,7 @@ async def test_variables_stay_errors_are_told_and_images_are_shown(notebook: Not
     assert text_of(await call(notebook, code="pass")) == "(no output)"
 
 
-async def test_why_there_is_no_kernel_is_said_whatever_the_directory_is_called(
-    notebook: Notebook, call: Call, workspace: Workspace
-) -> None:
+async def test_missing_kernel_explained(notebook: Notebook, call: Call, workspace: Workspace) -> None:
     place = workspace.cwd / "{name}" / ".venv"
     package = place / "lib" / "python3.12" / "site-packages"
     package.mkdir(parents=True)
@@ -84,9 +82,7 @@ async def test_why_there_is_no_kernel_is_said_whatever_the_directory_is_called(
     assert "{name}" in text_of(refused)
 
 
-async def test_what_takes_too_long_is_interrupted_and_what_ends_the_kernel_is_told(
-    notebook: Notebook, call: Call
-) -> None:
+async def test_timeout_interrupts_and_exit_reported(notebook: Notebook, call: Call) -> None:
     late = await call(notebook, code="x = 1\nimport time; time.sleep(60)", timeout=0.5)
     assert late.is_error
     assert "took longer than 0.5 s" in text_of(late)
@@ -98,16 +94,14 @@ async def test_what_takes_too_long_is_interrupted_and_what_ends_the_kernel_is_to
     assert "NameError" in text_of(await call(notebook, code="x", restart=True))
 
 
-async def test_code_that_holds_on_to_its_kernel_loses_it(notebook: Notebook, call: Call) -> None:
+async def test_uninterruptible_code_loses_kernel(notebook: Notebook, call: Call) -> None:
     stubborn = "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"
     with_kernel = asyncio.ensure_future(call(notebook, code=f"print('on', flush=True)\n{stubborn}", timeout=0.3))
     assert "interrupted, or its kernel was ended" in text_of(await with_kernel)
     assert text_of(await call(notebook, code="1")) == "1\n"
 
 
-async def test_a_call_that_is_cancelled_is_interrupted(
-    notebook: Notebook, workspace: Workspace, tmp_path: Path
-) -> None:
+async def test_cancelled_call_interrupts(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
     said: list[str] = []
     run = RunContext("root", "c", workspace, Folder(tmp_path / "blobs"), said.append)
     code = json_freeze_object({"code": "x = 5\nprint('on', flush=True)\nimport time; time.sleep(60)"})
@@ -119,9 +113,7 @@ async def test_a_call_that_is_cancelled_is_interrupted(
     assert text_of(await notebook(json_freeze_object({"code": "x"}), run)) == "5\n"
 
 
-async def test_each_agent_has_a_kernel_and_calls_of_one_follow_each_other(
-    notebook: Notebook, workspace: Workspace, tmp_path: Path
-) -> None:
+async def test_one_kernel_per_agent(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
     blobs = Folder(tmp_path / "blobs")
 
     async def ask(agent: str, code: str) -> str:
@@ -134,7 +126,7 @@ async def test_each_agent_has_a_kernel_and_calls_of_one_follow_each_other(
     assert await ask("root", "x") == "3\n"
 
 
-async def test_a_cell_of_a_notebook_is_run_as_it_was_judged(
+async def test_notebook_cell_runs_as_judged(
     notebook: Notebook, workspace: Workspace, tmp_path: Path, call: Call
 ) -> None:
     cells = [
@@ -193,16 +185,14 @@ def test_what_cannot_be_run_is_refused(arguments: dict[str, object], why: str, w
         ("edit", Rules.parse(("Bash",), ()), Ask),
     ],
 )
-async def test_without_a_sandbox_it_is_asked_about_like_a_command(
-    mode: Mode, rules: Rules, verdict: type, workspace: Workspace
-) -> None:
+async def test_unsandboxed_asks_like_command(mode: Mode, rules: Rules, verdict: type, workspace: Workspace) -> None:
     arguments: JsonObject = json_freeze_object({"code": "import shutil; shutil.rmtree('/')"})
     effect = Notebook().effect(arguments, workspace)
     policy = PermissionPolicy(mode, rules)
     assert isinstance(await policy.before_tool(ToolCall("1", "Notebook", arguments), effect, workspace), verdict)
 
 
-async def test_who_is_asked_about_a_cell_sees_all_of_it(workspace: Workspace) -> None:
+async def test_approval_shows_whole_cell(workspace: Workspace) -> None:
     source = "\n".join(f"line_{number} = {number}" for number in range(100)) + "\nimport shutil; shutil.rmtree('/')"
     (workspace.cwd / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
     arguments = json_freeze_object({"file_path": "a.ipynb", "cell": 1})
@@ -217,9 +207,7 @@ async def test_who_is_asked_about_a_cell_sees_all_of_it(workspace: Workspace) ->
 
 
 @pytest.mark.needs("bwrap")
-async def test_in_the_sandbox_it_writes_what_commands_may_and_a_change_of_that_is_a_new_kernel(
-    workspace: Workspace, tmp_path: Path, call: Call
-) -> None:
+async def test_sandboxed_and_restarted_on_change(workspace: Workspace, tmp_path: Path, call: Call) -> None:
     sandbox = Sandbox()
     tool = Notebook(sandbox=sandbox)
     policy = PermissionPolicy("edit", home=tmp_path)
@@ -241,9 +229,7 @@ async def test_in_the_sandbox_it_writes_what_commands_may_and_a_change_of_that_i
         await sandbox.aclose()
 
 
-async def test_where_no_program_may_listen_the_call_says_so(
-    workspace: Workspace, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_forbidden_listening_explained(workspace: Workspace, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
     sandbox = Sandbox()
     with pytest.raises(ToolError, match="which Landlock does not allow"):
@@ -267,7 +253,7 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_of_a_kernel_outlives_a_kill_of_sagent(workspace: Workspace) -> None:
+async def test_killed_sagent_ends_kernel(workspace: Workspace) -> None:
     argv = [sys.executable, "-c", KILLED, str(workspace.cwd)]
     done = await asyncio.to_thread(subprocess.run, argv, check=False, capture_output=True, timeout=60)
     assert done.returncode == -9, done.stderr

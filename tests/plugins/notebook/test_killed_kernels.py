@@ -17,7 +17,7 @@ asyncio.run(main())
 """
 
 
-def test_what_a_killed_program_had_of_a_kernel_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_kernel_files_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path.resolve() / "t"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

@@ -28,7 +28,7 @@ async def test_a_variable_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert any("Notebook (SAGENT_TOOLS) is left out" in text for text in notices)
 
 
-async def test_nothing_is_said_where_nothing_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_no_notice_when_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch)
     names, notices = await opened(tmp_path, {"tools": ["default", "notebook"]})
     assert "Notebook" in names

@@ -136,7 +136,7 @@ def test_ids_of_every_kind(text: str, kind: str, value: str) -> None:
 
 
 @given(st.text(max_size=50))
-def test_what_is_no_id_is_refused_and_what_is_one_is_written_back_the_same(text: str) -> None:
+def test_only_valid_ids_parsed(text: str) -> None:
     try:
         found = parse_id(text)
     except ToolError:
@@ -144,7 +144,7 @@ def test_what_is_no_id_is_refused_and_what_is_one_is_written_back_the_same(text:
     assert parse_id(str(found)) == found
 
 
-async def test_a_search_asks_several_services_and_makes_one_ranking(call, access, site) -> None:
+async def test_search_merges_services(call, access, site) -> None:
     output = await call(PaperSearch(access), query="attention", year="2015-2018", limit=5)
     text = text_of(output)
     assert output.summary == "2 papers"
@@ -160,7 +160,7 @@ async def test_a_search_asks_several_services_and_makes_one_ranking(call, access
     assert any(b"x-api-key: s2-key" in request for request in site.asked)
 
 
-async def test_a_service_that_fails_is_named_and_the_others_answer(call, access, site) -> None:
+async def test_failing_service_named(call, access, site) -> None:
     site.pages["/semanticscholar/graph/v1/paper/search"] = as_json({}, status="429 Too Many Requests")
     site.pages["/arxiv/api/query"] = http(ATOM_ERROR, "application/atom+xml", status="400 Bad Request")
     text = text_of(await call(PaperSearch(access), query="attention"))
@@ -181,7 +181,7 @@ async def test_crossref_is_asked_politely(call, access, site) -> None:
     assert "mailto=ada%40example.org" in site.targets[0]
 
 
-async def test_details_come_at_once_and_from_others_what_one_does_not_know(call, access, site) -> None:
+async def test_details_batched_with_fallback(call, access, site) -> None:
     site.pages["/semanticscholar/graph/v1/paper/batch"] = as_json([S2_PAPER, None, None])
     site.pages["/openalex/works/W2741809807"] = as_json(OPENALEX_WORK)
     site.pages["/crossref/works/10.1000/xyz"] = as_json({"message": CROSSREF_WORK})
@@ -259,7 +259,7 @@ PAPER = pdf(
 )
 
 
-async def test_a_paper_of_arxiv_is_read_by_page_with_figures_and_references(call, access, site) -> None:
+async def test_arxiv_paper_read_by_page(call, access, site) -> None:
     site.pages["/arxiv/pdf/1706.03762"] = http(PAPER, "application/pdf")
     output = await call(PaperFetch(access), id="https://arxiv.org/abs/1706.03762v7")
     text = text_of(output)
@@ -275,7 +275,7 @@ async def test_a_paper_of_arxiv_is_read_by_page_with_figures_and_references(call
         await call(PaperFetch(access), id="1706.03762", pages="9")
 
 
-async def test_of_another_paper_the_free_pdf_is_named_and_fetched_by_its_address(call, access, site) -> None:
+async def test_free_pdf_named_and_fetched(call, access, site) -> None:
     site.pages["/openalex/works/doi:10.7717/peerj.4375"] = as_json(OPENALEX_WORK)
     named = text_of(await call(PaperFetch(access), id="10.7717/peerj.4375"))
     assert "free to read at https://peerj.example/4375.pdf\nCall PaperFetch with that url." in named
@@ -288,7 +288,7 @@ async def test_of_another_paper_the_free_pdf_is_named_and_fetched_by_its_address
         await call(PaperFetch(access), url="http://127.0.0.1:9/x.pdf")
 
 
-async def test_what_is_no_pdf_or_a_damaged_one_is_said(call, access, site) -> None:
+async def test_damaged_pdf_reported(call, access, site) -> None:
     site.pages["/arxiv/pdf/2401.00001"] = http("<html>Not here yet</html>")
     site.pages["/arxiv/pdf/2401.00002"] = http(b"%PDF-1.4 nothing", "application/pdf")
     for number, words in (("2401.00001", "not a PDF. Try WebFetch"), ("2401.00002", "cannot be opened as a PDF")):
@@ -296,7 +296,7 @@ async def test_what_is_no_pdf_or_a_damaged_one_is_said(call, access, site) -> No
             await call(PaperFetch(access), id=number)
 
 
-async def test_new_services_are_asked_about_by_name(tmp_path) -> None:
+async def test_new_service_asked_by_name(tmp_path) -> None:
     async def judged(tool, **arguments: object):
         frozen = json_freeze_object(arguments)
         effect = tool.effect(frozen, Workspace(tmp_path))
@@ -312,7 +312,7 @@ async def test_new_services_are_asked_about_by_name(tmp_path) -> None:
     assert isinstance(await judged(PaperFetch(own), id="1706.03762"), Allow)
 
 
-def test_papers_are_joined_by_doi_arxiv_id_and_title() -> None:
+def test_papers_merged_by_id_or_title() -> None:
     one = Paper("Deep Learning", year=2015, doi="10.1/a")
     two = Paper("Deep learning.", year=2015, s2="x", citations=3)
     three = Paper("Another", arxiv="2401.00001")
@@ -322,7 +322,7 @@ def test_papers_are_joined_by_doi_arxiv_id_and_title() -> None:
     assert (joined.s2, joined.citations) == ("x", 3)
 
 
-def test_references_without_numbers_and_none_at_all() -> None:
+def test_references_without_numbers() -> None:
     lines = ["Body", "REFERENCES", "Ba, J. Layer normal-", "ization. 2016.", "Bahdanau, D. Neural. 2014.", "12"]
     assert list(references(lines)) == ["Ba, J. Layer normalization. 2016.", "Bahdanau, D. Neural. 2014."]
     assert list(references(["We give no references here.", "The end."])) == []

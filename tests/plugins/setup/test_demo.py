@@ -28,7 +28,7 @@ def test_the_demo_fixes_the_test(shell: Shell) -> None:
     assert Path(log[1]).is_file()
 
 
-def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+def test_killed_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     shell.environment["TMPDIR"] = str(shell.cwd)
     child = shell.start("demo", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)

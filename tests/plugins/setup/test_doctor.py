@@ -79,9 +79,7 @@ async def test_openrouter_is_asked_for_the_key(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("other", [429, 500, 404])
-async def test_a_wrong_key_that_is_not_refused_proves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: int
-) -> None:
+async def test_unrefused_wrong_key_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: int) -> None:
     """The list may be public, and its server busy when it is asked with another key."""
     async with serving({}, [], wrong=other) as url:
         assert (await ask(monkeypatch, tmp_path, "groq", url, GOOD)).state == "poor"
@@ -114,9 +112,7 @@ async def test_a_provider_of_ones_own_is_tested(
             assert "api_key in [providers.mine]" in found["mine"].detail
 
 
-async def test_a_key_is_tested_at_the_address_that_it_is_used_at(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_key_tested_at_its_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with serving({}, []) as url:
         await ask(monkeypatch, tmp_path, "groq", "http://127.0.0.1:1", GOOD)
         configure(tmp_path, f'model = "groq/m"\nbase_url = "{url}"\n')
@@ -144,7 +140,7 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert "127.0.0.1:1 cannot be reached" in found.detail
 
 
-async def test_a_login_says_what_it_could_not_test(tmp_path: Path) -> None:
+async def test_login_reports_untested_key(tmp_path: Path) -> None:
     async with serving({"/models": 200}, []) as url:
         assert not await try_key("groq", GOOD, url, {})
     async with serving({}, []) as url:

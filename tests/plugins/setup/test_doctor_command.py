@@ -24,7 +24,7 @@ plugin = Plugin("harbour", checks=(Check("harbours", ":check"),))
 """
 
 
-async def test_slash_commands_show_what_it_found_and_what_a_report_needs(context: RecordingContext) -> None:
+async def test_doctor_and_bug_slash_commands(context: RecordingContext) -> None:
     assert "state directory" in await context.do("/doctor")
     assert re.search("sagent .*, Python", await context.do("/bug"))
     for line in ("/doctor x", "/bug x"):
@@ -32,7 +32,7 @@ async def test_slash_commands_show_what_it_found_and_what_a_report_needs(context
             await context.do(line)
 
 
-def test_a_check_of_a_plugin_is_made_and_one_that_fails_is_a_finding(shell: Shell) -> None:
+def test_failing_plugin_check_is_finding(shell: Shell) -> None:
     file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/harbour.py"
     file.parent.mkdir(parents=True)
     file.write_text(CHECKING)
@@ -53,9 +53,7 @@ def test_a_check_of_a_plugin_is_made_and_one_that_fails_is_a_finding(shell: Shel
         ("import time; time.sleep(1000)", "did not end"),
     ],
 )
-async def test_a_check_that_hangs_or_gives_no_findings_is_a_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, why: str
-) -> None:
+async def test_hanging_check_is_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, why: str) -> None:
     monkeypatch.setattr("sagent.plugins.setup.doctor.MAX_CHECK_SECONDS", 0.5)
     head = "from sagent.plugin import Check, Finding, Plugin\n"
     end = "plugin = Plugin('harbour', checks=(Check('pier', ':check'),))\n"
@@ -67,12 +65,12 @@ async def test_a_check_that_hangs_or_gives_no_findings_is_a_finding(
     assert "the check of harbour" in pier.detail and why in pier.detail
 
 
-def test_a_home_where_nobody_may_look_is_a_finding(shell: Shell) -> None:
+def test_unreadable_home_is_finding(shell: Shell) -> None:
     shell.environment["XDG_CONFIG_HOME"] = "/" + "x" * 300
     assert re.search(r"^✗ +settings +/x+", shell.run("doctor", model="").out, re.MULTILINE)
 
 
-def test_the_doctor_looks_at_the_rest_where_the_settings_are_wrong(shell: Shell) -> None:
+def test_doctor_works_with_bad_settings(shell: Shell) -> None:
     shell.serve([])
     settings = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     settings.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +82,7 @@ def test_the_doctor_looks_at_the_rest_where_the_settings_are_wrong(shell: Shell)
         assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
 
 
-def test_the_doctor_names_what_it_looked_at_and_fails_without_a_key(shell: Shell) -> None:
+def test_doctor_fails_without_key(shell: Shell) -> None:
     done = shell.run("doctor", model="")
     assert done.code == 1
     assert re.search(r"^✗ +keys +none is set: use sagent login$", done.out, re.MULTILINE)
@@ -96,7 +94,7 @@ def test_the_doctor_names_what_it_looked_at_and_fails_without_a_key(shell: Shell
     assert re.search(rf"^. +state directory +{re.escape(str(Path(shell.environment['HOME'])))}", done.out, re.MULTILINE)
 
 
-def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
+def test_doctor_names_sandbox(shell: Shell) -> None:
     def line() -> str:
         return next(line for line in shell.run("doctor", model="").out.splitlines() if " sandbox " in line)
 

@@ -22,7 +22,7 @@ def info(name: str, window: int | None = None, **usd: str) -> ModelInfo:
     return ModelInfo(name, ModelLimits(window), "", {bucket: Decimal(price) for bucket, price in usd.items()})
 
 
-def test_figures_are_compared_where_both_sides_tell_them() -> None:
+def test_figures_compared_if_both_known() -> None:
     listed = [info("big", input="3.000", output="12", cache_read="0.30"), info("big-fast", 4096), info("other")]
     assert list(compare("acme", listed, PriceBook(PRICES))) == [
         Finding("differs", "big", "USD output", "15", "12"),
@@ -32,12 +32,12 @@ def test_figures_are_compared_where_both_sides_tell_them() -> None:
     ]
 
 
-def test_a_known_model_of_which_a_figure_is_missing_here() -> None:
+def test_missing_figure_reported() -> None:
     found = list(compare("acme", [info("big", 1000), info("gone")], PriceBook(PRICES)))
     assert found == [Finding("missing here", "big", "window", "-", "1000")]
 
 
-def test_our_ids_may_be_beginnings_of_theirs() -> None:
+def test_ids_match_by_prefix() -> None:
     listed = [ModelInfo("claude-opus-4-5-20251101", ModelLimits(200_000, 32_000))]
     found = list(compare("anthropic", listed, PriceBook()))
     assert [finding for finding in found if finding.kind != "missing there"] == [
@@ -50,7 +50,7 @@ def listed(*rows: tuple[str, int, int]) -> list[Listed]:
     return [Listed(name, "", window, most) for name, window, most in rows]
 
 
-def test_it_exits_0_when_no_figure_differs_and_1_when_one_does(shell: Shell) -> None:
+def test_exit_code_tells_difference(shell: Shell) -> None:
     shell.serve([], models=listed(("claude-sonnet-4-6", 1_000_000, 64_000), ("claude-new-9", 5, 5)))
     same = shell.run("models", "--check", "anthropic", model="")
     assert same.code == 0, same.err
@@ -62,7 +62,7 @@ def test_it_exits_0_when_no_figure_differs_and_1_when_one_does(shell: Shell) -> 
     assert re.search(r"^differs +anthropic/claude-sonnet-4-6 +window +1000000 +200000$", other.out, re.MULTILINE)
 
 
-def test_without_a_key_it_says_which_and_exits_2(shell: Shell) -> None:
+def test_missing_key_named(shell: Shell) -> None:
     named = shell.run("models", "--check", "groq", model="")
     assert (named.code, "GROQ_API_KEY" in named.err) == (2, True)
     none = shell.run("models", "--check", model="")
@@ -70,7 +70,7 @@ def test_without_a_key_it_says_which_and_exits_2(shell: Shell) -> None:
     assert shell.run("models", "--check", "grok", model="").code == 2
 
 
-def test_a_listing_that_cannot_be_had_is_said_and_the_others_are_checked(shell: Shell) -> None:
+def test_failed_listing_skips_provider(shell: Shell) -> None:
     shell.serve([], models=listed(("claude-sonnet-4-6", 1_000_000, 64_000)))
     shell.environment |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     done = shell.run("models", "--check", model="")
@@ -111,7 +111,7 @@ def openrouter() -> Iterator[str]:
     thread.join()
 
 
-def test_prices_are_compared_where_a_listing_tells_them(shell: Shell, openrouter: str) -> None:
+def test_listed_prices_compared(shell: Shell, openrouter: str) -> None:
     shell.environment |= {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": openrouter}
     done = shell.run("models", "--check", "openrouter", model="")
     assert done.code == 1, done.err
@@ -120,14 +120,14 @@ def test_prices_are_compared_where_a_listing_tells_them(shell: Shell, openrouter
     assert "openrouter/openrouter/auto" in done.out
 
 
-def test_where_no_model_is_known_it_says_how_to_ask(shell: Shell) -> None:
+def test_no_known_model_explained(shell: Shell) -> None:
     done = shell.run("models", "openai-compatible", model="")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "sagent models openai-compatible --check" in done.err
     assert shell.run("models", "anthropic", model="").err == ""
 
 
-def test_a_server_is_asked_by_its_address_and_its_models_are_told(shell: Shell) -> None:
+def test_local_server_models_listed(shell: Shell) -> None:
     server = shell.serve([], models=("llama3", "qwen3:8b"))
     for argv, name in ((("ollama",), "ollama"), ((), "openai-compatible")):
         done = shell.run("models", *argv, "--check", "--base-url", server.url, model="")
@@ -138,7 +138,7 @@ def test_a_server_is_asked_by_its_address_and_its_models_are_told(shell: Shell) 
         assert re.search(rf"^{name}/qwen3:8b +- +8.0 B +native$", listed.out, re.MULTILINE)
 
 
-def test_providers_of_ones_own_are_listed_and_no_model_that_cannot_be_spoken_to(shell: Shell) -> None:
+def test_own_providers_listed(shell: Shell) -> None:
     mine = shell.cwd / "mine.toml"
     mine.write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9"\n[prices."acme/big"]\ninput = 1\noutput = 2\n')
     done = shell.run("models", "--config", "mine.toml", model="")
@@ -147,7 +147,7 @@ def test_providers_of_ones_own_are_listed_and_no_model_that_cannot_be_spoken_to(
     assert "google/claude-" not in done.out
 
 
-def test_the_list_is_of_what_holds_a_conversation_and_short_unless_more_is_asked_for(shell: Shell) -> None:
+def test_default_list_short(shell: Shell) -> None:
     usual, one, everything = (shell.run("models", *argv, model="").out for argv in ((), ("openai",), ("--all",)))
     row = re.search(r"^anthropic/claude-sonnet-4-6 +1000000 +64000 +3 +15 +see, think$", usual, re.MULTILINE)
     assert row, usual

@@ -9,7 +9,7 @@ from sagent.testing.server import Turn
 from tests.cli.program import Shell
 
 
-def test_models_lists_window_limit_and_price(shell: Shell) -> None:
+def test_models_list_window_and_price(shell: Shell) -> None:
     done = shell.run("models", "anthropic", model="")
     assert done.code == 0
     row = next(line.split() for line in done.out.splitlines() if line.startswith("anthropic/claude-opus-4-6 "))
@@ -20,7 +20,7 @@ def test_models_lists_window_limit_and_price(shell: Shell) -> None:
     assert (bad.code, "anthropic" in bad.err) == (2, True)
 
 
-def test_a_short_name_is_shown_and_the_whole_one_is_logged(shell: Shell) -> None:
+def test_short_name_shown_full_logged(shell: Shell) -> None:
     shell.serve([Turn(text="Fine.")])
     rows = [line.split() for line in shell.run("models", model="").out.splitlines()]
     full = next(row[1] for row in rows if row[:1] == ["sonnet"])
@@ -33,7 +33,7 @@ def test_a_short_name_is_shown_and_the_whole_one_is_logged(shell: Shell) -> None
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_a_narrow_terminal_takes_no_digit_and_no_name(shell: Shell, term: str) -> None:
+def test_narrow_terminal_keeps_names(shell: Shell, term: str) -> None:
     shell.environment |= {"TERM": term, "NO_COLOR": "1"}
     drawn = shell.on_terminal("models", "minimax", columns=40, quiet=True)
     assert max(map(len, drawn.splitlines()[1:])) < 45  # a name needs some letters

@@ -94,7 +94,7 @@ async def served(tmp_path: Path, *scripts: Sequence[Line], day: float = 5, **giv
                 await serving
 
 
-async def test_a_mention_begins_a_session_and_the_thread_goes_on(tmp_path: Path) -> None:
+async def test_mention_starts_session_in_thread(tmp_path: Path) -> None:
     async with served(tmp_path, ["It is *blue*.", "And green."]) as rig:
         rig.slack.limit = 1
         await rig.slack.say("<@UBOT> what is it?", "1.0")
@@ -111,7 +111,7 @@ async def test_a_mention_begins_a_session_and_the_thread_goes_on(tmp_path: Path)
         await rig.slack.until(lambda: len(set(rig.slack.acked)) == 5)
 
 
-async def test_an_answer_that_ends_while_its_first_words_are_posted_is_there_once(tmp_path: Path) -> None:
+async def test_quick_answer_posted_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["quick"]) as rig:
         rig.slack.slow = 0.3
         await rig.slack.say("<@UBOT> go", "1.0")
@@ -119,7 +119,7 @@ async def test_an_answer_that_ends_while_its_first_words_are_posted_is_there_onc
         assert len(rig.slack.texts()) == 1
 
 
-async def test_what_slack_sends_twice_is_answered_once(tmp_path: Path) -> None:
+async def test_repeated_event_answered_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as rig:
         event = {"type": "app_mention", "user": "U1", "channel": CHANNEL, "ts": "1.0", "text": "<@UBOT> hi"}
         await rig.slack.send("events_api", {"team_id": "T1", "event": event}, twice=True)
@@ -130,7 +130,7 @@ async def test_what_slack_sends_twice_is_answered_once(tmp_path: Path) -> None:
     assert not SeenMessages(tmp_path / "state/seen").take(f"{CHANNEL} 1.0")
 
 
-async def test_a_long_answer_is_streamed_by_edits_and_parted(tmp_path: Path) -> None:
+async def test_long_answer_streamed_in_parts(tmp_path: Path) -> None:
     words = [f"{'word ' * 300}\n" for _ in range(12)]
     async with served(tmp_path, [tuple(piece for word in words for piece in (word, 0.02))]) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")
@@ -141,7 +141,7 @@ async def test_a_long_answer_is_streamed_by_edits_and_parted(tmp_path: Path) -> 
         assert rig.slack.edits >= 3
 
 
-async def test_a_reply_that_begins_anew_is_not_there_twice(tmp_path: Path) -> None:
+async def test_restarted_reply_not_doubled(tmp_path: Path) -> None:
     lost = ModelError("overloaded", "x", provider="scripted", retry_after=0.0)
     async with served(tmp_path, [("half of it ", 0.05, lost), "whole"]) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")
@@ -149,7 +149,7 @@ async def test_a_reply_that_begins_anew_is_not_there_twice(tmp_path: Path) -> No
         assert "half" not in "".join(rig.slack.texts())
 
 
-async def test_a_call_is_allowed_by_those_who_may_and_for_no_more_than_it_was(tmp_path: Path) -> None:
+async def test_approval_needs_right_and_scope(tmp_path: Path) -> None:
     script = [
         call("a", "Bash", command="echo one > one.txt"),
         call("b", "Bash", command="echo one > one.txt"),
@@ -174,7 +174,7 @@ async def test_a_call_is_allowed_by_those_who_may_and_for_no_more_than_it_was(tm
         assert [text_of(each).splitlines()[-1] for each in asked] == ["_U1: thread_", "_U1: no_"]
 
 
-async def test_a_question_is_answered_by_a_button_or_in_words(tmp_path: Path) -> None:
+async def test_question_answered_by_button_or_words(tmp_path: Path) -> None:
     script = [
         call("a", "AskUser", question="Which?", options=["red", "blue"]),
         call("b", "AskUser", question="How many?"),
@@ -207,7 +207,7 @@ async def test_strangers_are_refused(tmp_path: Path, given: dict, more: dict) ->
         assert rig.opened == []
 
 
-async def test_budgets_hold_for_a_thread_and_a_day(tmp_path: Path) -> None:
+async def test_thread_and_day_budgets_hold(tmp_path: Path) -> None:
     usage = Usage(input=1_000, output=1_000)  # 0.02 USD
     scripts = [(("one", usage), ("two", usage)), (("three", usage),), (), (), (), ()]
     async with served(tmp_path, *scripts, day=0.069, usd_per_thread=Decimal("0.06")) as rig:
@@ -226,7 +226,7 @@ async def test_budgets_hold_for_a_thread_and_a_day(tmp_path: Path) -> None:
         await rig.slack.until(lambda: sum("used up" in text for text in rig.slack.texts()) == 4)
 
 
-async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path) -> None:
+async def test_work_stopped_and_steered(tmp_path: Path) -> None:
     script = [call("a", "Bash", command="date > began.txt; sleep 30"), "never mind"]
     async with served(tmp_path, script, ["x"]) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")
@@ -240,7 +240,7 @@ async def test_work_is_stopped_and_more_is_said_while_it_goes_on(tmp_path: Path)
         await rig.slack.until(lambda: any("interrupted" in text for text in rig.slack.texts("1.0")))
 
 
-async def test_what_is_stopped_while_its_files_are_read_does_not_begin(tmp_path: Path) -> None:
+async def test_stop_while_reading_files(tmp_path: Path) -> None:
     async with served(tmp_path, ["never", "after"]) as rig:
         rig.slack.files, rig.slack.slow_files = {"b.txt": b"text"}, 0.3
         files = [{"name": "b.txt", "size": 4, "url_private": f"{rig.slack.url}/files/b.txt"}]
@@ -254,7 +254,7 @@ async def test_what_is_stopped_while_its_files_are_read_does_not_begin(tmp_path:
         await rig.slack.until(lambda: any("never" in text for text in rig.slack.texts()))
 
 
-async def test_what_is_said_at_any_moment_is_answered(tmp_path: Path) -> None:
+async def test_message_at_any_moment_answered(tmp_path: Path) -> None:
     """Many messages while a run begins, works, ends and its session is closed: each is read, and none is left."""
     async with served(tmp_path, [*[lambda request: ("seen", 0.005) for _ in range(200)]]) as rig:
         await rig.slack.say("<@UBOT> 0", "1.0")
@@ -290,7 +290,7 @@ async def test_files_go_both_ways(tmp_path: Path) -> None:
         assert KEY not in said
 
 
-async def test_a_day_holds_for_threads_that_begin_at_once_with_files(tmp_path: Path) -> None:
+async def test_day_budget_holds_for_parallel_files(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"], ["two"], usd_per_thread=Decimal(1), day=1) as rig:
         rig.slack.files = {"b.txt": b"text"}
         rig.slack.slow_files = 0.2
@@ -310,7 +310,7 @@ async def test_a_file_is_read_whole_or_refused(tmp_path: Path) -> None:
             await surface.download(attached, 299_999)
 
 
-async def test_all_of_a_call_is_shown_before_it_is_allowed(tmp_path: Path) -> None:
+async def test_whole_call_shown_for_approval(tmp_path: Path) -> None:
     lines = "\n".join(f"echo line {number}" for number in range(1_500))
     command = f"{lines}\ntouch hidden.txt # \u202ereversed"
     async with served(tmp_path, [call("a", "Bash", command=command), "done"]) as rig:
@@ -322,7 +322,7 @@ async def test_all_of_a_call_is_shown_before_it_is_allowed(tmp_path: Path) -> No
         assert "touch hidden.txt # ⟨U+202E⟩reversed" in shown
 
 
-async def test_a_call_too_long_to_be_shown_is_refused(tmp_path: Path) -> None:
+async def test_oversized_call_refused(tmp_path: Path) -> None:
     script = [call("a", "Bash", command="touch x " + "y" * 200_000), "done"]
     async with served(tmp_path, script, day=500, usd_per_thread=Decimal(500), usd_per_day=Decimal(500)) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")
@@ -330,7 +330,7 @@ async def test_a_call_too_long_to_be_shown_is_refused(tmp_path: Path) -> None:
         assert "too long" in rig.models[0].requests[-1].messages[-1].results[0].text
 
 
-async def test_a_question_that_cannot_be_posted_is_a_no_and_the_work_goes_on(tmp_path: Path) -> None:
+async def test_unpostable_question_denied(tmp_path: Path) -> None:
     def block(request: object) -> Line:
         rig.slack.fail["chat.postMessage"] = "is_archived"
         return call("a", "Bash", command="touch x")
@@ -371,7 +371,7 @@ async def test_a_wrong_token_is_told_at_once(method: str) -> None:
                 pass
 
 
-async def test_nobody_is_called_by_what_a_model_says(tmp_path: Path) -> None:
+async def test_model_cannot_mention_people(tmp_path: Path) -> None:
     async with served(tmp_path, ["<!channel> <@U2> @here ok"]) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")
         await rig.slack.until(lambda: any("$" in text for text in rig.slack.texts()))
@@ -389,7 +389,7 @@ def test_pieces_fit_and_lose_nothing(text: str, most: int) -> None:
     assert "".join("".join(pieces).split()).replace("`", "") == "".join(text.split()).replace("`", "")
 
 
-def test_a_day_is_counted_over_processes_and_a_kill(tmp_path: Path) -> None:
+def test_day_budget_over_restarts(tmp_path: Path) -> None:
     rules = ChatRules({"C1": PlaceRules(tmp_path, usd_per_day=Decimal(3))}, Decimal(4))
     day = ["2026-01-01"]
     first = DayBudget(tmp_path / "spent.json", rules, lambda: day[0])
@@ -423,7 +423,7 @@ def test_messages_are_forgotten_in_the_end(tmp_path: Path) -> None:
         ("usd_per_day = [", "not TOML"),
     ],
 )
-def test_rules_that_say_nothing_clear_are_refused(tmp_path: Path, text: str, wrong: str) -> None:
+def test_unclear_rules_refused(tmp_path: Path, text: str, wrong: str) -> None:
     (tmp_path / "rules.toml").write_text(text)
     with pytest.raises(ConfigError, match=wrong):
         read_rules(tmp_path / "rules.toml")
@@ -435,7 +435,7 @@ def test_rules_say_who_may_do_what(tmp_path: Path) -> None:
     assert (rules.mode, rules.cwd, rules.users) == ("plan", tmp_path.resolve(), {"U1"})
 
 
-async def test_characters_that_come_in_halves_are_posted_whole(tmp_path: Path) -> None:
+async def test_split_characters_posted_whole(tmp_path: Path) -> None:
     pieces = ("a\ud83d", "\ude00 e", "\u0301 \ud83d", "\udc69\u200d", "\ud83d\udc69 b\ud83d")
     async with served(tmp_path, [pieces]) as rig:
         await rig.slack.say("<@UBOT> go", "1.0")

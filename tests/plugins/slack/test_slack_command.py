@@ -19,7 +19,7 @@ model = "anthropic/claude-sonnet-4-6"
 """
 
 
-async def test_a_thread_is_served_and_its_session_is_one_of_the_terminal(shell: Shell) -> None:
+async def test_thread_session_opens_in_terminal(shell: Shell) -> None:
     (shell.cwd / "rules.toml").write_text(RULES)
     shell.serve(
         [Turn(calls=(Call("Bash", {"command": "echo hi > made.txt"}),)), Turn(text="Made."), Turn(text="Again.")]

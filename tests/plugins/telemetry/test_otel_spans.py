@@ -131,7 +131,7 @@ def agent_of(model: Model, cwd: Path, seen: Seen, *more: object, **given: object
     return Agent(model, tools=[bash, tools.Read(), *more], resources=resources)
 
 
-async def test_a_prompt_is_a_trace_of_its_calls_and_tools(tmp_path: Path) -> None:
+async def test_prompt_traces_calls_and_tools(tmp_path: Path) -> None:
     seen = Seen()
     model = ScriptedModel(call("a", "Bash", command="echo $TRACEPARENT; exit 3"), "done")
     agent = agent_of(model, tmp_path, seen)
@@ -152,7 +152,7 @@ async def test_a_prompt_is_a_trace_of_its_calls_and_tools(tmp_path: Path) -> Non
     await agent.aclose()
 
 
-async def test_prompts_are_linked_and_a_parent_is_taken(tmp_path: Path) -> None:
+async def test_prompts_linked_to_given_parent(tmp_path: Path) -> None:
     carried = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     seen = Seen(parent=TraceContextTextMapPropagator().extract(carried))
     agent = agent_of(ScriptedModel("one", "two"), tmp_path, seen)
@@ -165,7 +165,7 @@ async def test_prompts_are_linked_and_a_parent_is_taken(tmp_path: Path) -> None:
     assert [link.context.span_id for link in second.links] == [first.context.span_id]
 
 
-async def test_a_traced_program_has_the_agent_below_its_own_span(tmp_path: Path) -> None:
+async def test_agent_below_program_span(tmp_path: Path) -> None:
     seen = Seen()
     agent = agent_of(ScriptedModel(call("a", "Nothing"), call("b", "Read", file_path="x"), "done"), tmp_path, seen)
     seen.telemetry.watch(agent)
@@ -175,7 +175,7 @@ async def test_a_traced_program_has_the_agent_below_its_own_span(tmp_path: Path)
     assert seen.above(seen.one("invoke_agent root")) == "request"
 
 
-async def test_each_child_is_below_the_call_that_began_it(tmp_path: Path) -> None:
+async def test_child_below_its_call(tmp_path: Path) -> None:
     seen = Seen()
     spawns = (
         call("a", "AgentSpawn", prompt="look left", name="left"),
@@ -216,7 +216,7 @@ async def test_an_advisor_has_its_call_and_price(tmp_path: Path, looks: Sequence
     await agent.aclose()
 
 
-async def test_a_compaction_and_its_summary_are_spans(tmp_path: Path) -> None:
+async def test_compaction_and_summary_spans(tmp_path: Path) -> None:
     seen = Seen()
     summary = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
     talk: list[Line] = [f"{'words ' * 400}{number}" for number in range(6)]
@@ -233,7 +233,7 @@ async def test_a_compaction_and_its_summary_are_spans(tmp_path: Path) -> None:
     seen.check(agent.ledger)
 
 
-async def test_what_is_done_between_two_prompts_begins_no_run(tmp_path: Path) -> None:
+async def test_work_between_prompts_starts_no_run(tmp_path: Path) -> None:
     seen = Seen()
     agent = agent_of(ScriptedModel("one", "two"), tmp_path, seen)
     seen.telemetry.watch(agent)
@@ -244,7 +244,7 @@ async def test_what_is_done_between_two_prompts_begins_no_run(tmp_path: Path) ->
     assert (seen.named("invoke_agent root")[1].start_time or 0) >= now
 
 
-async def test_a_call_that_fails_is_a_span_with_its_error(tmp_path: Path) -> None:
+async def test_failed_call_span_has_error(tmp_path: Path) -> None:
     seen = Seen()
     agent = agent_of(ScriptedModel(ModelError("auth", "no", provider="scripted")), tmp_path, seen)
     seen.telemetry.watch(agent)
@@ -284,7 +284,7 @@ async def test_content_is_valid_text(tmp_path: Path) -> None:
     assert "".join(texts).encode()
 
 
-async def test_the_global_provider_of_a_program_is_respected(tmp_path: Path) -> None:
+async def test_global_provider_respected(tmp_path: Path) -> None:
     agent = agent_of(ScriptedModel("done"), tmp_path, Seen())
     telemetry = Telemetry()  # nobody has set one: nothing is recorded, and nothing fails
     telemetry.watch(agent)
@@ -297,7 +297,7 @@ LINES = st.sampled_from(["said", "failed", "tool", "pair", "denied"])
 
 @settings(max_examples=deep(10, 100), deadline=None)
 @given(st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=3))
-async def test_each_call_has_one_span_whatever_happens(tmp_path_factory, turns: list[list[str]]) -> None:
+async def test_one_span_per_call(tmp_path_factory, turns: list[list[str]]) -> None:
     seen, script = Seen(), list[Line]()
     number = 0
     for turn in turns:

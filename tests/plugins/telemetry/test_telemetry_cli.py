@@ -63,7 +63,7 @@ server.run()
 """
 
 
-def test_a_call_of_an_mcp_server_carries_its_span(shell: Shell, collected: Collected) -> None:
+def test_mcp_call_carries_span(shell: Shell, collected: Collected) -> None:
     (shell.cwd / "server.py").write_text(MCP_SERVER)
     config = f"[mcp.things]\ncommand = {sys.executable!r}\nargs = ['server.py']\nstart_timeout = 60\n"
     (shell.cwd / "sagent.toml").write_text(config)
@@ -77,7 +77,7 @@ def test_a_call_of_an_mcp_server_carries_its_span(shell: Shell, collected: Colle
     assert f"00-{span.trace_id.hex()}-{span.span_id.hex()}-" in str(shell.server.requests[-1].body)
 
 
-def test_content_comes_only_when_it_is_asked_for(shell: Shell, collected: Collected) -> None:
+def test_content_only_on_request(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment |= {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
@@ -91,7 +91,7 @@ def test_content_comes_only_when_it_is_asked_for(shell: Shell, collected: Collec
 
 
 @pytest.mark.parametrize("value", ["EVENTS", "event_only"])
-def test_content_that_cannot_be_had_as_asked_is_named(shell: Shell, collected: Collected, value: str) -> None:
+def test_unsupported_content_setting_named(shell: Shell, collected: Collected, value: str) -> None:
     shell.serve(SCRIPT)
     name = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
     shell.environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": collected.url, name: value}
@@ -103,7 +103,7 @@ def test_content_that_cannot_be_had_as_asked_is_named(shell: Shell, collected: C
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
-def test_a_dead_collector_costs_a_line_and_no_time(shell: Shell, *, answers: bool) -> None:
+def test_dead_collector_costs_one_line(shell: Shell, *, answers: bool) -> None:
     shell.serve(SCRIPT)
     with socket.socket() as hole:
         hole.bind(("127.0.0.1", 0))
@@ -117,14 +117,14 @@ def test_a_dead_collector_costs_a_line_and_no_time(shell: Shell, *, answers: boo
     assert len(done.err.splitlines()) == 1
 
 
-def test_what_cannot_be_exported_to_is_named(shell: Shell) -> None:
+def test_unusable_exporter_named(shell: Shell) -> None:
     shell.environment |= {"OTEL_TRACES_EXPORTER": "nowhere", "ANTHROPIC_API_KEY": "k"}
     done = shell.run("--telemetry", "look")
     assert done.code == 2
     assert "'nowhere'" in done.err
 
 
-def test_a_variable_that_cannot_be_read_is_a_line_each(shell: Shell, collected: Collected) -> None:
+def test_unreadable_variable_one_line_each(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment |= {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
