@@ -28,7 +28,7 @@ def sagent(shell: Shell, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
 
 
-def test_a_new_plugin_has_a_tool_a_command_a_setting_and_a_test(shell: Shell) -> None:
+def test_new_plugin_has_all_parts(shell: Shell) -> None:
     made = sagent(shell, "plugin", "new", "my-greeter")
     assert made.returncode == 0, made.stderr
     folder = (shell.cwd / "my-greeter").rename(shell.cwd.parent / "my-greeter")
@@ -48,7 +48,7 @@ def test_a_new_plugin_has_a_tool_a_command_a_setting_and_a_test(shell: Shell) ->
 
 
 @slow
-def test_a_new_plugin_passes_strict_types_and_the_linter(shell: Shell) -> None:
+def test_new_plugin_passes_checks(shell: Shell) -> None:
     assert sagent(shell, "plugin", "new", "tide").returncode == 0
     beside = Path(sys.executable).parent
     lint = [str(beside / "ruff"), "check", "--no-cache", "--select", "E,F,I,D1", "tide"]
@@ -76,7 +76,7 @@ def test_a_new_plugin_can_be_installed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["Big", "1st", "class", "sagent", "a b", "ä", "-x", "../up/A"])
-def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_written(shell: Shell, name: str) -> None:
+def test_invalid_name_refused(shell: Shell, name: str) -> None:
     done = sagent(shell, "plugin", "new", "--", name)
     assert done.returncode == 2
     assert "cannot be the name of a plugin" in done.stderr
@@ -89,7 +89,7 @@ def test_what_is_there_is_not_overwritten(shell: Shell) -> None:
     assert (shell.cwd / "tide").read_text() == "mine"
 
 
-def test_what_is_wrong_with_a_file_is_named(shell: Shell) -> None:
+def test_plugin_test_names_faults(shell: Shell) -> None:
     (shell.cwd / "odd.py").write_text(
         "from sagent.plugin import Command, Part, Plugin, SlashCommand\n"
         "def run(words): return 0\n"

@@ -14,5 +14,5 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
-async def test_branch_command_is_checked_and_run_without_a_terminal(context: RecordingContext, row: Row) -> None:
+async def test_headless_branch_command(context: RecordingContext, row: Row) -> None:
     await check_row(context, row)

@@ -94,7 +94,7 @@ def test_escape_leaves_everything_as_it_is(console: Console) -> None:
     assert (console.cwd / "file1.txt").exists()
 
 
-async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tmp_path: Path) -> None:
+async def test_headless_rewind_needs_file_choice(tmp_path: Path) -> None:
     log = MemoryLog()
     log.append(Unknown("opened", {}))
     write = ToolCall("1", "Write", JsonObject({"file_path": "new.txt", "content": "new\n"}))
@@ -125,7 +125,7 @@ async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tm
 
 
 @pytest.mark.needs("tmux")
-def test_one_file_is_looked_at_and_set_back(console: Console) -> None:
+def test_one_file_viewed_and_restored(console: Console) -> None:
     console.serve(working)
     (console.cwd / "old.txt").write_text("old\n")
     console.start("--permission-mode", "full")

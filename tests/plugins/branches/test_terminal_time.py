@@ -16,7 +16,7 @@ def counting(request: Received) -> Turn:
     return Turn(text=f"I see {len(messages)} messages. You said: {words}")
 
 
-def test_escape_twice_goes_back_and_another_way_is_a_branch(console: Console) -> None:
+def test_escape_twice_starts_branch(console: Console) -> None:
     server = console.serve(counting)
     console.start()
     for number, text in enumerate(("the first", "the second", "the third")):
@@ -34,7 +34,7 @@ def test_escape_twice_goes_back_and_another_way_is_a_branch(console: Console) ->
     console.until("1 ● the first", "2 ○ ├ the second", "3 ○ │ the third", "4 ● └ the other second")
 
 
-def test_rewind_by_number_and_forward_again(console: Console) -> None:
+def test_rewind_by_number_and_back(console: Console) -> None:
     server = console.serve(counting)
     console.start()
     console.type("the first")

@@ -7,7 +7,7 @@ from sagent.session.log import MemoryLog
 from sagent.session.touches import Touched
 
 
-def test_the_way_back_is_there_until_something_is_said() -> None:
+def test_undo_possible_until_next_message() -> None:
     log = MemoryLog()
     log.append(Unknown("opened", {}))
     first = log.append(Unknown("label", {})).id

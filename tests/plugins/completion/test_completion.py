@@ -16,7 +16,7 @@ from tests.cli.program import Shell
 from tests.surroundings import PYTHON
 
 
-def test_the_man_page_knows_every_flag_and_command(shell: Shell) -> None:
+def test_man_page_lists_all_commands(shell: Shell) -> None:
     done = shell.run("completion", "man", model="")
     assert done.code == 0
     plugins = plugins_of(())

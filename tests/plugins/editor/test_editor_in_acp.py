@@ -10,7 +10,7 @@ pytest.importorskip("sagent.plugins.acp")
 from tests.plugins.acp.acp_peer import agent_for
 
 
-async def test_selection_and_errors_reach_the_model(extension: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_selection_and_errors_sent(extension: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(extension.home))
     work, requests = extension.folder, list[str]()
 
@@ -38,7 +38,7 @@ async def test_selection_and_errors_reach_the_model(extension: Extension, monkey
         assert await peer.prompt(session, "and again") == "end_turn"
 
 
-async def test_it_is_not_used_where_it_is_switched_off(extension: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_editor_link_can_be_off(extension: Extension, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(extension.home))
     async with extension.listening(), agent_for([Turn("x")], editor_link="false") as peer:
         await peer.new(extension.folder)

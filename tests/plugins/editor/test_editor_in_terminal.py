@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_a_change_is_accepted_in_the_editor_and_what_is_selected_is_read(console: Console) -> None:
+def test_editor_accepts_change_and_selection(console: Console) -> None:
     extension = Extension(console.cwd.parent / "home", console.cwd, decisions=[["FILE_SAVED"], None, ["DIFF_REJECTED"]])
     requests: list[str] = []
 

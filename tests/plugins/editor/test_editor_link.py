@@ -30,7 +30,7 @@ async def link_to(extension: Extension) -> AsyncGenerator[EditorLink]:
             yield link
 
 
-def test_only_a_lock_file_of_ones_own_living_editor_counts(extension: Extension) -> None:
+def test_only_own_live_lock_file_used(extension: Extension) -> None:
     place = extension.home / ".claude" / "ide"
     place.mkdir(parents=True)
     inner = extension.folder / "inner"
@@ -67,7 +67,7 @@ def test_only_a_lock_file_of_ones_own_living_editor_counts(extension: Extension)
 
 
 @pytest.mark.needs("linux")
-async def test_a_port_on_which_somebody_else_listens_is_no_editors(extension: Extension, tmp_path: Path) -> None:
+async def test_foreign_port_not_trusted(extension: Extension, tmp_path: Path) -> None:
     async with extension.listening() as server:
         port = server.sockets[0].getsockname()[1]
         assert not listens_for_others(port)
@@ -78,7 +78,7 @@ async def test_a_port_on_which_somebody_else_listens_is_no_editors(extension: Ex
             assert not listens_for_others(port + 1, [tmp_path / "tcp"])
 
 
-async def test_a_wrong_token_and_an_editor_that_is_gone_are_no_link(extension: Extension) -> None:
+async def test_wrong_token_or_gone_editor_no_link(extension: Extension) -> None:
     async with extension.listening():
         lock = find_lock_file(extension.folder, {"HOME": str(extension.home)})
         assert lock is not None
@@ -100,7 +100,7 @@ async def test_a_wrong_token_and_an_editor_that_is_gone_are_no_link(extension: E
         (None, "here"),
     ],
 )
-async def test_a_change_is_decided_on_here_or_in_the_editor(
+async def test_change_decided_here_or_in_editor(
     extension: Extension, decision: list[str] | None, answer: str | None
 ) -> None:
     said = asyncio.Event()
@@ -123,7 +123,7 @@ async def test_a_change_is_decided_on_here_or_in_the_editor(
         await until(lambda: any(name == "close_tab" for name, _ in extension.called), "the tab to close")
 
 
-async def test_what_is_selected_elsewhere_stays_there(extension: Extension, tmp_path: Path) -> None:
+async def test_foreign_selection_not_sent(extension: Extension, tmp_path: Path) -> None:
     async with link_to(extension) as link:
         await extension.select(tmp_path / "secret.txt", "a secret")
         await extension.select(extension.folder / "a.txt", "")

@@ -109,7 +109,7 @@ def test_claude(shell: Shell) -> None:
     assert "it already exists" in line_with(again.out, "PreToolUse Bash", "check.sh")
 
 
-def test_what_is_not_read_is_not_said_to_be_in_use(shell: Shell) -> None:
+def test_unread_setup_not_called_in_use(shell: Shell) -> None:
     (shell.cwd / ".git").mkdir()
     write(shell.cwd / "AGENTS.md", "ours")
     write(shell.cwd / "CLAUDE.md", "theirs")
@@ -184,7 +184,7 @@ def test_the_others(shell: Shell) -> None:
     assert (config / "config.toml").stat().st_mode & 0o077 == 0
 
 
-def test_what_cannot_be_read_is_said_and_leads_nowhere(shell: Shell) -> None:
+def test_unreadable_setup_left_out(shell: Shell) -> None:
     (shell.cwd / ".git").mkdir()
     (shell.cwd / ".claude").mkdir()
     os.mkfifo(shell.cwd / ".claude/settings.json")
@@ -226,7 +226,7 @@ def test_rules_are_ours_or_left_out(text: str, rule: str) -> None:
     assert found == rule and bool(why) is not bool(rule)
 
 
-def test_comments_in_json_are_no_part_of_it() -> None:
+def test_json_comments_removed() -> None:
     text = '{"a": "http://x/*y*/", // b\n "b": [1, 2,], /* c */ "c": "\\"//,]",}'
     assert json.loads(without_comments(text)) == {"a": "http://x/*y*/", "b": [1, 2], "c": '"//,]'}
     endless = '"\\' * 100_000
@@ -234,7 +234,7 @@ def test_comments_in_json_are_no_part_of_it() -> None:
     assert without_comments("/* " * 100_000).strip() == ""
 
 
-def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
+def test_project_import_stays_inside(shell: Shell) -> None:
     """Its hooks would be the person's own there, and wait for nobody's trust."""
     config = home_of(shell) / ".config" / "sagent"
     config.mkdir(parents=True)
@@ -248,7 +248,7 @@ def test_nothing_of_a_project_is_written_outside_of_it(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("mcp")
-def test_what_a_project_says_never_leaves_settings_that_cannot_be_read(shell: Shell) -> None:
+def test_project_keeps_settings_readable(shell: Shell) -> None:
     config = home_of(shell) / ".config" / "sagent" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("max_turns = 7\n")
@@ -267,7 +267,7 @@ def test_what_a_project_says_never_leaves_settings_that_cannot_be_read(shell: Sh
     assert "not JSON" in shell.run("import", "claude", model="").out
 
 
-def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> None:
+def test_broken_settings_restored(shell: Shell) -> None:
     config = home_of(shell) / ".config" / "sagent" / "config.toml"
     plan = Plan(shell.cwd, home_of(shell), config.parent)
     plan.own.mcp["x"] = {"command": ""}
@@ -296,7 +296,7 @@ def test_settings_that_cannot_be_read_any_more_are_put_back(shell: Shell) -> Non
         pytest.param({"command": "{file:" * 30_000}, "is not supported", id="braces without an end"),
     ],
 )
-def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, why: str) -> None:
+def test_server_imported_whole_or_not(shell: Shell, server: object, why: str) -> None:
     write(home_of(shell) / ".claude.json", {"mcpServers": {"odd": server}})
     done = shell.run("import", "claude", model="")
     line = line_with(done.out, "odd")
@@ -304,14 +304,14 @@ def test_a_server_is_taken_over_whole_or_left_out(shell: Shell, server: object, 
     assert why in line
 
 
-def test_a_file_that_remembers_much_is_read(shell: Shell) -> None:
+def test_large_file_imported(shell: Shell) -> None:
     history = [{"display": "x" * 1_000}] * 2_000  # as years of use leave it
     write(home_of(shell) / ".claude.json", {"mcpServers": {"odd": {"command": "x"}}, "history": history})
     assert "taken over" in line_with(shell.run("import", "claude", model="").out, "odd")
 
 
 @pytest.mark.parametrize("rules", [{"deny": "Bash(rm:*)"}, {"deny": {"Bash": "rm"}}, "deny all", ["Bash(rm:*)"]])
-def test_rules_that_are_no_list_are_reported(shell: Shell, rules: object) -> None:
+def test_invalid_rules_reported(shell: Shell, rules: object) -> None:
     write(home_of(shell) / ".claude/settings.json", {"permissions": rules})
     done = shell.run("import", "claude", model="")
     assert "left out" in line_with(done.out, "settings.json")

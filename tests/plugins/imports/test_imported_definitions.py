@@ -19,7 +19,7 @@ def put(folder: Path, kind: str, name: str, data: bytes) -> Path:
     return path
 
 
-def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None:
+def test_plugin_faults_shown_before_adding(tmp_path: Path) -> None:
     put(tmp_path / "skills", "skills", "good", HEAD.format("good").encode())
     put(tmp_path / "skills", "skills", "bare", b"no head")
     put(tmp_path / "agents", "agents", "typo", b"---\ndescripton: x\n---\n")
@@ -34,7 +34,7 @@ def test_faults_of_a_plugin_are_shown_before_it_is_added(tmp_path: Path) -> None
         assert words in left
 
 
-def test_files_of_other_programs_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
+def test_unreadable_files_listed(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{"servers": {}, "mcpServers": ["x"]}')
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text("[1]")

@@ -50,7 +50,7 @@ def config_of(shell: Shell) -> Path:
     return Path(shell.environment["HOME"]) / ".config" / "sagent"
 
 
-def test_it_is_shown_and_added_only_with_a_yes(shell: Shell, folder: Path) -> None:
+def test_plugin_added_only_with_yes(shell: Shell, folder: Path) -> None:
     done = shell.run("plugin", "add", str(folder), model="")
     assert done.code == 2 and "give --yes" in done.err
     for said in ("demo 1.2", "greet", "look", "hello", 'PreToolUse Bash: "${CLAUDE_PLUGIN_ROOT}"/check.sh'):
@@ -59,7 +59,7 @@ def test_it_is_shown_and_added_only_with_a_yes(shell: Shell, folder: Path) -> No
     assert not config_of(shell).exists()
 
 
-def test_what_it_brings_is_used_and_gone_when_it_is_removed(shell: Shell, folder: Path) -> None:
+def test_plugin_parts_used_until_removed(shell: Shell, folder: Path) -> None:
     added = shell.run("plugin", "add", str(folder), "--yes", model="")
     assert added.code == 0, added.err
     (pin,) = re.findall(r"pinned to sha256 (\w{12})", added.out)
@@ -83,7 +83,7 @@ def test_what_it_brings_is_used_and_gone_when_it_is_removed(shell: Shell, folder
     assert shell.run("plugin", "remove", "../x", model="").code == 2
 
 
-def test_a_repository_is_pinned_by_its_commit(shell: Shell, folder: Path) -> None:
+def test_repository_pinned_to_commit(shell: Shell, folder: Path) -> None:
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "one")
