@@ -76,7 +76,7 @@ def file(shell: Shell) -> Path:
 
 
 @pytest.mark.usefixtures("file")
-def test_call_in_a_form_of_a_plugin_is_made(shell: Shell) -> None:
+def test_plugin_call_form_used(shell: Shell) -> None:
     (shell.cwd / "seen.txt").touch()
     server = shell.serve([Turn(text="I look. @list ."), Turn(text="Mail me@home.")])
     done = shell.run("look")
@@ -87,13 +87,13 @@ def test_call_in_a_form_of_a_plugin_is_made(shell: Shell) -> None:
 
 @pytest.mark.plugin("textcalls")
 @pytest.mark.usefixtures("file")
-def test_other_forms_are_read_beside_one_of_a_plugin(shell: Shell) -> None:
+def test_other_forms_still_read(shell: Shell) -> None:
     shell.serve([Turn(text=LOOKS), Turn(text="Fine.")])
     assert shell.run("look").out == "Fine.\n"
 
 
 @pytest.mark.usefixtures("file")
-def test_layer_is_around_models_where_it_says(shell: Shell) -> None:
+def test_layer_wraps_chosen_models(shell: Shell) -> None:
     server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
     shell.run("--effort", "low", "hello")
     shell.run("hello")
@@ -103,7 +103,7 @@ def test_layer_is_around_models_where_it_says(shell: Shell) -> None:
 @pytest.mark.parametrize(
     "where", ["feed(self, text):", "calls_in(self, text, reply):", "__init__(self, request, before):"]
 )
-def test_form_that_fails_is_named_and_no_text_is_lost(shell: Shell, file: Path, where: str) -> None:
+def test_failing_form_named_and_text_kept(shell: Shell, file: Path, where: str) -> None:
     file.write_text(SOURCE.replace(where, f"{where}\n        raise ValueError('no')"))
     shell.serve([Turn(text="I look. @list .")])
     done = shell.run("--output-format", "text", "look")
@@ -113,7 +113,7 @@ def test_form_that_fails_is_named_and_no_text_is_lost(shell: Shell, file: Path, 
 
 
 @pytest.mark.parametrize("where", ["feed(self, text):", "rest(self):", "calls_in(self, text, reply):"])
-async def test_reader_that_fails_at_any_time_costs_no_text_and_no_native_call(file: Path, where: str) -> None:
+async def test_failing_reader_loses_nothing(file: Path, where: str) -> None:
     """With one that works before it, which holds text back too."""
     file.write_text(SOURCE.replace(where, f"{where}\n        return 7"))
     forms = [CallForm(f"form{number}", "", f"{file}:Reader", "@", "@list ") for number in range(2)]
@@ -137,7 +137,7 @@ def test_layer_that_fails_is_named(shell: Shell, file: Path, returned: str, erro
     assert f"plugin at failed: {error}" in done.err
 
 
-def test_expression_that_is_none_leaves_its_plugin_out(shell: Shell, file: Path) -> None:
+def test_bad_expression_drops_plugin(shell: Shell, file: Path) -> None:
     file.write_text(SOURCE.replace('"@list "),', '"("),'))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("hello")
@@ -146,7 +146,7 @@ def test_expression_that_is_none_leaves_its_plugin_out(shell: Shell, file: Path)
 
 
 @pytest.mark.plugin("textcalls")
-def test_without_a_form_a_reply_that_looks_like_a_call_is_told(shell: Shell, tmp_path: Path) -> None:
+def test_call_like_text_noted_without_form(shell: Shell, tmp_path: Path) -> None:
     """And native calls are made; a session with calls in text goes on."""
     shell.serve([Turn(text=LOOKS), Turn(text="Fine."), Turn(text=LOOKS), Turn(text="{}")])
     assert shell.run("look").out == "Fine.\n"

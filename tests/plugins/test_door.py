@@ -86,7 +86,7 @@ def found(folder: Path, *files: Path, foreign: bool = True) -> Installed:
     return find_plugins(folder.parent, folder.parent / "state", files, foreign=foreign)
 
 
-def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) -> None:
+def test_file_adds_command_setting_and_part(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO)
     server = shell.serve([Turn(text="Bonjour."), Turn(text="Hello.")])
     done = shell.run("greet", "you", model="")
@@ -100,7 +100,7 @@ def test_a_file_adds_a_command_a_setting_and_a_part(shell: Shell, folder: Path) 
 
 
 @pytest.mark.plugin("audit")
-def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> None:
+def test_file_adds_operation(shell: Shell, folder: Path) -> None:
     (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     file = folder / "hello.py"
     extra = 'extras=(Extra("sessions greet", ":greet", "greet every session"),)'
@@ -117,7 +117,7 @@ def test_a_file_adds_an_operation_to_a_command(shell: Shell, folder: Path) -> No
 
 
 @pytest.mark.plugin("audit")
-def test_extra_of_costs_that_fails_is_named_and_the_rest_is_shown(shell: Shell, folder: Path) -> None:
+def test_failing_cost_extra_named(shell: Shell, folder: Path) -> None:
     (folder / "costs.py").write_text(
         "from sagent.plugin import Extra, Plugin\n"
         "def tell(session, price):\n"
@@ -133,7 +133,7 @@ def test_extra_of_costs_that_fails_is_named_and_the_rest_is_shown(shell: Shell, 
     assert done.err.count("`session costs` of the plugin costs failed") == 2
 
 
-def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: Path) -> None:
+def test_command_flag_works_anywhere(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('":greet")', '":greet", ("--greet",))'))
     done = shell.run("you", "--greet", model="")
     assert (done.code, done.out) == (3, "Hello you --greet\n")
@@ -141,7 +141,7 @@ def test_a_flag_of_a_command_starts_it_wherever_it_stands(shell: Shell, folder: 
 
 
 @pytest.mark.parametrize("how", ["environment", "file", "hello.tongue", "logging.tongue"])
-def test_its_setting_is_read_wherever_settings_are(shell: Shell, folder: Path, how: str) -> None:
+def test_plugin_setting_read_everywhere(shell: Shell, folder: Path, how: str) -> None:
     """In a file it is a key, or one in a table of its own or of the core."""
     table, _, member = how.partition(".")
     hello = HELLO.replace('metavar="L")', f'metavar="L", key="{how}")') if member else HELLO
@@ -157,7 +157,7 @@ def test_its_setting_is_read_wherever_settings_are(shell: Shell, folder: Path, h
     assert "Speak French." in str(server.requests[0].json["system"])
 
 
-def test_a_file_that_is_named_counts_for_one_run(shell: Shell, tmp_path: Path) -> None:
+def test_named_file_lasts_one_run(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "own plugin.py"
     file.write_text(HELLO)
     shell.serve([Turn(text="Fine.")])
@@ -166,7 +166,7 @@ def test_a_file_that_is_named_counts_for_one_run(shell: Shell, tmp_path: Path) -
     assert str(tmp_path / "none.py") in shell.run("--plugin", str(tmp_path / "none.py"), "hello").err
 
 
-def test_without_plugins_only_ours_are_there(shell: Shell, folder: Path) -> None:
+def test_no_plugins_leaves_only_ours(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO)
     assert "greet" not in shell.run("--no-plugins", "--help", model="").out
     assert shell.run("--no-plugins", "--language", "French", "hello").code == 2
@@ -174,7 +174,7 @@ def test_without_plugins_only_ours_are_there(shell: Shell, folder: Path) -> None
 
 
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
-def test_one_that_is_wrong_is_named_and_the_rest_works(shell: Shell, folder: Path, source: str) -> None:
+def test_broken_plugin_named_rest_works(shell: Shell, folder: Path, source: str) -> None:
     (folder / "wrong.py").write_text(source)
     (folder / "hello.py").write_text(HELLO)
     shell.serve([Turn(text="Fine.")])
@@ -185,7 +185,7 @@ def test_one_that_is_wrong_is_named_and_the_rest_works(shell: Shell, folder: Pat
     assert shell.run("greet", model="").code == 3
 
 
-def test_a_part_that_raises_is_left_out_of_the_session(shell: Shell, folder: Path) -> None:
+def test_raising_part_left_out(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace("builder.sections.append(", "builder.nothing("))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--language", "French", "hello")
@@ -193,14 +193,14 @@ def test_a_part_that_raises_is_left_out_of_the_session(shell: Shell, folder: Pat
     assert "plugin hello" in done.err
 
 
-def test_a_command_that_cannot_be_loaded_names_its_plugin(shell: Shell, folder: Path) -> None:
+def test_unloadable_command_names_plugin(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('":greet"', '"nowhere.at.all:greet"'))
     done = shell.run("greet", model="")
     assert done.code == 2
     assert "plugin hello" in done.err
 
 
-def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
+def test_first_of_equal_names_wins(folder: Path) -> None:
     (folder / "a.py").write_text(HELLO.replace('"hello",', '"a",'))
     (folder / "b.py").write_text(HELLO.replace('"hello",', '"b",').replace('"greet",', '"config",'))
     (folder / "c.py").write_text(HELLO.replace('"hello",', '"a",'))
@@ -212,7 +212,7 @@ def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"stamps": []}', b"\xff", b'{"stamps": 1, "plugins": 2}'])
-def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -> None:
+def test_damaged_index_rebuilt(folder: Path, damage: bytes) -> None:
     (folder / "hello.py").write_text(HELLO)
     place = folder.parent / "state" / INDEX
     before = found(folder)
@@ -230,7 +230,7 @@ def test_an_index_that_is_damaged_is_written_anew(folder: Path, damage: bytes) -
 @pytest.mark.parametrize(
     "name", ["config", "json", "plugin", "providers", "model", "print", "executor", "advisor", "permissions"]
 )
-def test_no_setting_takes_the_name_of_a_flag_or_a_table(shell: Shell, folder: Path, name: str) -> None:
+def test_flag_and_table_names_reserved(shell: Shell, folder: Path, name: str) -> None:
     (folder / "hello.py").write_text(HELLO.replace('"language"', f'"{name}"'))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("hello")
@@ -240,18 +240,18 @@ def test_no_setting_takes_the_name_of_a_flag_or_a_table(shell: Shell, folder: Pa
 
 
 @pytest.mark.plugin("serve")
-def test_a_flag_of_a_command_wins_over_a_setting(shell: Shell, folder: Path) -> None:
+def test_command_flag_beats_setting(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO.replace('"language"', '"port"'))
     assert "--port" in shell.run("serve", "--help", model="").out
 
 
-def test_what_a_plugin_prints_is_no_part_of_an_answer(shell: Shell, folder: Path) -> None:
+def test_plugin_output_kept_from_answer(shell: Shell, folder: Path) -> None:
     (folder / "hello.py").write_text(f"print('loud')\n{HELLO}")
     shell.serve([Turn(text="Fine.")])
     assert shell.run("hello").out == "Fine.\n"
 
 
-def test_reserved_names_are_those_of_flags_without_a_setting() -> None:
+def test_reserved_names_match_flags() -> None:
     plugins = Installed()
     known = (
         {setting.keyword for setting in plugins.every(Setting)}
@@ -262,7 +262,7 @@ def test_reserved_names_are_those_of_flags_without_a_setting() -> None:
     assert flags - known - {"wait_for_jobs"} <= {*RESERVED}
 
 
-def test_nothing_of_a_plugin_is_imported_before_it_is_used(shell: Shell, folder: Path) -> None:
+def test_plugin_imported_on_first_use(shell: Shell, folder: Path) -> None:
     """But once, when it is new, to be written to the index."""
     log = folder.parent / "imported"
     (folder / "hello.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{HELLO}")
@@ -275,7 +275,7 @@ def test_nothing_of_a_plugin_is_imported_before_it_is_used(shell: Shell, folder:
     assert log.read_text() == "xx"
 
 
-def test_an_installed_distribution_has_its_entry_point_read(tmp_path: Path) -> None:
+def test_installed_entry_point_found(tmp_path: Path) -> None:
     """In a place where packages are installed, as pip writes it."""
     site = tmp_path / "site-packages"
     (site / "hello-1.5.dist-info").mkdir(parents=True)
@@ -376,7 +376,7 @@ plugin = Plugin("guard", tables=(Table("guard", ":read", guards=True),), parts=(
 @pytest.mark.parametrize(
     ("y", "why"), [("1", "no guard today"), ("0", "division by zero"), ("", "the plugin guard, which is not there")]
 )
-def test_nothing_runs_without_what_guards_it(shell: Shell, folder: Path, y: str, why: str) -> None:
+def test_missing_guard_stops_run(shell: Shell, folder: Path, y: str, why: str) -> None:
     (folder / "guard.py").write_text(GUARD)
     server = shell.serve([Turn(text="Fine.")])
     (folder.parent / "config.toml").write_text(f"[guard.x]\ny = {y or 1}\n")
@@ -392,7 +392,7 @@ def test_nothing_runs_without_what_guards_it(shell: Shell, folder: Path, y: str,
     assert why in done.err
 
 
-def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Path) -> None:
+def test_dependent_plugin_needs_other(folder: Path) -> None:
     (folder / "hello.py").write_text(HELLO)
     (folder / "first.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('first', needs=('second',))")
     (folder / "second.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('second', needs=('hello',))")
@@ -405,12 +405,12 @@ def test_one_that_needs_a_plugin_is_there_with_it_and_not_without_it(folder: Pat
 
 
 @pytest.mark.plugin("telemetry")
-def test_a_name_of_a_plugin_is_told_where_it_is_looked_for() -> None:
+def test_import_error_names_plugin() -> None:
     with pytest.raises(ImportError, match=r"from sagent\.plugins\.telemetry import Telemetry"):
         exec("from sagent import Telemetry")
 
 
-def test_slash_commands_that_cannot_be_had_are_named(shell: Shell, folder: Path) -> None:
+def test_unavailable_slash_command_named(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from sagent.plugin import Plugin, SlashCommand\n"
         "plugin = Plugin('wrong', slash_commands=(SlashCommand('one', ':none'), SlashCommand('two', ':plugin'),\n"
@@ -426,7 +426,7 @@ def test_slash_commands_that_cannot_be_had_are_named(shell: Shell, folder: Path)
 
 
 @pytest.mark.plugin("exports")
-def test_an_export_format_that_fails_leaves_no_file(shell: Shell, folder: Path) -> None:
+def test_failing_export_leaves_no_file(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from sagent.plugin import ExportFormat, Plugin\n"
         "def write(exporting):\n"
@@ -444,7 +444,7 @@ def test_an_export_format_that_fails_leaves_no_file(shell: Shell, folder: Path) 
     assert list(shell.cwd.iterdir()) == []
 
 
-def test_a_trigger_that_fails_is_named_once_and_the_run_goes_on(shell: Shell, folder: Path) -> None:
+def test_failing_trigger_named_once(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from sagent.plugin import Plugin, Trigger\n"
         "plugin = Plugin('wrong', triggers=(Trigger('odd', 'odd', ':none'), Trigger('done', 'again', ':none')))"
@@ -462,7 +462,7 @@ def test_the_core_declares_its_triggers() -> None:
 
 
 @pytest.mark.plugin("lab")
-def test_a_setting_of_a_plugin_is_swept_asked_again_and_shared_as_it_says(shell: Shell, folder: Path) -> None:
+def test_plugin_setting_swept_and_shared(shell: Shell, folder: Path) -> None:
     file = folder / "hello.py"
     file.write_text(HELLO.replace('metavar="L")', 'metavar="L", uses=("asked_again", "shared"))'))
     assert "--language L" in shell.run("replay", "--help", model="").out

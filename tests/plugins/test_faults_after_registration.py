@@ -104,7 +104,7 @@ def folder(shell: Shell) -> Path:
 
 
 @pytest.mark.parametrize("name", ["none", "text", "later", "odd"])
-def test_command_without_an_exit_code_is_named(shell: Shell, folder: Path, name: str) -> None:
+def test_command_without_exit_code_named(shell: Shell, folder: Path, name: str) -> None:
     (folder / "boats.py").write_text(COMMANDS)
     done = shell.run(name, model="")
     assert done.code == 2
@@ -112,16 +112,14 @@ def test_command_without_an_exit_code_is_named(shell: Shell, folder: Path, name:
     assert "Traceback" not in done.err
 
 
-def test_command_that_exits_with_a_text_shows_it(shell: Shell, folder: Path) -> None:
+def test_command_exit_text_shown(shell: Shell, folder: Path) -> None:
     (folder / "boats.py").write_text(COMMANDS)
     done = shell.run("says", model="")
     assert (done.code, done.err) == (1, "no boat today\n")
 
 
 @pytest.mark.parametrize(("line", "why", "stays"), FAILING.values(), ids=FAILING)
-def test_what_a_part_added_and_fails_is_left_out_alone(
-    shell: Shell, folder: Path, line: str, why: str, *, stays: bool
-) -> None:
+def test_failing_part_left_out_whole(shell: Shell, folder: Path, line: str, why: str, *, stays: bool) -> None:
     (folder / "added.py").write_text(PART.format(line=line))
     server = shell.serve([Turn(text="Fine.")])
     done = shell.run("hello")
@@ -132,7 +130,7 @@ def test_what_a_part_added_and_fails_is_left_out_alone(
     assert ("Mind the gap." in str(server.requests[0].json["system"])) == stays, "a part is there whole or not at all"
 
 
-def test_a_function_that_a_part_adds_is_a_tool(shell: Shell, folder: Path) -> None:
+def test_function_from_part_is_tool(shell: Shell, folder: Path) -> None:
     source = 'def wave() -> str:\n    """Wave."""\n    return "waved"\n'
     (folder / "added.py").write_text(source + PART.format(line="builder.tools.append(wave)"))
     server = shell.serve([Turn(calls=(Call("wave", {}),)), Turn(text="Fine.")])
@@ -141,7 +139,7 @@ def test_a_function_that_a_part_adds_is_a_tool(shell: Shell, folder: Path) -> No
 
 
 @pytest.mark.parametrize("raised", ["RuntimeError('bang')", "SystemExit(3)", "asyncio.CancelledError()"])
-def test_a_listener_that_fails_is_named_once(shell: Shell, folder: Path, raised: str) -> None:
+def test_failing_listener_named_once(shell: Shell, folder: Path, raised: str) -> None:
     hear = f"import asyncio\ndef hear(event):\n    raise {raised}\n"
     (folder / "added.py").write_text(
         hear + PART.format(line="builder.started.append(lambda agent: agent.listen(hear))")
@@ -154,7 +152,7 @@ def test_a_listener_that_fails_is_named_once(shell: Shell, folder: Path, raised:
 
 
 @pytest.mark.parametrize("how", ["broken", "broken and no index", "broken before", "gone and no module"])
-def test_nothing_runs_while_a_plugin_that_guards_is_wrong(shell: Shell, folder: Path, how: str) -> None:
+def test_broken_guard_stops_run(shell: Shell, folder: Path, how: str) -> None:
     server = shell.serve([Turn(text="Fine.")] * 3)
     state = Path(shell.environment["HOME"]) / ".local/state/sagent"
     if how != "broken before":
@@ -177,7 +175,7 @@ def test_nothing_runs_while_a_plugin_that_guards_is_wrong(shell: Shell, folder: 
     assert shell.run("--no-plugins", "hello").out == "Fine.\n"
 
 
-def test_nothing_runs_for_a_file_that_wants_a_guard_which_was_deleted(shell: Shell, folder: Path) -> None:
+def test_deleted_guard_stops_run(shell: Shell, folder: Path) -> None:
     (folder / "guard.py").write_text(GUARD)
     server = shell.serve([Turn(text="Fine.")] * 2)
     assert shell.run("hello").out == "Fine.\n"
@@ -190,7 +188,7 @@ def test_nothing_runs_for_a_file_that_wants_a_guard_which_was_deleted(shell: She
     assert "the plugin guard, which is not there" in done.err
 
 
-def test_nothing_runs_without_a_table_of_guards_that_is_refused(shell: Shell, folder: Path) -> None:
+def test_invalid_guard_table_stops_run(shell: Shell, folder: Path) -> None:
     (folder / "guard.py").write_text(TABLE)
     (folder.parent / "config.toml").write_text("[harbours.x]\na = 1\n")
     server = shell.serve([Turn(text="Fine.")])
@@ -200,7 +198,7 @@ def test_nothing_runs_without_a_table_of_guards_that_is_refused(shell: Shell, fo
     assert shell.run("--unguarded", "hello").out == "Fine.\n"
 
 
-def test_runs_with_files_and_without_plugins_leave_the_index_of_others_alone(shell: Shell, folder: Path) -> None:
+def test_file_runs_keep_foreign_index(shell: Shell, folder: Path) -> None:
     note = "import pathlib\npathlib.Path(__file__ + '.seen').open('a').write('x')\n"
     (folder / "own.py").write_text(f"{note}from sagent.plugin import Plugin\nplugin = Plugin('own')\n")
     (shell.cwd / "given.py").write_text(GUARD.replace('"guard"', '"given"'))
@@ -227,7 +225,7 @@ def test_runs_with_files_and_without_plugins_leave_the_index_of_others_alone(she
         ("yield 7", "acme: its stream gave int"),
     ],
 )
-def test_a_stream_of_a_provider_that_fails_is_named(shell: Shell, folder: Path, line: str, said: str) -> None:
+def test_failing_provider_stream_named(shell: Shell, folder: Path, line: str, said: str) -> None:
     (folder / "acme.py").write_text(PROVIDER.format(line=line))
     done = shell.run("--model", "acme/acme-large", "hello", model="")
     assert done.code in (1, 2)
@@ -237,9 +235,7 @@ def test_a_stream_of_a_provider_that_fails_is_named(shell: Shell, folder: Path, 
 
 
 @pytest.mark.parametrize("points", [b"this is : junk [", b"\xff\xfe = x"], ids=["no list", "no text"])
-def test_a_distribution_with_broken_entry_points_takes_nothing_else_with_it(
-    shell: Shell, tmp_path: Path, points: bytes
-) -> None:
+def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: bytes) -> None:
     place = tmp_path / "site-packages"
     for name, written in (("broken", points), ("whole", b"whole = whole_module")):
         (place / f"{name}-1.0.dist-info").mkdir(parents=True)
@@ -254,7 +250,7 @@ def test_a_distribution_with_broken_entry_points_takes_nothing_else_with_it(
 
 
 @pytest.mark.plugin("setup")
-def test_a_list_of_models_that_fails_names_the_plugin_of_its_provider(shell: Shell, folder: Path) -> None:
+def test_failing_model_list_names_plugin(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(PROVIDER.format(line="1 / 0"))
     done = shell.run("models", "acme", "--check", model="")
     assert done.code == 2
@@ -262,7 +258,7 @@ def test_a_list_of_models_that_fails_names_the_plugin_of_its_provider(shell: She
     assert "setup" not in done.err
 
 
-def test_a_class_of_a_tool_that_cannot_be_made_says_why(shell: Shell, folder: Path) -> None:
+def test_unmakeable_tool_class_explained(shell: Shell, folder: Path) -> None:
     made = "    def __init__(self):\n        raise LookupError('no sea here')\n    async def __call__"
     (folder / "odd.py").write_text(ODD.format(schema="{}").replace("    async def __call__", made))
     shell.serve([Turn(text="Fine.")])
@@ -273,7 +269,7 @@ def test_a_class_of_a_tool_that_cannot_be_made_says_why(shell: Shell, folder: Pa
 
 
 @pytest.mark.plugin("authoring")
-def test_a_test_finds_an_operation_that_no_command_takes(shell: Shell) -> None:
+def test_test_finds_orphan_operation(shell: Shell) -> None:
     head = "from sagent.plugin import Extra, Plugin\ndef count(words):\n    return 0\n"
     extras = "(Extra('config count', ':count', 'h'), Extra('sessions count', ':count', 'h'))"
     (shell.cwd / "counting.py").write_text(f"{head}plugin = Plugin('counting', extras={extras})\n")
@@ -284,7 +280,7 @@ def test_a_test_finds_an_operation_that_no_command_takes(shell: Shell) -> None:
 
 @pytest.mark.plugin("authoring")
 @pytest.mark.parametrize("name", ["mcp", "json"])
-def test_no_plugin_is_begun_with_a_name_that_is_taken(shell: Shell, name: str) -> None:
+def test_taken_plugin_name_refused(shell: Shell, name: str) -> None:
     done = shell.run("plugin", "new", name, model="")
     assert done.code == 2
     assert "give another name" in done.err
@@ -292,7 +288,7 @@ def test_no_plugin_is_begun_with_a_name_that_is_taken(shell: Shell, name: str) -
 
 
 @pytest.mark.plugin("authoring")
-def test_a_test_finds_a_reader_and_a_schema_that_fail(shell: Shell) -> None:
+def test_test_finds_failing_reader(shell: Shell) -> None:
     (shell.cwd / "wrong.py").write_text(ODD.format(schema={"type": "odd"}))
     done = shell.run("plugin", "test", "wrong.py", model="")
     assert done.code == 1

@@ -89,7 +89,7 @@ def folder(shell: Shell) -> Path:
 
 
 @pytest.mark.parametrize(("words", "variables"), USES.values(), ids=USES)
-def test_whatever_fails_is_named_with_its_plugin_and_no_traceback(
+def test_every_fault_named_without_traceback(
     shell: Shell, folder: Path, words: list[str], variables: dict[str, str]
 ) -> None:
     shell.environment |= variables
@@ -98,7 +98,7 @@ def test_whatever_fails_is_named_with_its_plugin_and_no_traceback(
 
 @pytest.mark.plugin("audit", "setup")
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_command_of_ours_that_fails_is_named_with_its_plugin(shell: Shell, folder: Path, words: list[str]) -> None:
+def test_failing_core_command_named(shell: Shell, folder: Path, words: list[str]) -> None:
     check_named(shell, folder, words)
 
 
@@ -114,14 +114,14 @@ def check_named(shell: Shell, folder: Path, words: list[str]) -> None:
     assert f"{folder / 'boom.py'}:" in said, "where it was raised"
 
 
-def test_development_mode_shows_the_traceback(shell: Shell, folder: Path) -> None:
+def test_development_mode_shows_traceback(shell: Shell, folder: Path) -> None:
     run = [sys.executable, "-X", "dev", "-m", "sagent.bin.cli", "bang"]
     done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
-def test_a_run_goes_on_with_a_part_a_tool_a_table_and_a_trigger_that_fail(shell: Shell, folder: Path) -> None:
+def test_run_survives_failing_parts(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text("[booms]\nx = 1\n")
     server = shell.serve([Turn(calls=(Call("Boom", {}),)), Turn(text="Fine.")])
     words = ("--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client", "--permission-mode", "full")
@@ -134,14 +134,14 @@ def test_a_run_goes_on_with_a_part_a_tool_a_table_and_a_trigger_that_fail(shell:
     assert str(folder) not in said
 
 
-def test_a_table_that_cannot_be_shown_is_named(shell: Shell, folder: Path) -> None:
+def test_unshowable_table_named(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text("[shown]\nx = 1\n")
     done = shell.run("config", "show", model="")
     assert done.code == 2
     assert "The table shown of the plugin boom failed: RuntimeError: bang" in done.err
 
 
-def test_a_setting_of_a_file_that_its_plugin_cannot_read_is_refused_with_its_line(shell: Shell, folder: Path) -> None:
+def test_unreadable_setting_names_line(shell: Shell, folder: Path) -> None:
     file = folder.parent / "config.toml"
     file.write_text('bangs = "x"\n')
     done = shell.run("hello")
@@ -166,7 +166,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
-def test_a_declaration_that_is_wrong_is_left_out(shell: Shell, folder: Path, source: str) -> None:
+def test_invalid_declaration_left_out(shell: Shell, folder: Path, source: str) -> None:
     (folder / "boom.py").write_text(HELLO)
     (folder / "wrong.py").write_text(f"from sagent.plugin import *\n{source}\n")
     shell.serve([Turn(text="Fine.")])
@@ -177,7 +177,7 @@ def test_a_declaration_that_is_wrong_is_left_out(shell: Shell, folder: Path, sou
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link to nothing", "unreadable"])
-def test_what_is_no_file_of_python_is_left_out(shell: Shell, folder: Path, kind: str) -> None:
+def test_non_python_file_left_out(shell: Shell, folder: Path, kind: str) -> None:
     place = folder / "boom.py"
     place.unlink()
     match kind:
@@ -195,7 +195,7 @@ def test_what_is_no_file_of_python_is_left_out(shell: Shell, folder: Path, kind:
     assert f"The plugin boom ({place}) is left out: " in done.err
 
 
-def test_of_two_plugins_with_one_name_both_places_are_said(shell: Shell, folder: Path) -> None:
+def test_equal_plugin_names_show_both_places(shell: Shell, folder: Path) -> None:
     for name in ("a", "b"):
         (folder / f"{name}.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('twice')\n")
     (folder / "boom.py").unlink()
@@ -230,7 +230,7 @@ def test_a_damaged_index_is_written_anew(shell: Shell, folder: Path, damage: str
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_an_index_of_another_user_does_no_harm() -> None:
+def test_foreign_index_harmless() -> None:
     """It can neither be read nor replaced."""
     with TemporaryDirectory() as name:
         place = Path(name)
@@ -252,7 +252,7 @@ def test_an_index_of_another_user_does_no_harm() -> None:
         assert (place / "state" / INDEX).read_text() == "{}"
 
 
-def test_processes_that_write_the_index_at_once_leave_a_whole_one(shell: Shell, folder: Path) -> None:
+def test_parallel_index_writes_whole(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     children = [shell.start("greet", model="") for _ in range(6)]
     for child in children:
@@ -273,7 +273,7 @@ plugin = Plugin("harbour", tables=(Table("harbours", ":read"),))
 
 
 @pytest.mark.parametrize("how", ["taken away", "broken", "not started"])
-def test_a_file_may_name_settings_of_a_plugin_that_is_gone(shell: Shell, folder: Path, how: str) -> None:
+def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str) -> None:
     (folder / "boom.py").write_text(HELLO)
     (folder / "harbour.py").write_text(HARBOURS)
     file = folder.parent / "config.toml"
@@ -295,7 +295,7 @@ def test_a_file_may_name_settings_of_a_plugin_that_is_gone(shell: Shell, folder:
     assert "`greet` is a command of the plugin hello, which is not there" in told.err
 
 
-def test_a_plugin_that_never_worked_leaves_a_file_that_names_its_settings_alone(shell: Shell, folder: Path) -> None:
+def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text("raise RuntimeError('no')")
     (folder.parent / "config.toml").write_text('language = "French"\n')
     shell.serve([Turn(text="Fine.")])
@@ -348,7 +348,7 @@ def test_a_project_brings_no_plugin(shell: Shell, folder: Path) -> None:
     assert len(server.requests) == 2
 
 
-def test_a_library_s_path_is_not_searched_for_plugins(tmp_path: Path) -> None:
+def test_library_path_not_searched(tmp_path: Path) -> None:
     """Where a program has its directory on the path, a distribution that lies there is none that was installed."""
     for name, place in (("hello", tmp_path / "site-packages"), ("evil", tmp_path / "project")):
         info = place / f"{name}-1.0.dist-info"
@@ -380,7 +380,7 @@ def test_the_index_forgets_nothing_of_ours(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("whose", ["another user's", "writable by the group", "writable by all"])
-def test_an_index_that_another_user_can_have_written_is_not_trusted(shell: Shell, folder: Path, whose: str) -> None:
+def test_writable_index_not_trusted(shell: Shell, folder: Path, whose: str) -> None:
     """It says what is imported: here a module that nobody installed."""
     (folder / "boom.py").write_text(HELLO)
     place = Path(shell.environment["HOME"]) / ".local/state/sagent" / INDEX
@@ -403,7 +403,7 @@ def test_an_index_that_another_user_can_have_written_is_not_trusted(shell: Shell
     assert (place.stat().st_uid, place.stat().st_mode & 0o777) == (0, 0o600), "it is written anew"
 
 
-def test_a_second_start_imports_no_declaration(shell: Shell, folder: Path) -> None:
+def test_second_start_imports_nothing(shell: Shell, folder: Path) -> None:
     """Neither after one without a state directory, nor where Python wrote a folder beside an installed module."""
     (folder / "boom.py").unlink()
     (Path(shell.environment["HOME"]) / ".local/state/sagent").rmdir()
@@ -422,7 +422,7 @@ def test_a_second_start_imports_no_declaration(shell: Shell, folder: Path) -> No
     assert log.read_text() == "x"
 
 
-def test_one_that_ends_the_process_is_left_out_at_the_next_start(shell: Shell, folder: Path) -> None:
+def test_exiting_plugin_left_out_next_time(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     (folder / "wrong.py").write_text("import os\nos._exit(7)\n")
     shell.serve([Turn(text="Fine.")] * 2)
@@ -436,7 +436,7 @@ def test_one_that_ends_the_process_is_left_out_at_the_next_start(shell: Shell, f
     assert "wrong" not in shell.run("greet", model="").err
 
 
-def test_an_interrupt_while_one_is_imported_names_it(shell: Shell, folder: Path) -> None:
+def test_interrupt_names_imported_plugin(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text("raise KeyboardInterrupt\n")
     for _ in range(2):
         done = shell.run("hello")
@@ -446,7 +446,7 @@ def test_an_interrupt_while_one_is_imported_names_it(shell: Shell, folder: Path)
     assert shell.run("--no-plugins", "hello").out == "Fine.\n"
 
 
-def test_one_file_given_twice_is_one_plugin(shell: Shell, folder: Path) -> None:
+def test_same_file_twice_is_one_plugin(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--plugin", str(folder / "boom.py"), "--plugin", str(folder / "boom.py"), "hello")
@@ -462,7 +462,7 @@ plugin = Plugin("guard", parts=(Part(ADD, ("always",), "around"),))
 
 
 @pytest.mark.parametrize("add", ['":add"', '"nowhere.at.all:add"'])
-def test_nothing_is_run_without_a_guard_that_fails(shell: Shell, folder: Path, add: str) -> None:
+def test_failing_guard_stops_run(shell: Shell, folder: Path, add: str) -> None:
     (folder / "boom.py").unlink()
     (folder / "guard.py").write_text(GUARD.replace("ADD", add))
     server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
@@ -487,7 +487,7 @@ plugin = Plugin("guard", parts=(Part(":add", ("always",), "around"),))
 """
 
 
-def test_a_guard_that_fails_at_a_call_does_not_let_it_through(shell: Shell, folder: Path) -> None:
+def test_failing_guard_call_denies(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").unlink()
     (folder / "guard.py").write_text(JUDGE)
     shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="Fine.")])

@@ -40,7 +40,7 @@ def test_a_listener_writes_what_runs_cost(shell: Shell) -> None:
     assert all(float(row[2]) > 0 for row in rows)
 
 
-def test_a_tool_is_offered_and_tells_its_progress(shell: Shell) -> None:
+def test_example_tool_reports_progress(shell: Shell) -> None:
     (shell.cwd / "there").write_text("")
     call = Call("WaitForFile", {"file_path": "there"})
     server = shell.serve([Turn(calls=(call,)), Turn(text="Fine.")])
@@ -48,7 +48,7 @@ def test_a_tool_is_offered_and_tells_its_progress(shell: Shell) -> None:
     assert "there is there." in str(server.requests[1].json["messages"])
 
 
-def test_a_policy_asks_a_second_model_and_costs_count(shell: Shell) -> None:
+def test_example_policy_costs_counted(shell: Shell) -> None:
     command = Call("Bash", {"command": "touch made"})
     script = [
         Turn(calls=(command,)),
@@ -75,7 +75,7 @@ def test_a_policy_asks_a_second_model_and_costs_count(shell: Shell) -> None:
     assert (shell.cwd / "made").exists()
 
 
-def test_a_slash_command_checks_out_a_branch(shell: Shell) -> None:
+def test_example_command_switches_branch(shell: Shell) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
     first = (*who, "commit", "-q", "--allow-empty", "-m", "first")
     for words in (("init", "-q", "-b", "main"), first, ("branch", "other")):
@@ -92,7 +92,7 @@ def test_a_slash_command_checks_out_a_branch(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("exports")
-def test_an_export_format_is_offered_by_the_command_and_in_the_repl(shell: Shell) -> None:
+def test_example_export_in_both_places(shell: Shell) -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     shell.serve([Turn(text="Fine.")])
     run(shell, "export_format", f"my key is {secret}")
@@ -111,7 +111,7 @@ def test_an_export_format_is_offered_by_the_command_and_in_the_repl(shell: Shell
     assert len(list(shell.cwd.glob("*.cast"))) == 1
 
 
-def test_a_provider_by_its_row_and_one_by_its_class(shell: Shell) -> None:
+def test_example_providers_by_row_and_class(shell: Shell) -> None:
     server = shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
     shell.environment |= {
         "ACME_API_KEY": "k" * 8,
@@ -151,7 +151,7 @@ def spend(shell: Shell, *words: str) -> tuple[int, str, int]:
     return code, err, int(str(server.requests[0].json["max_tokens"])) if server.requests else 0
 
 
-def test_a_team_spends_its_budget_over_several_runs_and_no_more(shell: Shell) -> None:
+def test_example_budget_shared_by_runs(shell: Shell) -> None:
     settings = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text('team_budget = ["search=1", "web=0.25"]\n')

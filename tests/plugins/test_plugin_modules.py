@@ -71,7 +71,7 @@ def test_our_plugins_import_what_is_listed() -> None:
     assert inner() - listed() == set(), "is it meant? make it public, or python -m tests.plugins.test_plugin_modules"
 
 
-def test_examples_import_public_modules_alone() -> None:
+def test_examples_import_public_modules() -> None:
     files = [*(ROOT / "examples/plugins").glob("*.py")]
     sources = {file.name: file.read_text("utf-8") for file in files}
     page = FENCE.findall((ROOT / "docs/plugins.md").read_text("utf-8"))

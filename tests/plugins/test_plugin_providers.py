@@ -66,7 +66,7 @@ def found(folder: Path) -> Installed:
     return find_plugins(folder.parent, folder.parent / "state", ())
 
 
-def test_its_model_is_had_by_name_and_with_what_the_settings_change(shell: Shell, folder: Path) -> None:
+def test_model_by_name_and_settings(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)
     server = shell.serve([Turn(text="Fine."), Turn(text="Fine."), Turn(text="Fine.")])
     shell.environment |= {"ACME_API_KEY": "k" * 8, "ACME_BASE_URL": server.url}
@@ -99,7 +99,7 @@ def test_every_surface_knows_it(shell: Shell, folder: Path) -> None:
     assert "set ACME_API_KEY" in shell.run("hello", model="acme-large").err
 
 
-def test_its_price_and_its_default_are_used(shell: Shell, folder: Path) -> None:
+def test_price_and_default_used(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)
     (folder.parent / "config.toml").write_text('[prices."acme/acme-large"]\ninput = 1\noutput = 2\n')
     server = shell.serve([Turn(text="Fine.")])
@@ -118,7 +118,7 @@ def test_its_default_is_listed(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.plugin("setup")
-def test_a_class_finds_its_own_way_and_has_a_login(shell: Shell, folder: Path) -> None:
+def test_provider_class_with_login(shell: Shell, folder: Path) -> None:
     (folder / "house.py").write_text(OWN)
     assert shell.run("hello", model="house/any").out == "from the environment\n"
     assert "an address of its own" in shell.run("--base-url", "http://127.0.0.1:9", "hello", model="house/any").err
@@ -135,9 +135,7 @@ def test_a_class_finds_its_own_way_and_has_a_login(shell: Shell, folder: Path) -
     ],
     ids=["a name that is not there", "a function that wants more", "a module that is not there"],
 )
-def test_a_class_that_cannot_be_had_is_said_with_its_plugin(
-    shell: Shell, folder: Path, change: tuple[str, str]
-) -> None:
+def test_unusable_class_names_plugin(shell: Shell, folder: Path, change: tuple[str, str]) -> None:
     (folder / "house.py").write_text(OWN.replace(*change))
     done = shell.run("hello", model="house/any")
     assert done.code == 2
@@ -154,7 +152,7 @@ def test_a_class_that_cannot_be_had_is_said_with_its_plugin(
         ("family = 'telepathy'", "is not one of"),
     ],
 )
-def test_data_that_are_wrong_leave_the_plugin_out(folder: Path, data: str, why: str) -> None:
+def test_invalid_data_drops_plugin(folder: Path, data: str, why: str) -> None:
     source = (
         f"from sagent.plugin import Plugin, ProviderRow\nplugin = Plugin('x', providers=(ProviderRow('x', {data!r}),))"
     )
@@ -162,7 +160,7 @@ def test_data_that_are_wrong_leave_the_plugin_out(folder: Path, data: str, why: 
     assert any("The plugin x" in notice and why in notice for notice in found(folder).notices)
 
 
-def test_a_file_beside_it_has_its_row_and_a_change_of_it_counts(folder: Path) -> None:
+def test_provider_row_file_reloaded(folder: Path) -> None:
     (folder / "x.py").write_text(PLAIN.format("./rows.toml"))
     (folder / "rows.toml").write_text('[x]\nbase_url = "https://x.example"\n[y]\nbase_url = "https://y.example"\n')
     assert found(folder).rows["x"].base_url == "https://x.example"
@@ -178,7 +176,7 @@ def test_a_provider_of_ours_is_not_taken(folder: Path) -> None:
     assert any("provider groq of the plugin acme" in notice for notice in plugins.notices)
 
 
-def test_the_address_of_a_stranger_is_not_asked_with_its_key(folder: Path) -> None:
+def test_foreign_address_gets_no_key(folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)
     rows = load({}, {"HOME": str(folder.parents[2])}, folder).rows
     assert infer("acme-large", rows) == "acme"
@@ -219,7 +217,7 @@ def test_one_provider_s_row_is_read_alone() -> None:
 
 
 @pytest.mark.plugin("clouds", "local", "logins")
-def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
+def test_library_has_our_providers() -> None:
     for name, plugin in owners().items():
         assert name.startswith("./") or row_named(name).plugin == plugin
     with pytest.raises(UsageError, match="There is no provider 'acme'"):
@@ -229,7 +227,7 @@ def test_a_program_without_settings_has_the_plugins_of_ours() -> None:
 
 
 @pytest.mark.plugin("local")
-def test_without_its_plugin_a_session_s_provider_is_said_with_the_plugin_s_name(shell: Shell, tmp_path: Path) -> None:
+def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None:
     """In a copy without it, by its name, by weights and where a session is continued."""
     server = shell.serve([Turn(text="Fine.")])
     shell.environment["LLAMA_CPP_BASE_URL"] = server.url
@@ -247,7 +245,7 @@ def test_without_its_plugin_a_session_s_provider_is_said_with_the_plugin_s_name(
     assert "--model" in done.stderr
 
 
-def test_a_program_without_settings_finds_an_installed_one(tmp_path: Path) -> None:
+def test_library_finds_installed_provider(tmp_path: Path) -> None:
     """It need not be told of plugins; one that lies on the path and was not installed is none."""
     for name, place in (("acme", tmp_path / "site-packages"), ("evil", tmp_path / "project")):
         info = place / f"{name}-1.0.dist-info"

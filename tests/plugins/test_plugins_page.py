@@ -44,7 +44,7 @@ def test_the_file_adds_what_the_page_says(shell: Shell, hello: Path) -> None:
     assert ["Speak French." in str(each.json["system"]) for each in server.requests] == [False, True, True, True]
 
 
-def test_the_reference_has_every_module_that_the_page_names() -> None:
+def test_reference_has_modules_of_page() -> None:
     listed = {
         *re.findall(
             r"^\| `(sagent[\w.]*)` \|", (CHECKOUT / "docs/reference/plugins.md").read_text("utf-8"), re.MULTILINE
@@ -64,9 +64,7 @@ def test_the_table_has_every_kind_once() -> None:
 
 @pytest.mark.plugin("authoring")
 @pytest.mark.parametrize(("member", "example"), ROWS, ids=[member for member, _ in ROWS])
-def test_an_example_is_one_of_its_kind_and_a_plugin_may_have_it(
-    shell: Shell, hello: Path, member: str, example: str
-) -> None:
+def test_examples_match_their_kinds(shell: Shell, hello: Path, member: str, example: str) -> None:
     kind = KINDS[member][1]
     assert type(eval(example, {**vars(sagent.plugin), "text_of": text_of})) is kind
     more = 'runners=(Runner(":run"),)' if member == "flags" else ""

@@ -66,7 +66,7 @@ def attic(shell: Shell, far: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.plugin("completion")
 @pytest.mark.plugin("serve")
-def test_a_flag_of_its_own_has_the_run_carried_out_by_the_plugin(shell: Shell, far: Path) -> None:
+def test_own_flag_runs_in_plugin(shell: Shell, far: Path) -> None:
     done = shell.run("--far", "north", "--far-off", "--effort", "low", "hello", model="")
     assert (done.code, done.out) == (7, "far [('far', 'north'), ('far_off', True)] [('effort', 'low')] ['hello']\n")
     shown = shell.run("help", "all", model="").out
@@ -78,13 +78,13 @@ def test_a_flag_of_its_own_has_the_run_carried_out_by_the_plugin(shell: Shell, f
     assert "south" in shell.run("completion", "words", "sagent --far s", model="").out
 
 
-def test_a_variable_has_prompts_carried_out_by_the_plugin(shell: Shell, far: Path) -> None:
+def test_variable_runs_in_plugin(shell: Shell, far: Path) -> None:
     shell.environment["SAGENT_FAR"] = "yes"
     done = shell.run("hello", model="")
     assert (done.code, done.out) == (7, "far [] [] ['hello']\n")
 
 
-def test_two_ways_to_carry_out_a_run_are_refused(shell: Shell, far: Path) -> None:
+def test_two_runners_refused(shell: Shell, far: Path) -> None:
     names = (('"far"', '"near"'), ("attic", "cellar"), ('"far-off"', '"near-by"'))
     text = FAR
     for old, new in names:
@@ -95,14 +95,14 @@ def test_two_ways_to_carry_out_a_run_are_refused(shell: Shell, far: Path) -> Non
     assert "--far and --near-by do not go together" in done.err
 
 
-def test_a_runner_that_cannot_be_loaded_names_its_plugin(shell: Shell, far: Path) -> None:
+def test_unloadable_runner_names_plugin(shell: Shell, far: Path) -> None:
     far.write_text(FAR.replace('":run"', '"nowhere.at.all:run"'))
     done = shell.run("--far", "north", "hello", model="")
     assert done.code == 2
     assert "plugin far" in done.err
 
 
-def test_a_flag_of_runs_and_a_setting_do_not_share_a_name(shell: Shell, far: Path) -> None:
+def test_run_flag_and_setting_name_clash(shell: Shell, far: Path) -> None:
     setting = 'plugin = Plugin("late", settings=(Setting("far_off", str, help="x"),))'
     far.with_name("late.py").write_text(f"from sagent.plugin import Plugin, Setting\n{setting}")
     config = Path(shell.environment["HOME"]) / ".config/sagent"
@@ -111,7 +111,7 @@ def test_a_flag_of_runs_and_a_setting_do_not_share_a_name(shell: Shell, far: Pat
 
 
 @pytest.mark.plugin("audit", "exports")
-def test_sessions_of_a_store_are_listed_and_read(shell: Shell, attic: Path) -> None:
+def test_stored_sessions_listed_and_read(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name
     assert session in shell.run("sessions", "list", "--attic", str(attic), model="").out
     assert shell.run("sessions", "list", "--ids", "--attic", str(attic), model="").out == f"{session}\n"
@@ -125,7 +125,7 @@ def test_sessions_of_a_store_are_listed_and_read(shell: Shell, attic: Path) -> N
 
 
 @pytest.mark.plugin("exports")
-def test_a_variable_names_the_store_of_what_is_not_here(shell: Shell, attic: Path) -> None:
+def test_variable_names_store(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name
     shell.environment["SAGENT_ATTIC"] = str(attic)
     assert "Bonjour." in shell.run("trace", session[:12], model="").out

@@ -61,7 +61,7 @@ def source(shell: Shell) -> Path:
     return file
 
 
-def test_a_prompt_of_a_part_is_a_slash_command(shell: Shell, source: Path) -> None:
+def test_prompt_of_part_is_slash_command(shell: Shell, source: Path) -> None:
     server = shell.serve([Turn(text="Hello.")])
     done = shell.run("/ours__greet you")
     assert (done.code, done.out) == (0, "Hello.\n"), done.err
@@ -71,7 +71,7 @@ def test_a_prompt_of_a_part_is_a_slash_command(shell: Shell, source: Path) -> No
 
 
 @pytest.mark.plugin("toolsearch")
-def test_a_tool_that_arrives_later_is_called_by_call_tool(shell: Shell, source: Path) -> None:
+def test_late_tool_uses_call_tool(shell: Shell, source: Path) -> None:
     server = shell.serve([Turn(calls=(Call("call_tool", {"name": "late", "arguments": {}}),)), Turn(text="Done.")])
     done = shell.run("go", "--permission-mode", "full")
     assert (done.code, done.out) == (0, "Done.\n"), done.err

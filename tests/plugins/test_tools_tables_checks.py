@@ -87,7 +87,7 @@ def result(shell: Shell) -> str:
     return str(as_array(asked(shell)["messages"])[-1])
 
 
-def test_tools_are_chosen_by_name_and_group_whatever_their_case(shell: Shell, folder: Path) -> None:
+def test_tools_chosen_by_name_or_group(shell: Shell, folder: Path) -> None:
     shell.serve([Turn(text="Fine.")] * 4)
     for given, chosen in (("tide", ["Tide"]), ("sea", ["Tide", "Depth"]), ("Tide,READ", ["Tide", "Read"])):
         assert shell.run("--tools", given, "hello").code == 0
@@ -97,7 +97,7 @@ def test_tools_are_chosen_by_name_and_group_whatever_their_case(shell: Shell, fo
     assert "sea" in shell.run("--help", model="").out
 
 
-def test_a_tool_is_called_and_given_what_its_table_says(shell: Shell, folder: Path) -> None:
+def test_tool_gets_its_table(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text(TABLE)
     calls = (Call("Tide", {"place": "Brest"}), Call("Depth", {"place": "Brest"}))
     shell.serve([Turn(calls=calls), Turn(text="Fine.")])
@@ -116,7 +116,7 @@ def test_a_tool_is_called_and_given_what_its_table_says(shell: Shell, folder: Pa
         ('":plugin"', "Plugin is not a tool"),
     ],
 )
-def test_a_tool_that_cannot_be_made_is_left_out_and_named(shell: Shell, folder: Path, made: str, why: str) -> None:
+def test_unmakeable_tool_left_out(shell: Shell, folder: Path, made: str, why: str) -> None:
     (folder / "harbour.py").write_text(HARBOUR.replace('":depth"', made))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--tools", "sea,Read", "hello")
@@ -126,14 +126,14 @@ def test_a_tool_that_cannot_be_made_is_left_out_and_named(shell: Shell, folder: 
     assert names(shell) == ["Tide", "Read"]
 
 
-def test_a_tool_that_nobody_chooses_is_known_to_rules_and_not_chosen(shell: Shell, folder: Path) -> None:
+def test_unchosen_tool_known_to_rules(shell: Shell, folder: Path) -> None:
     shell.serve([Turn(text="Fine.")] * 2)
     assert "there is no tool" not in shell.run("--deny", "Sound", "--deny", "Depth", "hello").err
     assert "no tool Soundings" in shell.run("--deny", "Soundings", "hello").err
     assert shell.run("--tools", "Sound", "hello").code == 2
 
 
-def test_of_two_tools_with_one_name_the_first_counts(shell: Shell, folder: Path) -> None:
+def test_first_tool_of_a_name_wins(shell: Shell, folder: Path) -> None:
     (folder / "other.py").write_text(
         HARBOUR.replace('"harbour"', '"other"').replace('"Tide", ":Tide"', '"READ", ":Tide"')
     )
@@ -144,7 +144,7 @@ def test_of_two_tools_with_one_name_the_first_counts(shell: Shell, folder: Path)
     assert "The table harbours of the plugin other" in done.err
 
 
-def test_a_table_is_read_shown_and_refused_with_its_line(shell: Shell, folder: Path) -> None:
+def test_table_shown_or_refused_with_line(shell: Shell, folder: Path) -> None:
     file = folder.parent / "config.toml"
     file.write_text(TABLE)
     assert "12 m deep" in shell.run("config", "show", model="").out
@@ -156,7 +156,7 @@ def test_a_table_is_read_shown_and_refused_with_its_line(shell: Shell, folder: P
     assert "Did you mean harbours?" in shell.run("hello").err
 
 
-def test_a_table_whose_reader_fails_is_left_out(shell: Shell, folder: Path) -> None:
+def test_table_with_failing_reader_ignored(shell: Shell, folder: Path) -> None:
     (folder / "harbour.py").write_text(
         HARBOUR.replace("for name, row in given.rows()", "for name, row in given.colums()")
     )
@@ -168,7 +168,7 @@ def test_a_table_whose_reader_fails_is_left_out(shell: Shell, folder: Path) -> N
 
 
 @pytest.mark.parametrize("project", ["no", "ask"])
-def test_a_table_of_a_project_is_its_person_s_to_trust(shell: Shell, folder: Path, project: str) -> None:
+def test_project_table_needs_trust(shell: Shell, folder: Path, project: str) -> None:
     (folder / "harbour.py").write_text(HARBOUR.replace('":read", show', f'":read", "{project}", show'))
     (shell.cwd / ".sagent").mkdir()
     (shell.cwd / ".sagent/config.toml").write_text(TABLE)
@@ -189,9 +189,7 @@ def test_a_table_of_a_project_is_its_person_s_to_trust(shell: Shell, folder: Pat
         ("tool Read", ["--tools", "Grep"], False),
     ],
 )
-def test_a_part_is_added_for_a_value_and_for_a_tool(
-    shell: Shell, folder: Path, when: str, flags: list[str], added: bool
-) -> None:
+def test_part_added_for_value_or_tool(shell: Shell, folder: Path, when: str, flags: list[str], added: bool) -> None:
     source = HARBOUR.replace('Part(":add", ("harbours",))', f'Part(":add", ("{when}",), "around")')
     (folder / "harbour.py").write_text(source)
     shell.serve([Turn(text="Fine.")])
@@ -211,7 +209,7 @@ FILES = {
 
 @pytest.mark.parametrize("source", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("how", ["./my tool.py", "my tool.py", "absolute", "file"])
-def test_tools_of_a_file_are_chosen_by_its_path(shell: Shell, source: str, how: str) -> None:
+def test_file_tools_chosen_by_path(shell: Shell, source: str, how: str) -> None:
     file = shell.cwd / "my tool.py"
     file.write_text(source)
     given = str(file) if how == "absolute" else how
@@ -241,7 +239,7 @@ def test_tools_of_a_file_are_chosen_by_its_path(shell: Shell, source: str, how: 
         ("def Read(place: str) -> str:\n    'x'\n    return ''\n", "two tools called Read"),
     ],
 )
-def test_a_file_without_a_tool_is_refused_with_what_to_write(shell: Shell, source: str | None, why: str) -> None:
+def test_file_without_tool_refused(shell: Shell, source: str | None, why: str) -> None:
     if source is not None:
         (shell.cwd / "tool.py").write_text(source)
     done = shell.run("--tools", "default,./tool.py", "hello")
@@ -249,7 +247,7 @@ def test_a_file_without_a_tool_is_refused_with_what_to_write(shell: Shell, sourc
     assert why in done.err
 
 
-def test_a_project_s_file_chooses_no_file_of_tools(shell: Shell) -> None:
+def test_project_cannot_choose_tool_file(shell: Shell) -> None:
     (shell.cwd / ".sagent").mkdir()
     (shell.cwd / "tool.py").write_text("open('ran', 'w')\n")
     (shell.cwd / ".sagent/config.toml").write_text('tools = ["./tool.py"]\n')

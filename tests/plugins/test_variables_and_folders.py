@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["SAGENT_TIDE", "SAGENT_HARBOUR_TOKEN", "SAGENT_HARBOUR_TOKEN_ANN"])
-def test_a_variable_means_something_with_its_plugin_alone(tmp_path: Path, file: Path, name: str) -> None:
+def test_variable_needs_its_plugin(tmp_path: Path, file: Path, name: str) -> None:
     environ = {"HOME": str(tmp_path), name: "x"}
     assert not load({"plugin": str(file)}, environ, tmp_path).warnings
     (warning,) = load({}, environ, tmp_path).warnings
@@ -36,15 +36,13 @@ def test_a_variable_means_something_with_its_plugin_alone(tmp_path: Path, file: 
 
 
 @pytest.mark.parametrize("name", ["SAGENT_TIDE_ANN", "SAGENT_HARBOUR_TOKENS"])
-def test_what_only_begins_like_a_variable_means_nothing(tmp_path: Path, file: Path, name: str) -> None:
+def test_unknown_prefixed_variable_warned(tmp_path: Path, file: Path, name: str) -> None:
     (warning,) = load({"plugin": str(file)}, {"HOME": str(tmp_path), name: "x"}, tmp_path).warnings
     assert name in warning
 
 
 @pytest.mark.parametrize("user", ["", "ann"])
-async def test_a_served_agent_leaves_secret_folders_alone(
-    place: Path, provider: list[Step], file: Path, user: str
-) -> None:
+async def test_served_agent_avoids_secrets(place: Path, provider: list[Step], file: Path, user: str) -> None:
     state = load_settings({}).state_dir
     places = [state / "harbour", *([state / "users/ann/harbour"] if user else [])]
     for folder in places:
