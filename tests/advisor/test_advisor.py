@@ -46,7 +46,7 @@ def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
         ("x/y,Read", "the options are effort, temperature, max_calls"),
     ],
 )
-def test_what_names_none_says_what_is_wrong(text: str, said: str) -> None:
+def test_invalid_advisor_says_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_advisor(text)
 
@@ -63,7 +63,7 @@ def test_what_names_none_says_what_is_wrong(text: str, said: str) -> None:
         st.lists(st.sampled_from(READ_ONLY), unique=True).map(tuple),
     )
 )
-def test_what_is_shown_is_read_as_the_same(advisor: Advisor) -> None:
+def test_shown_advisor_reads_the_same(advisor: Advisor) -> None:
     assert parse_advisor(str(advisor)) == advisor
 
 

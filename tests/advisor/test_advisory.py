@@ -41,7 +41,7 @@ def asking(count: int, first: int = 0) -> list[tuple[object, ...]]:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_has_so_many_consultations_and_the_next_task_as_many_again() -> None:
+async def test_consultations_are_limited_per_task() -> None:
     rig = Rig(
         worker(*asking(3), "one", *asking(2, 3), "two"),
         oracle(*[OK] * 4),
@@ -54,7 +54,7 @@ async def test_a_task_has_so_many_consultations_and_the_next_task_as_many_again(
     assert rig.statuses[3:] == ["answered", "answered"]
 
 
-async def test_a_session_has_so_many_consultations_whatever_its_tasks() -> None:
+async def test_consultations_are_limited_per_session() -> None:
     rules = Rules(triggers=(), max_session_calls=3)
     rig = Rig(worker(*asking(2), "one", *asking(2, 2), "two"), oracle(*[OK] * 3), rules=rules)
     await rig.run()
@@ -63,7 +63,7 @@ async def test_a_session_has_so_many_consultations_whatever_its_tasks() -> None:
     assert "of this session are used up" in rig.told("a3")
 
 
-async def test_an_advisor_has_calls_of_its_own() -> None:
+async def test_advisor_has_its_own_calls() -> None:
     rig = Rig(worker(*asking(2), "one"), oracle(OK), advisors=["strong/oracle,max_calls=1"])
     await rig.run()
     assert rig.statuses == ["answered", "withheld"]
@@ -77,7 +77,7 @@ async def test_failed_consultations_count_as_calls() -> None:
     assert rig.statuses == ["failed", "failed", "withheld"]
 
 
-async def test_usd_are_bounded_before_a_call_is_made() -> None:
+async def test_usd_are_bounded_before_the_call() -> None:
     rig = Rig(
         worker(*asking(2), "one"),
         oracle((OK, Usage(input=1_000, output=2_000))),
@@ -112,7 +112,7 @@ async def test_tokens_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("rules", [Rules(triggers=(), max_usd=Decimal(1)), Rules(triggers=(), max_share=0.5)])
-async def test_a_bound_on_money_is_not_kept_by_guessing(rules: Rules) -> None:
+async def test_money_bound_needs_known_prices(rules: Rules) -> None:
     rig = Rig(worker(*asking(1), "one"), oracle(), rules=rules, prices={"cheap/worker": {"input": 1, "output": 1}})
     await rig.run()
     assert rig.statuses == ["withheld"]
@@ -128,7 +128,7 @@ async def test_a_bound_on_money_is_not_kept_by_guessing(rules: Rules) -> None:
         Rules(triggers=(), max_share=0.4),
     ],
 )
-async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules) -> None:
+async def test_bounds_hold_for_parallel_consultations(rules: Rules) -> None:
     """Four agents of one tree ask at once."""
     slow = [(0.02, OK, Usage(input=500, output=2_000)) for _ in range(4)]
     model = oracle(*slow)
@@ -149,7 +149,7 @@ async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules)
     assert rules.max_usd is None or first.ledger.cost().advisor <= rules.max_usd
 
 
-async def test_the_second_answer_is_not_bought_where_the_money_is_only_enough_for_one() -> None:
+async def test_second_answer_needs_money_for_two() -> None:
     eaten = (Message("assistant", (), stop="max_tokens"), Usage(input=1_000, output=2_048))
     model = oracle(eaten)
     rig = Rig(worker(*asking(1), "one"), model, advisors=["strong/oracle,max_usd=0.1"])
@@ -158,7 +158,7 @@ async def test_the_second_answer_is_not_bought_where_the_money_is_only_enough_fo
     assert len(model.requests) == 1
 
 
-async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> None:
+async def test_advisor_with_tools_keeps_its_bound() -> None:
     def look(request: Request) -> tuple[object, ...]:
         return call(f"l{len(request.messages)}", "Act", number=len(request.messages)), Usage(
             input=500, output=min(500, request.max_output or 500)
@@ -176,14 +176,14 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
     assert "budget" in rig.advice[0].reason
 
 
-async def test_the_cap_of_the_tree_holds_for_advisors_too() -> None:
+async def test_tree_cap_covers_advisors() -> None:
     rig = Rig(worker(*asking(1), "done"), oracle(), cap=Decimal("0.006"), limits=RunLimits(max_response_tokens=500))
     assert (await rig.run()).content == "done"
     assert rig.statuses == ["failed"]
     assert rig.ledger.cost().total <= Decimal("0.006")
 
 
-async def test_no_second_consultation_without_anything_new_however_the_question_is_put() -> None:
+async def test_no_second_consultation_without_news() -> None:
     """omp's was asked 45 times in other words."""
     model = oracle(OK, OK)
     questions = [(ask(f"a{n}", question=f"question {n}"),) for n in range(5)]
@@ -193,7 +193,7 @@ async def test_no_second_consultation_without_anything_new_however_the_question_
     assert rig.told("a4").startswith("advisor was not asked: nothing has happened since its last advice")
 
 
-async def test_the_same_question_again_is_not_asked_even_once() -> None:
+async def test_same_question_is_not_asked_again() -> None:
     model = oracle(OK)
     key = "sk-ant-api03-abcdefghijklmnopqrstuv"
     same = [(ask(f"a{n}", question=f"is {key} fine?"),) for n in range(2)]
@@ -203,7 +203,7 @@ async def test_the_same_question_again_is_not_asked_even_once() -> None:
     assert key not in rig.advice[0].question
 
 
-async def test_a_person_may_ask_whenever_they_like_within_the_sessions_bounds() -> None:
+async def test_person_may_ask_within_session_bounds() -> None:
     rig = Rig(worker(*asking(1), "done", "read it"), oracle(OK, OK), rules=Rules(triggers=(), max_advisor_calls=1))
     await rig.run()
     rig.agent.apply(Consult("Is it safe?"))
@@ -218,7 +218,7 @@ async def test_a_person_may_ask_whenever_they_like_within_the_sessions_bounds() 
 # -- who ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_several_are_asked_by_name_and_without_one_the_first() -> None:
+async def test_advisor_asked_by_name_else_the_first() -> None:
     lines = [(act("c0"), ask("a0")), (act("c1", n=1), ask("a1", name="second", question="Why?")), "done"]
     first, second = oracle("VERDICT: adjust\nNEXT: mind the lock"), sage(OK)
     rig = Rig(worker(*lines), first, second, advisors=["first=strong/oracle", "second=other/sage"])
@@ -254,12 +254,12 @@ async def test_a_panel_asks_all_at_once() -> None:
     assert not result.is_error, "one of them answered"
 
 
-async def test_two_advisors_of_one_name_are_refused() -> None:
+async def test_duplicate_advisor_names_are_refused() -> None:
     with pytest.raises(UsageError, match="same name"):
         advise(["strong/oracle", "other/sage"])
 
 
-async def test_an_advisor_has_no_advisors_and_no_children() -> None:
+async def test_advisor_has_no_advisors_or_children() -> None:
     deep = sage((ask("x1"), call("s1", "AgentSpawn", prompt="help")), OK)
     rig = Rig(worker(*asking(1), "done"), deep)
     make = advise([Advisor("advisor", "other/sage", tools=("Act",))], Setup(rules=QUIET))
@@ -271,7 +271,7 @@ async def test_an_advisor_has_no_advisors_and_no_children() -> None:
     assert all(text.startswith("There is no tool named") for text in texts)
 
 
-async def test_a_child_has_the_same_advisors_and_counts_on_the_same_account() -> None:
+async def test_child_shares_advisors_and_account() -> None:
     model = oracle(OK, OK)
     rules = Rules(triggers=(), max_session_calls=1)
     rig = Rig(worker(*asking(1), (act("c5", n=5), ask("a5")), "child done", "done"), model, rules=rules, tree=Tree())
@@ -283,7 +283,7 @@ async def test_a_child_has_the_same_advisors_and_counts_on_the_same_account() ->
     assert rig.ledger.cost().by_role["advisor:advisor"] > 0
 
 
-async def test_advice_that_two_agents_get_at_the_same_time_has_each_its_own_cost() -> None:
+async def test_parallel_advice_has_own_costs() -> None:
     executor = worker((act("c1"), ask("a1")), (act("c2"), ask("a2")), "done", "done")
     looker = Advisor("advisor", "other/sage", tools=("Act",))
     rig = Rig(executor, sage(act("s1"), act("s2"), OK, OK), advisors=[looker], tree=Tree())
@@ -307,7 +307,7 @@ def switching(rig: Rig, *changes: str) -> None:
     rig.agent.listen(change)
 
 
-async def test_a_muted_advisor_answers_that_it_is_muted_and_the_tools_stay_as_they_are() -> None:
+async def test_muted_advisor_answers_and_tools_stay() -> None:
     executor = worker(*asking(3), "done")
     rig = Rig(executor, oracle(OK, OK))
     switching(rig, "off", "on")
@@ -318,7 +318,7 @@ async def test_a_muted_advisor_answers_that_it_is_muted_and_the_tools_stay_as_th
     assert len({request.system for request in executor.requests}) == 1
 
 
-async def test_one_of_several_is_muted_by_name_and_the_next_one_is_asked() -> None:
+async def test_one_of_several_is_muted_by_name() -> None:
     names = ["first=strong/oracle", "second=other/sage"]
     rig = Rig(worker(*asking(2), "done"), oracle(OK), sage(OK), advisors=names)
     switching(rig, "first=off")
@@ -328,7 +328,7 @@ async def test_one_of_several_is_muted_by_name_and_the_next_one_is_asked() -> No
     assert rig.agent.advisory.report().advisors == "first=strong/oracle (off), second=other/sage"
 
 
-async def test_a_switch_changes_the_model_and_keeps_tool_and_conversation() -> None:
+async def test_switched_model_keeps_conversation() -> None:
     executor = worker(*asking(2), "done")
     first, second = oracle(OK), sage(OK)
     rig = Rig(executor, first, second)
@@ -340,7 +340,7 @@ async def test_a_switch_changes_the_model_and_keeps_tool_and_conversation() -> N
     assert {"advisor:advisor"} == {role for role in rig.ledger.cost().by_role if role != "executor"}
 
 
-async def test_an_agent_without_one_is_given_an_advisor_while_it_runs() -> None:
+async def test_advisor_is_added_while_running() -> None:
     rig = Rig(worker("none", *asking(1), "done"), oracle(OK), advisors=[])
     await rig.run()
     with pytest.raises(UsageError, match="no advisor"):
@@ -353,7 +353,7 @@ async def test_an_agent_without_one_is_given_an_advisor_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize("change", ["nobody=off", "nobody=on", "strong/oracle,tools=Bash", "a b=strong/oracle", ""])
-async def test_a_change_that_cannot_be_made_changes_nothing(change: str) -> None:
+async def test_impossible_change_changes_nothing(change: str) -> None:
     rig = Rig(worker(*asking(1), "done"), oracle(OK))
     with pytest.raises(UsageError):
         rig.agent.apply(Switch(advisor=change))
@@ -361,7 +361,7 @@ async def test_a_change_that_cannot_be_made_changes_nothing(change: str) -> None
     assert rig.statuses == ["answered"]
 
 
-async def test_muting_ends_the_consultation_in_progress() -> None:
+async def test_muting_ends_running_consultation() -> None:
     rig = Rig(worker(*asking(1), "done"), oracle(("V", math.inf)))
     run = asyncio.create_task(rig.run())
     while "V" not in rig.deltas:
@@ -393,14 +393,14 @@ async def test_stop_pauses_and_asks_the_person(answer: str | None, reason: str) 
 
 
 @pytest.mark.parametrize(("on_stop", "reason"), [("pass", "end"), ("end", "advisor_stop")])
-async def test_without_a_person_the_settings_decide(on_stop: str, reason: str) -> None:
+async def test_without_person_settings_decide(on_stop: str, reason: str) -> None:
     rig = Rig(worker(*asking(1), "done"), oracle(STOP), setup={"on_stop": on_stop})
     result = await rig.run()
     assert result.stop_reason == reason
     assert rig.told("a0").startswith("advisor advises:\nVERDICT: stop"), "passed on in any case"
 
 
-async def test_a_stop_that_a_rule_brought_about_ends_the_turn_too() -> None:
+async def test_stop_from_a_rule_ends_the_turn() -> None:
     rig = Rig(worker("[NEED_ADVICE]"), oracle(STOP), rules=Rules(triggers=("need_advice",)), setup={"on_stop": "end"})
     result = await rig.run()
     assert result.stop_reason == "advisor_stop"
@@ -429,14 +429,14 @@ def outcomes(rig: Rig) -> list[object]:
     ]
 
 
-async def test_advice_that_is_acted_on_is_followed() -> None:
+async def test_acted_on_advice_is_followed() -> None:
     rig = Rig(worker(*asking(1), (act("c9", n=9),), "done"), oracle(OK))
     await rig.run()
     assert tally(rig) == (1, 0, 0)
     assert outcomes(rig) == ["followed"]
 
 
-async def test_advice_that_is_turned_down_is_rejected_with_its_reason() -> None:
+async def test_rejected_advice_keeps_its_reason() -> None:
     rig = Rig(worker(*asking(1), ("[REJECTED: the lock is there]", act("c9", n=9)), "done"), oracle(OK))
     await rig.run()
     assert tally(rig) == (0, 1, 0)
@@ -445,7 +445,7 @@ async def test_advice_that_is_turned_down_is_rejected_with_its_reason() -> None:
     assert len(rig.advice) == 1
 
 
-async def test_what_contradicts_advice_is_put_to_that_advisor_once() -> None:
+async def test_contradiction_is_put_to_advisor_once() -> None:
     first, second = oracle(), sage("VERDICT: adjust", OK)
     executor = worker(
         (act("c0"), ask("a0", name="second")),
@@ -464,7 +464,7 @@ async def test_what_contradicts_advice_is_put_to_that_advisor_once() -> None:
     assert first.requests == []
 
 
-async def test_who_asks_itself_about_a_contradiction_has_had_the_one_consultation() -> None:
+async def test_self_asked_contradiction_is_not_repeated() -> None:
     executor = worker(
         *asking(1),
         ("[CONTRADICTED: the test passes]", act("c1", n=1), ask("a1", question="I found it passes; which holds?")),
@@ -476,7 +476,7 @@ async def test_who_asks_itself_about_a_contradiction_has_had_the_one_consultatio
     assert [advice.trigger for advice in rig.advice] == ["asked", "asked"]
 
 
-async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
+async def test_person_rates_last_or_named_advice() -> None:
     lines = [*asking(1), (act("c1", n=1), ask("a1", name="second")), "done"]
     rig = Rig(worker(*lines), oracle(OK), sage(OK), advisors=["first=strong/oracle", "second=other/sage"])
     advisory = rig.agent.advisory
@@ -490,7 +490,7 @@ async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
     assert {name: tally.rated for name, tally in advisory.report().tallies.items()} == {"first": -2, "second": 1}
 
 
-async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
+async def test_unadvised_long_task_is_remarked_once() -> None:
     steps = [(act(f"c{n}", n=n),) for n in range(UNASKED_HINT_TURNS)]
     rig = Rig(worker(*steps, "done", "again"), oracle())
     await rig.run()
@@ -498,7 +498,7 @@ async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
     assert len([text for text in rig.notices if "No advisor was asked" in text]) == 1
 
 
-async def test_consulting_so_much_that_the_advisor_alone_had_been_cheaper_is_remarked() -> None:
+async def test_costly_consulting_is_remarked() -> None:
     steps = [(act(f"c{n}", n=n), ask(f"a{n}"), Usage(input=100, output=10)) for n in range(COMPARED_TURNS)]
     dear = [(OK, Usage(input=5_000, output=1_000)) for _ in range(COMPARED_TURNS)]
     rules = Rules(triggers=(), max_advisor_calls=None)
@@ -518,7 +518,7 @@ async def test_consulting_so_much_that_the_advisor_alone_had_been_cheaper_is_rem
 # -- tasks, compaction, resume -----------------------------------------------------------------------------------------
 
 
-async def test_the_second_task_is_seen_as_the_second_task() -> None:
+async def test_second_task_is_seen_as_its_own() -> None:
     """hivemind's advisor saw the first one for ever."""
     model = oracle(OK, OK)
     rig = Rig(worker(*asking(1), "one", *asking(1, 1), "two"), model)
@@ -530,7 +530,7 @@ async def test_the_second_task_is_seen_as_the_second_task() -> None:
     assert "The task:\nWrite the parser." not in said
 
 
-async def test_advice_survives_what_makes_the_context_smaller() -> None:
+async def test_advice_survives_context_stubs() -> None:
     long = "VERDICT: adjust\nNEXT: " + "mind the lock " * 200
     executor = worker(
         (act("c0", says="x" * 4_000), ask("a0")),
@@ -548,7 +548,7 @@ async def test_advice_survives_what_makes_the_context_smaller() -> None:
     assert "taken out of the context" in texts["c0"]
 
 
-async def test_advice_survives_a_conversation_that_is_cleared() -> None:
+async def test_advice_survives_cleared_conversation() -> None:
     executor = worker(*asking(1), (act("c5", n=5),), "done")
     rig = Rig(executor, oracle("VERDICT: adjust\nNEXT: mind the lock"))
 
@@ -571,7 +571,7 @@ def opened(tmp_path: Path) -> FileLog:
     return FileLog(session, blobs=BlobDirectory(session / "blobs"))
 
 
-async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Path) -> None:
+async def test_resumed_session_counts_consultations(tmp_path: Path) -> None:
     first = oracle("VERDICT: adjust\nNEXT: mind the lock")
     rig = Rig(worker(*asking(1), "one"), first, log=opened(tmp_path))
     await rig.run("Write the parser.")
@@ -594,7 +594,7 @@ async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Pa
     log.close()
 
 
-async def test_a_log_whose_blobs_are_gone_can_be_resumed(tmp_path: Path) -> None:
+async def test_log_without_blobs_can_be_resumed(tmp_path: Path) -> None:
     rig = Rig(worker(*asking(1), "one"), oracle(OK), log=opened(tmp_path))
     await rig.run()
     rig.log.close()
@@ -609,7 +609,7 @@ async def test_a_log_whose_blobs_are_gone_can_be_resumed(tmp_path: Path) -> None
     log.close()
 
 
-async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
+async def test_consultation_is_logged_with_request() -> None:
     rig = Rig(worker(*asking(1), "one"), oracle(OK))
     await rig.run()
     (entry,) = [entry for entry in rig.log.entries() if entry.kind == "advice" and "outcome" not in read_body(entry)]
@@ -629,7 +629,7 @@ async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
     assert len(billed) == 1
 
 
-async def test_python_asks_without_changing_the_conversation() -> None:
+async def test_python_asks_outside_conversation() -> None:
     rig = Rig(worker("one"), oracle(OK), rules=QUIET)
     await rig.run()
     before: Sequence[Message] = rig.agent.messages

@@ -22,7 +22,7 @@ from sagent.advisor.changes import runs_tests, writes
         ("cat f", False),
     ],
 )
-def test_a_command_that_changes_files_is_a_change(command: str, does: bool) -> None:
+def test_changing_command_is_a_change(command: str, does: bool) -> None:
     assert writes(command) is does
 
 
@@ -44,5 +44,5 @@ def test_a_command_that_changes_files_is_a_change(command: str, does: bool) -> N
         ("echo pytest", False),
     ],
 )
-def test_a_command_that_runs_tests_is_known_by_its_program(command: str, does: bool) -> None:
+def test_test_command_is_known_by_program(command: str, does: bool) -> None:
     assert runs_tests(command) is does

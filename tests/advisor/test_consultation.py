@@ -25,7 +25,7 @@ async def one(*lines: object, advisor: str = "strong/oracle", **given: object) -
     return rig, advice
 
 
-async def test_advice_is_a_tool_result_like_any_other() -> None:
+async def test_advice_is_an_ordinary_tool_result() -> None:
     rig, advice = await one("VERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test")
     assert rig.told() == "advisor advises:\nVERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test"
     assert (advice.status, advice.verdict, advice.gaps, advice.next, advice.check) == (
@@ -64,7 +64,7 @@ FAILURES: list[tuple[ModelErrorKind, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "said"), FAILURES)
-async def test_a_failure_ends_no_run_and_says_which_it_was(kind: ModelErrorKind, said: str) -> None:
+async def test_failure_ends_no_run_and_says_which(kind: ModelErrorKind, said: str) -> None:
     rig, advice = await one(ModelError(kind, "the words of the provider", provider="strong", model="oracle"))
     assert advice.status == "failed"
     assert said in advice.reason
@@ -74,13 +74,13 @@ async def test_a_failure_ends_no_run_and_says_which_it_was(kind: ModelErrorKind,
     assert (tally.calls, tally.failed, tally.answered) == (1, 1, 0)
 
 
-async def test_a_defect_of_a_model_ends_no_run() -> None:
+async def test_defective_model_ends_no_run() -> None:
     rig, advice = await one(RuntimeError("a defect"))
     assert (advice.status, advice.reason) == ("failed", "RuntimeError: a defect")
     assert "a defect" in rig.told()
 
 
-async def test_an_advisor_whose_model_is_gone_ends_no_run() -> None:
+async def test_advisor_without_model_ends_no_run() -> None:
     rig = Rig(worker((ask(),), "done"), oracle())
     rig.models.pop("strong/oracle")
     assert (await rig.run()).content == "done"
@@ -100,7 +100,7 @@ async def test_a_full_disk_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stop", ["refusal", "content_filter"])
-async def test_a_refusal_is_declined_and_not_asked_again(stop: str) -> None:
+async def test_refusal_is_declined_and_not_repeated(stop: str) -> None:
     rig, advice = await one(assistant("I cannot help with that.", stop=stop))  # pyright: ignore[reportArgumentType]
     assert (advice.status, advice.text) == ("declined", "I cannot help with that.")
     assert stop in advice.reason
@@ -109,7 +109,7 @@ async def test_a_refusal_is_declined_and_not_asked_again(stop: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "   \n", "Ok."])
-async def test_an_answer_of_nothing_is_declined(said: str) -> None:
+async def test_empty_answer_is_declined(said: str) -> None:
     _, advice = await one(Message("assistant", (Text(said),) if said else (), stop="end"))
     assert advice.status == "declined"
     assert "its answer was" in advice.reason
@@ -124,13 +124,13 @@ async def test_an_answer_of_nothing_is_declined(said: str) -> None:
         "Since then:\n[4] call c2: Act {}",
     ],
 )
-async def test_an_echo_of_the_conversation_is_no_advice(said: str) -> None:
+async def test_conversation_echo_is_no_advice(said: str) -> None:
     rig, advice = await one(said)
     assert (advice.status, advice.reason) == ("failed", "it repeated the conversation instead of judging it")
     assert said not in rig.told()
 
 
-async def test_the_request_is_always_the_last_thing_an_advisor_reads() -> None:
+async def test_request_is_last_for_an_advisor() -> None:
     model = oracle(OK, OK)
     rig = Rig(worker((ask(),), (act("c1"),), (ask("a2", question="And now?"),), "done"), model)
     await rig.run()
@@ -140,7 +140,7 @@ async def test_the_request_is_always_the_last_thing_an_advisor_reads() -> None:
     assert model.requests[1].messages[-1].content.endswith("The question: And now?")
 
 
-async def test_proceed_is_a_full_answer_and_the_prompt_says_so() -> None:
+async def test_proceed_is_a_full_answer() -> None:
     model = oracle("VERDICT: proceed")
     rig = Rig(worker((ask(),), "done"), model)
     await rig.run()
@@ -153,7 +153,7 @@ async def test_proceed_is_a_full_answer_and_the_prompt_says_so() -> None:
     assert model.requests[0].max_output == 2_048
 
 
-async def test_thinking_that_ate_the_whole_answer_is_given_room_once() -> None:
+async def test_all_thinking_answer_gets_room_once() -> None:
     eaten = Message("assistant", (Thinking("hm " * 50),), stop="max_tokens")
     model = oracle((eaten, Usage(input=10, output=2_048)), (OK, Usage(input=10, output=90)))
     rig = Rig(worker((ask(),), "done"), model)
@@ -166,7 +166,7 @@ async def test_thinking_that_ate_the_whole_answer_is_given_room_once() -> None:
     assert (await rig.agent.wait()).advisors["advisor"].calls == 1
 
 
-async def test_thinking_that_eats_the_second_answer_too_is_a_failure_that_says_so() -> None:
+async def test_second_all_thinking_answer_fails() -> None:
     eaten = Message("assistant", (Thinking("hm"),), stop="max_tokens")
     rig = Rig(worker((ask(),), "done"), oracle(eaten, eaten))
     await rig.run()
@@ -180,7 +180,7 @@ async def test_a_cut_answer_is_told_as_cut() -> None:
     assert "(cut at its length limit)" in rig.told()
 
 
-async def test_an_effort_is_sent_with_room_for_what_is_thought() -> None:
+async def test_effort_gets_room_for_thinking() -> None:
     model = oracle(OK)
     rig = Rig(worker((ask(),), "done"), model, advisors=["strong/oracle,effort=high"])
     await rig.run()
@@ -195,7 +195,7 @@ async def test_a_role_file_is_the_system_prompt(tmp_path) -> None:
     assert model.requests[0].system == "You are the security reviewer."
 
 
-async def test_the_advisor_sees_system_prompt_tools_and_results_and_not_only_words() -> None:
+async def test_advisor_sees_prompt_tools_and_results() -> None:
     """hivemind's saw the task and three texts; advisor-middleware's nothing."""
     model = oracle(OK)
     rig = Rig(worker(("I look.", act("c1", says="the file says 42")), (ask(),), "done"), model, system="Be careful.")
@@ -224,13 +224,13 @@ async def test_junk_of_a_wrong_type_is_ignored(junk: dict[str, object]) -> None:
     assert rig.statuses == ["answered"]
 
 
-async def test_arguments_that_are_no_object_are_ignored() -> None:
+async def test_non_object_arguments_are_ignored() -> None:
     rig = Rig(worker((ToolCall("a1", "advisor", malformed="what should I do?"),), "done"), oracle(OK))
     await rig.run()
     assert rig.statuses == ["answered"]
 
 
-async def test_other_calls_of_the_same_turn_are_all_answered() -> None:
+async def test_other_calls_of_turn_are_answered() -> None:
     """LiteLLM answered only the advisor's, and lost the rest."""
     rig = Rig(worker((act("c1", says="one"), ask(), act("c2", says="two")), "done"), oracle((0.01, OK)))
     await rig.run()
@@ -239,7 +239,7 @@ async def test_other_calls_of_the_same_turn_are_all_answered() -> None:
     assert rig.told().startswith("advisor advises")
 
 
-async def test_two_questions_in_one_turn_are_one_consultation() -> None:
+async def test_two_questions_in_turn_are_one() -> None:
     model = oracle((0.01, OK))
     rig = Rig(worker((ask(), ask("a2")), "done"), model)
     await rig.run()
@@ -247,13 +247,13 @@ async def test_two_questions_in_one_turn_are_one_consultation() -> None:
     assert "nothing has happened since" in rig.told("a2")
 
 
-async def test_an_unknown_name_is_told_with_the_names_there_are() -> None:
+async def test_unknown_name_lists_the_advisors() -> None:
     rig = Rig(worker((ask(name="nobody"),), "done"), oracle())
     await rig.run()
     assert "there is no advisor 'nobody'; there are advisor" in rig.told()
 
 
-async def test_what_a_broken_off_consultation_had_come_to_is_billed() -> None:
+async def test_broken_off_consultation_is_billed() -> None:
     told = Billed((Charge("oracle", Usage(input=100, output=7)),))
     rig, advice = await one((told, "VERD", ModelError("cut", "gone", provider="strong")))
     assert advice.status == "failed"
@@ -262,7 +262,7 @@ async def test_what_a_broken_off_consultation_had_come_to_is_billed() -> None:
     assert tally.usd == rig.ledger.cost().advisor > 0
 
 
-async def test_an_unknown_price_is_told_as_unknown_and_not_as_nothing() -> None:
+async def test_unknown_price_is_told_as_unknown() -> None:
     """clawcodex billed 0 USD for 92 % of the cost."""
     rig, advice = await one(OK, prices={"cheap/worker": {"input": 1, "output": 1}})
     assert advice.usd is None
@@ -272,7 +272,7 @@ async def test_an_unknown_price_is_told_as_unknown_and_not_as_nothing() -> None:
     assert result.cost.unpriced == ("strong/oracle",)
 
 
-async def test_tokens_of_advisors_are_neither_in_the_usage_nor_in_the_meter() -> None:
+async def test_advisor_tokens_are_not_in_usage() -> None:
     """Claude Code counted them, and compacted long before its window was full."""
     dear = (OK, Usage(input=150_000, output=900))
     lines = [(ask(), Usage(input=50, output=5)), ("done", Usage(input=60, output=5))]
@@ -283,7 +283,7 @@ async def test_tokens_of_advisors_are_neither_in_the_usage_nor_in_the_meter() ->
     assert result.advisors["advisor"].usage == Usage(input=150_000, output=900)
 
 
-async def test_a_consultation_is_cancelled_and_the_turn_goes_on() -> None:
+async def test_cancelled_consultation_keeps_turn() -> None:
     rig = Rig(worker((ask(), act("c1", says="one")), "done"), oracle(("VERD", math.inf)))
     run = asyncio.create_task(rig.run())
     while "VERD" not in rig.deltas:
@@ -296,7 +296,7 @@ async def test_a_consultation_is_cancelled_and_the_turn_goes_on() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_an_interruption_ends_a_consultation_within_a_second() -> None:
+async def test_interruption_ends_consultation() -> None:
     rig = Rig(worker((ask(),), "again"), oracle(("VERD", math.inf)))
     run = asyncio.create_task(rig.run())
     while "VERD" not in rig.deltas:
@@ -309,7 +309,7 @@ async def test_an_interruption_ends_a_consultation_within_a_second() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_the_advisor_may_be_the_executors_own_model() -> None:
+async def test_advisor_may_be_executors_model() -> None:
     model = worker((ask(),), OK, "done")
     rig = Rig(model, advisors=["cheap/worker"])
     assert (await rig.run()).content == "done"
@@ -317,7 +317,7 @@ async def test_the_advisor_may_be_the_executors_own_model() -> None:
     assert model.requests[0].conversation != model.requests[1].conversation
 
 
-async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_to_its_role() -> None:
+async def test_advisor_with_tools_is_billed_to_its_role() -> None:
     look = call("l1", "Act", says="the file says 42")
     child = sage((look, Usage(input=30, output=3)), ("VERDICT: adjust\nNEXT: read it", Usage(input=40, output=4)))
     rig = Rig(worker((ask(),), "done"), child)
@@ -346,7 +346,7 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
         (("[1] person: Fix the parser.",), "failed"),
     ],
 )
-async def test_an_advisor_with_tools_fails_in_the_same_words(lines: tuple[object, ...], status: str) -> None:
+async def test_advisor_with_tools_fails_alike(lines: tuple[object, ...], status: str) -> None:
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.extension import advise
 

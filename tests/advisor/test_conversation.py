@@ -28,7 +28,7 @@ def text_of(asked: Asked) -> str:
 START = (user("Fix the parser."), assistant("I look.", act("c1", path="a.py")), result("c1", "def parse(): ..."))
 
 
-def test_the_first_consultation_shows_prompt_task_calls_results_and_ends_with_the_request() -> None:
+def test_first_consultation_shows_all() -> None:
     said = text_of(Conversation("advisor").ask(asking(*START, system="You write code.")))
     order = ["You write code.", "The task:\nFix the parser.", "[1] person: Fix", "[2] executor: I look."]
     order += ['[2] call c1: Act {"path": "a.py"}', "[3] result of c1: def parse(): ...", "ADVISE"]
@@ -37,7 +37,7 @@ def test_the_first_consultation_shows_prompt_task_calls_results_and_ends_with_th
     assert said.endswith("ADVISE")
 
 
-def test_the_next_consultation_begins_with_the_first_and_shows_only_what_is_new() -> None:
+def test_next_consultation_shows_only_news() -> None:
     talk = Conversation("advisor")
     first = consult(talk, *START, answer="VERDICT: adjust")
     more = (*START, assistant("Now the test.", act("c2")), result("c2", "2 failed", is_error=True))
@@ -50,14 +50,14 @@ def test_the_next_consultation_begins_with_the_first_and_shows_only_what_is_new(
     assert text_of(second).endswith("ADVISE")
 
 
-def test_a_consultation_that_came_to_nothing_leaves_no_trace() -> None:
+def test_failed_consultation_leaves_no_trace() -> None:
     talk = Conversation("advisor")
     talk.ask(asking(*START))
     assert talk.messages == []
     assert talk.ask(asking(*START)) == talk.ask(asking(*START))
 
 
-def test_the_call_in_flight_and_its_result_are_left_out() -> None:
+def test_call_in_flight_is_left_out() -> None:
     talk = Conversation("advisor")
     history = (*START, assistant("I ask.", ask("a1", question="why?"), act("c2")))
     first = consult(talk, *history)
@@ -69,7 +69,7 @@ def test_the_call_in_flight_and_its_result_are_left_out() -> None:
     assert "[5] result of c2: ok" in second
 
 
-def test_what_another_advisor_said_is_shown_and_what_it_said_itself_is_not() -> None:
+def test_other_advisors_words_are_shown() -> None:
     talk = Conversation("second")
     consult(talk, *START)
     history = (*START, assistant("", ask("a1", name="first")), result("a1", "first advises:\nuse a lock"))
@@ -80,7 +80,7 @@ def test_what_another_advisor_said_is_shown_and_what_it_said_itself_is_not() -> 
     assert "own" not in said
 
 
-def test_advice_and_words_of_sagent_are_no_evidence_and_results_and_people_are() -> None:
+def test_advice_is_no_evidence_results_are() -> None:
     talk = Conversation("advisor")
     history = [*START, assistant("", ask("a1"))]
     consult(talk, *history)
@@ -99,7 +99,7 @@ def test_advice_and_words_of_sagent_are_no_evidence_and_results_and_people_are()
     assert talk.evidence([*history, assistant("", act("c9")), result("c9", "2 failed")])
 
 
-def test_another_task_is_told_as_another_task() -> None:
+def test_other_task_is_told_as_such() -> None:
     talk = Conversation("advisor")
     consult(talk, *START)
     history = (*START, assistant("Done."), user("Now write the docs."))
@@ -113,7 +113,7 @@ def test_another_task_is_told_as_another_task() -> None:
     )
 
 
-def test_results_that_gave_way_to_stubs_are_not_told_again_and_nothing_new_is_lost() -> None:
+def test_stubbed_results_are_not_told_again() -> None:
     talk = Conversation("advisor")
     same = user("go on")
     history = [*START, assistant("One."), same, assistant("Two.", act("c2")), result("c2", "x" * 3000)]
@@ -126,7 +126,7 @@ def test_results_that_gave_way_to_stubs_are_not_told_again_and_nothing_new_is_lo
     assert "taken out" not in said
 
 
-def test_a_cleared_conversation_goes_on_from_what_is_new() -> None:
+def test_cleared_conversation_continues_with_news() -> None:
     talk = Conversation("advisor")
     first = consult(talk, *START, assistant("One."))
     said = talk.ask(asking(START[0], user("cleared", sender="sagent"), assistant("Two.")))
@@ -139,7 +139,7 @@ def answered(text: str) -> Advice:
     return Advice("advisor", "a/b", "asked", "answered", text)
 
 
-def test_a_resumed_conversation_has_the_same_messages() -> None:
+def test_resumed_conversation_is_the_same() -> None:
     talk, again = Conversation("advisor"), Conversation("advisor")
     first = consult(talk, *START, answer="VERDICT: adjust")
     history = [*START, assistant("More."), user("go on")]
@@ -155,7 +155,7 @@ def test_a_resumed_conversation_has_the_same_messages() -> None:
     assert "go on" not in resumed
 
 
-def test_a_log_whose_conversation_was_cut_since_is_quoted_anew() -> None:
+def test_cut_conversation_is_quoted_anew() -> None:
     talk, again = Conversation("advisor"), Conversation("advisor")
     asked = consult(talk, *START, assistant("One."))
     history = [START[0], user("cleared", sender="sagent"), assistant("Two."), assistant("Three."), user("hm")]
@@ -166,7 +166,7 @@ def test_a_log_whose_conversation_was_cut_since_is_quoted_anew() -> None:
     assert mark(history[3]) != asked.entry(answered("")).last
 
 
-def test_what_does_not_fit_is_left_out_and_declared_and_the_next_one_grows_again() -> None:
+def test_unfitting_part_is_left_out_and_said() -> None:
     talk = Conversation("advisor")
     history = [user("The task.")]
     for n in range(60):
@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_left_out_and_declared_and_the_next_one_grows_again
     assert len(second.messages) == 3
 
 
-def test_a_conversation_begun_anew_quotes_what_the_advisor_said_before() -> None:
+def test_fresh_conversation_quotes_old_advice() -> None:
     talk = Conversation("advisor")
     history = [user("The task."), assistant("w" * 6_000)]
     consult(talk, *history)
@@ -217,7 +217,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(histories(), histories(), st.integers(1_200, 40_000), TEXTS)
-def test_every_consultation_fits_begins_with_the_last_and_says_the_same_again(before, after, room, system) -> None:
+def test_consultations_fit_and_extend_the_last(before, after, room, system) -> None:
     talk = Conversation("advisor")
     first = talk.ask(asking(*before, system=system, room=room))
     assert first == talk.ask(asking(*before, system=system, room=room))
@@ -231,7 +231,7 @@ def test_every_consultation_fits_begins_with_the_last_and_says_the_same_again(be
         assert second.messages[: len(first.messages)] == first.messages
 
 
-def test_a_request_has_no_calls_or_results_of_its_own() -> None:
+def test_request_has_no_calls_or_results() -> None:
     """Proxies refuse tool blocks without tools."""
     asked = Conversation("advisor").ask(asking(*START, assistant("", ToolCall("x", "Act", malformed='{"a'))))
     assert all(not message.calls and not message.results for message in asked.messages)

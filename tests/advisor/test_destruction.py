@@ -113,7 +113,7 @@ from sagent.advisor.destruction import destroys, is_destroyer
         "git notes remove HEAD",
     ],
 )
-def test_what_takes_things_away_for_good_is_known(command: str) -> None:
+def test_destructive_commands_are_known(command: str) -> None:
     assert destroys(command)
 
 
@@ -179,11 +179,11 @@ def test_what_takes_things_away_for_good_is_known(command: str) -> None:
         "'",
     ],
 )
-def test_what_takes_nothing_away_is_not_held_up(command: str) -> None:
+def test_harmless_commands_are_not_held(command: str) -> None:
     assert not destroys(command)
 
 
-def test_a_script_counts_as_what_it_does(tmp_path: Path) -> None:
+def test_script_counts_as_its_commands(tmp_path: Path) -> None:
     (tmp_path / "wipe.py").write_text("import shutil\nshutil.rmtree('x')\n")
     (tmp_path / "show.py").write_text("print('hello')\n")
     (tmp_path / "wipe.sh").write_text("#!/bin/sh\nset -e\nls | xargs rm\n")
@@ -203,7 +203,7 @@ def test_a_script_counts_as_what_it_does(tmp_path: Path) -> None:
     assert destroys("sh gone.sh", tmp_path), "nobody can say what it does"
 
 
-def test_a_target_of_the_project_counts_as_what_it_does(tmp_path: Path) -> None:
+def test_project_target_counts_as_its_commands(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all: x\n\tcc x.c\n\ntidy:\n\t@rm -rf build\n\nrm-less:\n\tls\n")
     (tmp_path / "package.json").write_text('{"scripts": {"tidy": "shx rm -rf dist", "build": "tsc"}}')
     (tmp_path / "drop.sql").write_text("DROP TABLE users;")
@@ -214,7 +214,7 @@ def test_a_target_of_the_project_counts_as_what_it_does(tmp_path: Path) -> None:
         assert not destroys(command, tmp_path), command
 
 
-def test_what_a_checkout_would_overwrite_counts(tmp_path: Path) -> None:
+def test_overwriting_checkout_counts(tmp_path: Path) -> None:
     (tmp_path / "app").write_text("x")
     assert destroys("git checkout app", tmp_path)
     assert not destroys("git checkout main", tmp_path)
@@ -224,13 +224,11 @@ def test_what_a_checkout_would_overwrite_counts(tmp_path: Path) -> None:
     ("tool", "does"),
     [("mcp__files__delete_file", True), ("removeUser", True), ("mcp__files__read_file", False), ("Cleaner", False)],
 )
-def test_a_tool_without_a_command_counts_by_its_name(tool: str, does: bool) -> None:
+def test_tool_without_command_counts_by_name(tool: str, does: bool) -> None:
     assert is_destroyer(tool) is does
 
 
-def test_what_is_written_over_counts_where_no_rewind_brings_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unrewindable_overwrite_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/etc")  # which has files
     where = tmp_path / "work"
     (where / "sub").mkdir(parents=True)

@@ -54,12 +54,12 @@ def bash(command: str) -> ToolCall:
         ("VERDICT: proceed", ask(), ""),
     ],
 )
-def test_what_was_made_of_advice_shows_in_what_is_done_next(advice: str, does: ToolCall | None, found: str) -> None:
+def test_followed_advice_shows_in_next_calls(advice: str, does: ToolCall | None, found: str) -> None:
     made = turn(does) if does else turn()
     assert effect_of(advised(advice), made)[0] == found
 
 
-def test_a_call_that_was_not_made_shows_nothing() -> None:
+def test_unmade_call_shows_nothing() -> None:
     assert effect_of(advised("VERDICT: proceed"), turn(bash("rm x"), answer=HELD)) == ("", "")
 
 
@@ -73,5 +73,5 @@ def test_a_call_that_was_not_made_shows_nothing() -> None:
         pytest.param("[FOLLOWED " * 50_000, None, id="again and again"),
     ],
 )
-def test_what_the_executor_says_of_it_is_read(text: str, found: tuple[str, str] | None) -> None:
+def test_executors_words_on_advice_are_read(text: str, found: tuple[str, str] | None) -> None:
     assert stated_effect(assistant(text)) == found

@@ -210,14 +210,14 @@ async def live(seed: int) -> None:
 
 @OFTEN
 @given(st.integers(0, 2**32))
-def test_the_ledger_says_what_was_billed_of_any_session(seed: int) -> None:
+def test_ledger_equals_bills_of_any_session(seed: int) -> None:
     """With failures, retries, cancellations, interruptions, switches, panels, and advisors that are agents."""
     asyncio.run(live(seed))
 
 
 @settings(max_examples=deep(8, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
-def test_the_same_over_http_and_two_families(seed: int) -> None:
+def test_ledger_equals_bills_over_http(seed: int) -> None:
     """What these servers fail with bills nothing, so that every usage is one that they told."""
     asyncio.run(serve(seed))
 

@@ -97,7 +97,7 @@ def tools_of(request: Received) -> list[object]:
     return [tool.get("type") or tool.get("name") for tool in tools if isinstance(tool, dict)]
 
 
-async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours() -> None:
+async def test_native_advisor_is_sent_and_billed() -> None:
     async with FakeProviderServer([asked(), asked(said="Again.")], strict=False) as server:
         rig = Rig(server)
         result = await rig.agent.run("go")
@@ -151,7 +151,7 @@ async def test_what_came_of_it_is_told(content: object, status: str, text: str, 
         await rig.aclose()
 
 
-async def test_a_pair_that_the_api_refuses_is_asked_by_us_and_that_is_said() -> None:
+async def test_pair_refused_by_api_is_asked_by_us() -> None:
     refusal = Fail(400, message="tools.0: claude-x cannot be an advisor for claude-sonnet-4-6")
 
     def play(request: Received) -> Step:
@@ -197,7 +197,7 @@ async def test_who_asks(mode: Mode, advisor: str, native: bool) -> None:
         await rig.aclose()
 
 
-async def test_a_muted_advisor_is_not_asked_by_the_api_and_its_blocks_still_have_their_header() -> None:
+async def test_muted_native_advisor_keeps_header() -> None:
     async with FakeProviderServer([asked(), Turn(text="alone"), Turn(text="back")], strict=False) as server:
         rig = Rig(server)
         await rig.agent.run("go")
@@ -211,7 +211,7 @@ async def test_a_muted_advisor_is_not_asked_by_the_api_and_its_blocks_still_have
         await rig.aclose()
 
 
-async def test_advice_goes_along_to_another_family_as_text() -> None:
+async def test_advice_moves_to_other_family_as_text() -> None:
     async with FakeProviderServer([asked(), Turn(text="hello from the other side")], strict=True) as server:
         rig = Rig(server)
         await rig.agent.run("go")
@@ -226,9 +226,7 @@ async def test_advice_goes_along_to_another_family_as_text() -> None:
     ("cap", "size", "uses"),
     [("0.10", 9, None), ("0.50", 9, 1), ("3.00", 9, 5), ("0.50", 30_000, None), ("1", 30_000, 1), ("1", 100_000, None)],
 )
-async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_ask(
-    cap: str, size: int, uses: int | None
-) -> None:
+async def test_native_asks_limited_by_half_the_cap(cap: str, size: int, uses: int | None) -> None:
     async with FakeProviderServer([Turn(text="done")], strict=False) as server:
         rig = Rig(server, cap=Decimal(cap))
         assert (await rig.agent.run("word " * (size // 5))).content == "done"
@@ -239,7 +237,7 @@ async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_as
         await rig.aclose()
 
 
-async def test_a_cap_covers_what_the_api_may_ask() -> None:
+async def test_cap_covers_native_consultations() -> None:
     async with FakeProviderServer([asked()], strict=False) as server:
         rig = Rig(server, cap=Decimal(2))
         await rig.agent.run("go")
@@ -247,7 +245,7 @@ async def test_a_cap_covers_what_the_api_may_ask() -> None:
         await rig.aclose()
 
 
-async def test_what_is_held_covers_that_the_executor_reads_all_again_after_each_advice() -> None:
+async def test_held_covers_rereading_after_advice() -> None:
     """As it was recorded: the API lists, and bills, a round of the executor's before and after each consultation."""
     size, held = 100_000, list[Decimal]()
 

@@ -36,7 +36,7 @@ def fired(rig: Rig) -> list[tuple[str, str]]:
 FAIL = {"error": True, "says": "exit 1"}
 
 
-async def test_failed_turns_bring_advice_as_a_message_and_never_as_a_forged_call() -> None:
+async def test_failed_turns_bring_advice_message() -> None:
     model = oracle("VERDICT: adjust\nNEXT: read the log")
     rig = Rig(worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), "done"), model, rules=rules("failures"))
     await rig.run()
@@ -49,7 +49,7 @@ async def test_failed_turns_bring_advice_as_a_message_and_never_as_a_forged_call
     assert "you are asked because 2 turns in a row had a call that failed" in seen(model.requests[0])
 
 
-async def test_failures_are_counted_while_nobody_may_be_asked() -> None:
+async def test_failures_count_during_cooldown() -> None:
     """hivemind returned before its bookkeeping, and never counted what failed in a cooldown."""
     steps = [(act(f"c{n}", n=n, **FAIL),) for n in range(6)]
     rig = Rig(
@@ -63,7 +63,7 @@ async def test_failures_are_counted_while_nobody_may_be_asked() -> None:
     assert rig.advice[1].question == "3 turns in a row had a call that failed"
 
 
-async def test_the_marker_and_done_in_one_reply_buy_advice_that_is_read() -> None:
+async def test_marker_with_done_buys_read_advice() -> None:
     """hivemind bought it after the answer that ended the turn."""
     executor = worker("[DONE] It works. [NEED_ADVICE: is it?]", "Then it is.")
     rig = Rig(executor, oracle(OK), rules=rules("need_advice"))
@@ -73,7 +73,7 @@ async def test_the_marker_and_done_in_one_reply_buy_advice_that_is_read() -> Non
     assert "advisor advises" in executor.requests[1].messages[-1].content
 
 
-async def test_nothing_is_bought_when_no_further_call_is_made() -> None:
+async def test_nothing_is_bought_for_last_turn() -> None:
     rig = Rig(
         worker(("[NEED_ADVICE] [CONFIDENCE:0.1] [CONTRADICTED: x]", act("c1"))),
         oracle(),
@@ -84,7 +84,7 @@ async def test_nothing_is_bought_when_no_further_call_is_made() -> None:
     assert rig.advice == []
 
 
-async def test_before_the_first_change_of_a_task_an_advisor_is_asked_and_the_call_waits() -> None:
+async def test_first_write_waits_for_advice() -> None:
     write = Act("Write", "write")
     executor = worker(
         (act("c1"),),
@@ -103,7 +103,7 @@ async def test_before_the_first_change_of_a_task_an_advisor_is_asked_and_the_cal
     assert executor.requests[2].messages[-1].content.startswith("Advice, unasked")
 
 
-async def test_a_second_task_has_a_first_change_of_its_own() -> None:
+async def test_second_task_has_its_first_write() -> None:
     write = Act("Write", "write")
     steps = [(call(f"w{n}", "Write", n=n),) for n in range(4)]
     rig = Rig(
@@ -118,7 +118,7 @@ async def test_a_second_task_has_a_first_change_of_its_own() -> None:
     assert [advice.verdict for advice in rig.advice] == ["proceed", "proceed"]
 
 
-async def test_a_shell_command_that_changes_files_is_a_first_change_too() -> None:
+async def test_changing_shell_command_is_first_write() -> None:
     shell = Act("Bash", "execute")
     steps = [("pytest -q",), ("echo x > f",), ("echo x > f",)]
     executor = worker(*((call(f"b{n}", "Bash", command=c),) for n, (c,) in enumerate(steps)), "done")
@@ -128,7 +128,7 @@ async def test_a_shell_command_that_changes_files_is_a_first_change_too() -> Non
     assert rig.told("b1") == HELD
 
 
-async def test_who_asked_before_its_first_change_is_not_asked_for() -> None:
+async def test_asked_before_first_write_is_enough() -> None:
     write = Act("Write", "write")
     rig = Rig(worker((ask(),), (call("w1", "Write"),), "done"), oracle(OK), rules=rules("first_write"), tools=[write])
     await rig.run()
@@ -136,7 +136,7 @@ async def test_who_asked_before_its_first_change_is_not_asked_for() -> None:
     assert len(write.done) == 1
 
 
-async def test_a_change_in_the_same_reply_as_the_question_waits_for_the_advice() -> None:
+async def test_change_beside_question_waits() -> None:
     write = Act("Write", "write")
     executor = worker((ask(), call("w1", "Write")), (call("w2", "Write"),), "done")
     rig = Rig(executor, oracle(OK), rules=rules("first_write"), tools=[write])
@@ -146,7 +146,7 @@ async def test_a_change_in_the_same_reply_as_the_question_waits_for_the_advice()
     assert len(write.done) == 1
 
 
-async def test_before_what_cannot_be_taken_back_an_advisor_is_asked_once() -> None:
+async def test_destructive_act_is_asked_about_once() -> None:
     shell = Act("Bash", "execute")
     commands = ["git commit -m 'rm -rf old'", "rm -rf build", "rm -rf build", "rm -rf dist", "rm -rf build"]
     executor = worker(*((call(f"b{n}", "Bash", command=c),) for n, c in enumerate(commands)), "done")
@@ -156,7 +156,7 @@ async def test_before_what_cannot_be_taken_back_an_advisor_is_asked_once() -> No
     assert [rig.told(f"b{n}") == HELD for n in range(5)] == [False, True, False, True, False]
 
 
-async def test_the_gate_is_not_passed_by_choosing_another_act() -> None:
+async def test_gate_holds_every_other_act() -> None:
     """Nothing has happened since the advice, so that it used to be withheld, and the other command was run."""
     shell = Act("Bash", "execute")
     commands = ["rm -rf a", "ls | xargs rm", "python -c 'import shutil; shutil.rmtree(\"b\")'", "git clean -fd", "ls"]
@@ -168,7 +168,7 @@ async def test_the_gate_is_not_passed_by_choosing_another_act() -> None:
     assert [done["command"] for done in shell.done] == ["ls"]
 
 
-async def test_a_script_that_was_written_anew_is_another_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rewritten_script_is_another_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     texts = ["rm a\n", "rm a\n", "rm b\n", "rm b\n", "ls\n"]
 
@@ -193,9 +193,7 @@ async def test_a_script_that_was_written_anew_is_another_act(tmp_path: Path, mon
         (rules("destructive"), (ModelError("overloaded", "busy", provider="strong"),), "could not be asked"),
     ],
 )
-async def test_where_nobody_can_advise_each_act_is_held_once_all_the_same(
-    given: Rules, script: tuple[Line, ...], why: str
-) -> None:
+async def test_unadvised_act_is_held_once(given: Rules, script: tuple[Line, ...], why: str) -> None:
     shell = Act("Bash", "execute")
     executor = worker(*((call(f"b{n}", "Bash", command="rm -rf a"),) for n in range(2)), "done")
     rig = Rig(executor, oracle(*script), rules=given, tools=[shell])
@@ -205,7 +203,7 @@ async def test_where_nobody_can_advise_each_act_is_held_once_all_the_same(
     assert len(shell.done) == 1
 
 
-async def test_a_tool_that_deletes_without_a_command_is_held_too() -> None:
+async def test_deleting_tool_is_held_too() -> None:
     tool = Act("mcp__files__delete_file", "execute")
     executor = worker((call("m", "mcp__files__delete_file", path="a"),), "done")
     rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[tool])
@@ -214,7 +212,7 @@ async def test_a_tool_that_deletes_without_a_command_is_held_too() -> None:
 
 
 @pytest.mark.parametrize("reply", ["[NEED_ADVICE: a or b?]", "It is done, I think. [NEED_ADVICE]"])
-async def test_a_question_that_no_advisor_can_answer_goes_back_with_the_reason(reply: str) -> None:
+async def test_unanswerable_question_returns_reason(reply: str) -> None:
     executor = worker(reply, "b, then.")
     rig = Rig(executor, oracle(), rules=rules("need_advice", max_advisor_calls=0))
     result = await rig.run()
@@ -233,12 +231,12 @@ async def test_a_question_is_never_the_answer(advisors: tuple[str, ...]) -> None
     assert result.turns < 9
 
 
-async def test_who_only_speaks_of_the_marker_has_answered() -> None:
+async def test_mention_of_marker_is_an_answer() -> None:
     text = "Write `[NEED_ADVICE: what]` to ask:\n```\n[NEED_ADVICE]\n```"
     assert (await Rig(worker(text), oracle(), rules=Rules()).run()).content == text
 
 
-async def test_unasked_advice_is_no_longer_than_asked_advice_may_be() -> None:
+async def test_unasked_advice_has_same_length_limit() -> None:
     long = f"VERDICT: adjust\n{'word ' * 20_000}"
     rig = Rig(
         worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), (ask(),), "done"),
@@ -251,7 +249,7 @@ async def test_unasked_advice_is_no_longer_than_asked_advice_may_be() -> None:
     assert len(rig.told()) < MAX_OUTPUT_CHARS + 200
 
 
-async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None:
+async def test_asked_call_is_advised_on_first() -> None:
     class Asks:
         async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Ask:
             return Ask("May it?")
@@ -275,7 +273,7 @@ async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None
     assert asked == ["b1"]
 
 
-async def test_a_checkpoint_whose_advisor_fails_holds_nothing_up() -> None:
+async def test_failed_checkpoint_holds_nothing() -> None:
     write = Act("Write", "write")
     failing = oracle(ModelError("overloaded", "busy", provider="strong"))
     rig = Rig(worker((call("w1", "Write"),), "done"), failing, rules=rules("first_write"), tools=[write])
@@ -284,7 +282,7 @@ async def test_a_checkpoint_whose_advisor_fails_holds_nothing_up() -> None:
     assert len(write.done) == 1
 
 
-async def test_done_is_asked_about_once_and_only_after_a_change() -> None:
+async def test_done_is_asked_once_after_a_change() -> None:
     write = Act("Write", "write")
     rig = Rig(worker((call("w1", "Write"),), "Done.", "Done indeed."), oracle(OK), rules=rules("done"), tools=[write])
     assert (await rig.run()).content == "Done indeed."
@@ -293,7 +291,7 @@ async def test_done_is_asked_about_once_and_only_after_a_change() -> None:
     assert (await other.run()).content == "An answer."
 
 
-async def test_answer_without_any_call_is_asked_about_once() -> None:
+async def test_answer_without_calls_is_asked_once() -> None:
     rig = Rig(worker("It is 4.", "It is 5."), oracle("VERDICT: adjust\nNEXT: count them"), rules=rules("no_calls"))
     assert (await rig.run()).content == "It is 5."
     assert fired(rig) == [("no_calls", "answered")]
@@ -303,7 +301,7 @@ async def test_answer_without_any_call_is_asked_about_once() -> None:
 
 
 @pytest.mark.parametrize("trigger", ["done", "no_change", "no_calls"])
-async def test_answer_that_an_advisor_agrees_with_stays(trigger: Trigger) -> None:
+async def test_answer_the_advisor_agrees_with_stays(trigger: Trigger) -> None:
     """A small model that is asked once more says that it is done, and no longer what was asked."""
     calls = {"done": [(call("w1", "Write"),)], "no_change": [(act("c1"),)], "no_calls": []}
     steps = [*calls[trigger], "It is 5."]
@@ -323,21 +321,21 @@ async def test_benign_words_bring_no_advice() -> None:
     assert rig.advice == []
 
 
-async def test_a_cooldown_holds_up_what_is_not_asked_for() -> None:
+async def test_cooldown_delays_unasked_advice() -> None:
     steps = [(f"[CONFIDENCE:0.1] step {n}", act(f"c{n}", n=n)) for n in range(7)]
     rig = Rig(worker(*steps, "done"), oracle(*[OK] * 7), rules=rules("confidence", cooldown_turns=2))
     await rig.run()
     assert len(rig.advice) == 3, "after turns 1, 4 and 7"
 
 
-async def test_without_triggers_nobody_is_asked_unbidden() -> None:
+async def test_without_triggers_nobody_is_asked() -> None:
     steps = [("[NEED_ADVICE] [CONFIDENCE:0]", act(f"c{n}", **FAIL)) for n in range(4)]
     rig = Rig(worker(*steps, "done"), oracle())
     await rig.run()
     assert rig.advice == []
 
 
-async def test_a_small_executor_is_nudged_once_where_it_never_asks() -> None:
+async def test_small_executor_is_nudged_once() -> None:
     steps = [(act(f"c{n}", n=n),) for n in range(6)]
     small = worker(*steps, "done", model_id="claude-haiku-4-5")
     rig = Rig(small, oracle(), rules=Rules())
@@ -350,7 +348,7 @@ async def test_a_small_executor_is_nudged_once_where_it_never_asks() -> None:
 
 @pytest.mark.parametrize("model_id", ["claude-haiku-4-5", "llama-3.1-70b", "claude-opus-4-6"])
 @pytest.mark.parametrize("kind", ["failures", "stagnation", "confidence"])
-async def test_by_default_twelve_bad_turns_bring_advice_to_every_executor(model_id: str, kind: str) -> None:
+async def test_default_twelve_bad_turns_bring_advice(model_id: str, kind: str) -> None:
     steps = {
         "failures": [(act(f"c{n}", n=n, **FAIL),) for n in range(12)],
         "stagnation": [(act(f"c{n}"),) for n in range(12)],
@@ -361,7 +359,7 @@ async def test_by_default_twelve_bad_turns_bring_advice_to_every_executor(model_
     assert (kind, "answered") in fired(rig)
 
 
-async def test_an_executor_with_an_advisor_is_told_how_to_ask_and_how_to_tell_its_doubt() -> None:
+async def test_executor_is_told_how_to_ask() -> None:
     executor = worker("done", model_id="claude-opus-4-6")
     await Rig(executor, oracle(), rules=Rules()).run()
     (told,) = [spec.description for spec in executor.requests[0].tools if spec.name == "advisor"]
@@ -379,7 +377,7 @@ async def test_larger_executors_are_not_nudged(model_id: str) -> None:
     assert [m for m in rig.agent.messages if m.sender == "sagent"] == []
 
 
-async def test_muted_advisors_are_not_asked_by_any_rule() -> None:
+async def test_muted_advisors_are_asked_by_no_rule() -> None:
     steps = [("[NEED_ADVICE]", act(f"c{n}", n=n, **FAIL)) for n in range(4)]
     rig = Rig(worker(*steps, "done"), oracle(), rules=rules("need_advice", "failures"))
     rig.agent.apply(Switch(advisor="off"))
@@ -387,7 +385,7 @@ async def test_muted_advisors_are_not_asked_by_any_rule() -> None:
     assert rig.advice == []
 
 
-async def test_a_rule_alone_buys_nothing_twice_without_anything_new() -> None:
+async def test_rule_buys_nothing_twice_without_news() -> None:
     """An answer, and again the same doubt: nothing has happened since."""
     rig = Rig(
         worker("[CONFIDENCE:0.1] a", "[CONFIDENCE:0.1] b"), oracle(OK), rules=rules("confidence", cooldown_turns=0)

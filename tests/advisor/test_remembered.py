@@ -27,13 +27,13 @@ from sagent.errors import UsageError
         (("advisors advisor=a/b", "advisors none"), [], []),
     ],
 )
-def test_the_changes_of_a_log_say_who_advises(changes: tuple[str, ...], who: list[str], off: list[str]) -> None:
+def test_log_changes_say_who_advises(changes: tuple[str, ...], who: list[str], off: list[str]) -> None:
     found, silent = recall(changes)
     assert not any(found.values())
     assert ([str(one) for one in found], list(silent)) == (who, off)
 
 
-def test_an_address_of_the_log_is_no_way_to_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logged_address_leads_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"HOME": str(tmp_path)}
     flags = {"advisor": ["openai/gpt-5.5"], "advisor_api_base": ["http://me:secret@127.0.0.1:1"]}
     notices: list[str] = []
@@ -58,7 +58,7 @@ def test_what_names_nobody_is_told() -> None:
 MUTED = ("advisors advisor=openai/gpt-5.5; critic=anthropic/claude-opus-4-8", "advisor all off")
 
 
-def test_an_advisor_named_by_a_flag_is_not_muted(tmp_path: Path) -> None:
+def test_advisor_by_flag_is_not_muted(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path)}
     settings, off, told = remember_advisors(load({"advisor": ["openai/gpt-5.5"]}, environment, tmp_path), MUTED, [])
     assert [one.name for one in settings.advisors] == ["advisor"]
@@ -68,7 +68,7 @@ def test_an_advisor_named_by_a_flag_is_not_muted(tmp_path: Path) -> None:
     assert not silent
 
 
-def test_both_of_them_by_flags_are_not_muted(tmp_path: Path) -> None:
+def test_both_by_flags_are_not_muted(tmp_path: Path) -> None:
     flags = {"advisor": ["openai/gpt-5.5", "critic=anthropic/claude-opus-4-8"]}
     _, off, told = remember_advisors(load(flags, {"HOME": str(tmp_path)}, tmp_path), MUTED, [])
     assert not off
@@ -82,6 +82,6 @@ def test_without_a_flag_the_mute_stays(tmp_path: Path) -> None:
         assert "advisor" in off
 
 
-def test_a_flag_that_changes_nothing_is_not_logged(tmp_path: Path) -> None:
+def test_unchanging_flag_is_not_logged(tmp_path: Path) -> None:
     settings = load({"advisor": ["openai/gpt-5.5"]}, {"HOME": str(tmp_path)}, tmp_path)
     assert remember_advisors(settings, ("advisors advisor=openai/gpt-5.5",), [])[2] == ""

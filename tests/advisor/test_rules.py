@@ -22,28 +22,28 @@ from sagent.advisor.rules import Rules, strength
         ("o3", "strong"),
     ],
 )
-def test_a_model_is_of_a_class_by_its_name(model: str, found: str) -> None:
+def test_model_class_follows_its_name(model: str, found: str) -> None:
     assert strength(model) == found
 
 
 @pytest.mark.parametrize("model", ["claude-haiku-4-5", "llama-3.1-70b", "claude-sonnet-4-6", "claude-opus-4-6", ""])
-def test_what_is_asked_for_failures_doubt_and_standing_still_count_for_every_executor(model: str) -> None:
+def test_set_thresholds_hold_for_every_model(model: str) -> None:
     """So that a threshold that somebody sets works, whatever model does the work."""
     assert {"need_advice", "failures", "confidence", "stagnation"} <= set(Rules().fired_by(model))
 
 
-def test_only_small_executors_have_a_checkpoint() -> None:
+def test_only_small_executors_have_checkpoint() -> None:
     assert "first_write" in Rules().fired_by("claude-haiku-4-5")
     assert "first_write" not in Rules().fired_by("claude-sonnet-4-6")
 
 
-def test_text_executor_is_asked_about_at_the_end_and_not_before_its_first_write() -> None:
+def test_text_executor_is_asked_at_the_end() -> None:
     found = Rules().fired_by("qwen2.5-coder-1.5b", text=True)
     assert {"done", "no_change", "no_calls"} <= {*found}
     assert "first_write" not in found
     assert Rules(triggers=("first_write",)).fired_by("qwen2.5-coder-1.5b", text=True) == ("first_write",)
 
 
-def test_triggers_that_were_set_hold_for_all() -> None:
+def test_set_triggers_hold_for_all() -> None:
     assert Rules(triggers=("done",)).fired_by("claude-haiku-4-5") == ("done",)
     assert Rules(triggers=()).fired_by("claude-haiku-4-5") == ()

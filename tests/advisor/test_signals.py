@@ -38,30 +38,30 @@ def bash(call_id: str, command: str) -> ToolCall:
     return call(call_id, "Bash", command=command)
 
 
-def test_failed_turns_in_a_row_fire_and_a_success_begins_the_count_anew() -> None:
+def test_success_resets_failed_turns() -> None:
     failed = [turn("", (act(f"c{n}", n=n), "exit 1")) for n in range(3)]
     assert fires(failed[0]) is None
     assert fires(*failed[:2]) == ("failures", "2 turns in a row had a call that failed")
     assert fires(failed[0], turn("", (act("ok"), None)), failed[1]) is None
 
 
-def test_words_of_failure_in_what_is_said_and_read_fire_nothing() -> None:
+def test_words_of_failure_fire_nothing() -> None:
     benign = turn("The error: it failed with a traceback. FAILED, exception, exit code 1.", (act("c"), None))
     other = turn("Another error: and a failure, not handled, as the log says.", (act("d", n=1), None))
     assert fires(benign, other, turn("Still an error: here, in the words only.", (act("e", n=2), None))) is None
 
 
-def test_a_call_that_was_denied_or_held_is_no_failure() -> None:
+def test_denied_or_held_call_is_no_failure() -> None:
     denied = [turn("", (act(f"c{n}", n=n), "Permission denied: no")) for n in range(2)]
     held = [turn("", (act(f"h{n}", n=n), HELD)) for n in range(2)]
     assert fires(*denied, *held) is None
 
 
-def test_the_advisors_own_failures_are_not_the_executors() -> None:
+def test_advisor_failures_are_not_executors() -> None:
     assert fires(*(turn("", (ask(f"a{n}"), "could not be asked")) for n in range(5))) is None
 
 
-def test_the_same_test_that_fails_twice_fires_though_others_pass_between() -> None:
+def test_repeated_test_failure_fires() -> None:
     red = bash("t1", "pytest  -q tests")
     fired = fires(
         turn("", (red, "1 failed")), turn("", (act("x"), None)), turn("", (bash("t2", "pytest -q tests"), "1 failed"))
@@ -77,7 +77,7 @@ def test_the_same_test_that_fails_twice_fires_though_others_pass_between() -> No
     )
 
 
-def test_the_threshold_of_failures_is_that_of_a_test_too() -> None:
+def test_test_failures_use_the_threshold() -> None:
     red = [turn("", (bash(f"t{n}", "pytest -q"), "1 failed"), (act(f"x{n}", n=n), None)) for n in range(4)]
     green = turn("", (act("g", n=9), None))
     rules = Rules(failure_threshold=3)
@@ -104,20 +104,20 @@ def test_the_threshold_of_failures_is_that_of_a_test_too() -> None:
         ("NEED_ADVICE is a marker.", None),
     ],
 )
-def test_what_is_told_on_purpose_counts_and_prose_does_not(text: str, fired: str | None) -> None:
+def test_deliberate_signs_count_prose_does_not(text: str, fired: str | None) -> None:
     found = fires(turn(text, (act("c"), None)))
     assert (found[0] if found else None) == fired
 
 
-def test_what_is_asked_with_the_marker_is_the_question() -> None:
+def test_marker_text_is_the_question() -> None:
     assert fires(turn("[NEED_ADVICE: a or b?]")) == ("need_advice", "the executor asks for advice: a or b?")
 
 
-def test_the_marker_counts_for_the_turn_it_is_in_only() -> None:
+def test_marker_counts_for_its_turn_only() -> None:
     assert fires(turn("[NEED_ADVICE]", (act("c"), None)), turn("", (act("d", n=1), None))) is None
 
 
-def test_turns_that_only_repeat_calls_are_standing_still() -> None:
+def test_repeated_calls_are_stagnation() -> None:
     first = turn("", (act("c0"), None))
     again = [turn("", (act(f"c{n}"), None)) for n in range(1, 5)]
     assert fires(first, *again[:3]) is None
@@ -125,12 +125,12 @@ def test_turns_that_only_repeat_calls_are_standing_still() -> None:
     assert fires(first, *again[:3], turn("", (act("new", n=9), None)), again[3]) is None
 
 
-def test_waiting_for_a_job_is_not_standing_still() -> None:
+def test_waiting_for_a_job_is_no_stagnation() -> None:
     poll = [turn("", (call(f"b{n}", "BackgroundTask", operation="output", id="job:1"), None)) for n in range(8)]
     assert fires(*poll) is None
 
 
-def test_an_edit_that_is_taken_back_is_standing_still() -> None:
+def test_reverted_edit_is_stagnation() -> None:
     def edit(call_id: str, old: str, new: str, error: str | None = None, path: str = "a.py") -> Turn:
         return turn("", (call(call_id, "Edit", file_path=path, old_string=old, new_string=new), error))
 
@@ -140,7 +140,7 @@ def test_an_edit_that_is_taken_back_is_standing_still() -> None:
     assert fires(edit("1", "x", "y"), edit("2", "y", "z")) is None
 
 
-def test_replies_that_say_the_same_are_standing_still() -> None:
+def test_equal_replies_are_stagnation() -> None:
     said = "I will now look at the parser and see why the quotes are lost in it"
     turns = [turn(f"{said} {n}", (act(f"c{n}", n=n), None)) for n in range(4)]
     assert fires(*turns[:3]) is None
@@ -149,7 +149,7 @@ def test_replies_that_say_the_same_are_standing_still() -> None:
     assert fires(*short) is None
 
 
-def test_declaring_a_task_done_counts_only_where_something_was_changed() -> None:
+def test_done_counts_only_after_a_change() -> None:
     watch = watched(turn("", (act("c"), None)), turn("All done."))
     assert watch.fires(RULES, ("done", "no_calls"), ended=True) is None
     assert (watch.fires(RULES, TRIGGERS, ended=True) or "")[0] == "no_change"
@@ -158,7 +158,7 @@ def test_declaring_a_task_done_counts_only_where_something_was_changed() -> None
     assert watch.fires(RULES, TRIGGERS, ended=False) is None
 
 
-def test_a_confidence_without_an_end_is_none() -> None:
+def test_unclosed_confidence_is_none() -> None:
     assert watched(turn(f"[CONFIDENCE: {'9' * 100_000}")).doubt is None
     assert watched(turn("[CONFIDENCE: .5]")).doubt == 0.5
 
@@ -172,7 +172,7 @@ def test_only_rules_that_hold_fire() -> None:
     assert watch.fires(RULES, (), ended=False) is None
 
 
-def test_once_advice_was_heard_all_begins_to_count_anew() -> None:
+def test_heard_advice_resets_all_counts() -> None:
     watch = watched(*(turn("[CONFIDENCE:0.1]", (act(f"c{n}"), "e")) for n in range(6)))
     watch.heard()
     assert watch.fires(RULES, TRIGGERS, ended=False) is None
@@ -190,6 +190,6 @@ def test_finding_nothing_is_no_failure(command: str) -> None:
     assert fires(*broken) is not None
 
 
-def test_a_command_that_only_ends_with_one_has_failed() -> None:
+def test_failed_last_command_has_failed() -> None:
     red = [turn("", (bash(f"b{n}", f"make x{n}"), "[exit code 1]")) for n in range(2)]
     assert fires(*red) is not None

@@ -71,7 +71,7 @@ def turns(count: int, first: int = 0) -> list[tuple[object, ...]]:
 
 
 @FAMILIES
-async def test_each_consultation_begins_with_the_bytes_of_the_one_before(family: str) -> None:
+async def test_consultation_extends_last_bytes(family: str) -> None:
     async with served(family, *[Turn(text=OK)] * 3) as (server, model):
         rig = Rig(worker(*turns(3), "done"), model, advisors=[named(model)])  # pyright: ignore[reportArgumentType]
         await rig.run()
@@ -82,7 +82,7 @@ async def test_each_consultation_begins_with_the_bytes_of_the_one_before(family:
 
 
 @FAMILIES
-async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Path) -> None:
+async def test_consultation_extends_after_resume(family: str, tmp_path: Path) -> None:
     def log() -> FileLog:
         session = tmp_path / "s1"
         session.mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Pat
 
 @FAMILIES
 @pytest.mark.parametrize("order", [Compact(drop=("*",)), Compact(clear=True)])
-async def test_the_same_after_the_executors_context_was_made_smaller(family: str, order: Compact) -> None:
+async def test_consultation_extends_after_stubs(family: str, order: Compact) -> None:
     async with served(family, *[Turn(text=OK)] * 2) as (server, model):
         rig = Rig(
             worker((act("c9", says="x" * 3_000),), *turns(1), "one", *turns(1, 1), "two"),  # pyright: ignore[reportArgumentType]
@@ -119,7 +119,7 @@ async def test_the_same_after_the_executors_context_was_made_smaller(family: str
         assert server.requests[1].body.startswith(start_of(server.requests[0]))
 
 
-async def test_anthropic_is_given_a_breakpoint_to_cache_by() -> None:
+async def test_anthropic_gets_a_cache_breakpoint() -> None:
     async with served("anthropic", *[Turn(text=OK)] * 2) as (server, model):
         rig = Rig(worker(*turns(2), "done"), model, advisors=[named(model)])  # pyright: ignore[reportArgumentType]
         await rig.run()
@@ -132,7 +132,7 @@ ROUTES = [("anthropic", "responses"), ("responses", "anthropic"), ("chat", "goog
 
 
 @pytest.mark.parametrize(("executor", "advisor"), ROUTES)
-async def test_advisors_are_switched_muted_and_set_over_two_families_without_a_400(executor: str, advisor: str) -> None:
+async def test_advisor_switches_need_no_400(executor: str, advisor: str) -> None:
     """Strict servers: calls and results pair up, tools are well formed, roles follow each other."""
     consult = Turn(text="Hm.", calls=(Call("Act", {"n": 1}), Call("advisor", {"question": "why?"})))
     busy = [consult, consult, consult, consult, Turn(text="one"), consult, Turn(text="two")]
@@ -163,7 +163,7 @@ async def test_advisors_are_switched_muted_and_set_over_two_families_without_a_4
 
 
 @pytest.mark.parametrize(("executor", "other"), ROUTES)
-async def test_advice_stays_in_the_history_when_another_family_takes_over(executor: str, other: str) -> None:
+async def test_advice_stays_after_family_switch(executor: str, other: str) -> None:
     consult = Turn(text="Hm.", calls=(Call("advisor", {}), Call("Act", {"n": 1})))
     async with (
         served(executor, consult, Turn(text="[NEED_ADVICE]"), Turn(text="one"), name="worker") as (_, model),
@@ -198,7 +198,7 @@ async def test_advice_stays_in_the_history_when_another_family_takes_over(execut
         ("google", Fail(404), "does not know the model"),
     ],
 )
-async def test_what_a_provider_refuses_is_told_to_the_executor_in_words(family: str, fail: Fail, said: str) -> None:
+async def test_provider_refusal_is_told_in_words(family: str, fail: Fail, said: str) -> None:
     async with served(family, fail) as (_, model):
         rig = Rig(worker((ask(),), "done"), model, advisors=[named(model)])
         assert (await rig.run()).content == "done"
@@ -207,7 +207,7 @@ async def test_what_a_provider_refuses_is_told_to_the_executor_in_words(family: 
 
 
 @FAMILIES
-async def test_an_overload_is_tried_again_and_then_answers(family: str) -> None:
+async def test_overload_is_retried_then_answered(family: str) -> None:
     async with served(family, Fail(503, headers={"retry-after": "0"}), Turn(text=OK)) as (server, model):
         rig = Rig(worker((ask(),), "done"), model, advisors=[named(model)], limits=RunLimits())
         await rig.run()
@@ -229,7 +229,7 @@ PADDING = st.sampled_from([0, 1_500, 1_560, 1_590, 1_599, 2_380, 2_400, 3_900, 3
 @given(
     st.lists(st.tuples(KEYS, PADDING, PADDING), min_size=7, max_size=7), st.sampled_from(["\n", " ", '="', "\t", ": "])
 )
-def test_no_secret_reaches_an_advisor_wherever_it_stands(keys: list[tuple[str, int, int]], before: str) -> None:
+def test_no_secret_reaches_an_advisor(keys: list[tuple[str, int, int]], before: str) -> None:
     """In prompts, texts, arguments, results, questions, system prompts, and where a long text is cut."""
     planted = [key for key, _, _ in keys]
     texts = [f"{'w ' * (left // 2)}{before}{key}\n{'v ' * (right // 2)}" for key, left, right in keys]
@@ -257,7 +257,7 @@ def test_no_secret_reaches_an_advisor_wherever_it_stands(keys: list[tuple[str, i
         assert "[redacted: " in body
 
 
-async def test_the_executors_own_history_keeps_what_it_said() -> None:
+async def test_executor_history_keeps_secrets() -> None:
     key = "sk-ant-api03-abcdefghijklmnopqrstuvwx"
     async with served("chat", Turn(text=OK)) as (server, model):
         executor = worker((act("c0", says=key),), (ask(),), "done")

@@ -32,7 +32,7 @@ def texts(request: Received) -> list[str]:
     return [json.dumps(message) for message in messages]
 
 
-def test_advice_is_shown_with_its_reason_and_price_and_billed_apart(shell: Shell) -> None:
+def test_advice_shown_with_price_billed_apart(shell: Shell) -> None:
     executor = shell.serve(asking())
     advisor = advise(shell, [Turn(text="VERDICT: adjust\nNEXT: stop guessing")])
     done = shell.run(*ADVISOR, "--output-format", "json", "go")
@@ -50,7 +50,7 @@ def test_advice_is_shown_with_its_reason_and_price_and_billed_apart(shell: Shell
     assert "◆" not in shown.err
 
 
-def test_a_second_process_goes_on_where_the_first_stopped_byte_for_byte(shell: Shell) -> None:
+def test_second_process_continues_byte_for_byte(shell: Shell) -> None:
     shell.serve(asking())
     first = advise(shell, [Turn(text="VERDICT: proceed")])
     assert shell.run(*ADVISOR, "go").code == 0
@@ -64,7 +64,7 @@ def test_a_second_process_goes_on_where_the_first_stopped_byte_for_byte(shell: S
     assert second.requests[0].body.startswith(first.requests[0].body.partition(b'],"model"')[0])
 
 
-def test_stop_ends_the_turn_where_that_is_wanted(shell: Shell) -> None:
+def test_stop_ends_the_turn_where_wanted(shell: Shell) -> None:
     shell.serve(asking("all the same"))
     advise(shell, [Turn(text="VERDICT: stop\nGAP: it deletes the data")])
     passed = shell.run(*ADVISOR, "go")
@@ -76,7 +76,7 @@ def test_stop_ends_the_turn_where_that_is_wanted(shell: Shell) -> None:
     assert (ended.json["stop_reason"], ended.json["is_error"]) == ("advisor_stop", True)
 
 
-def test_an_advisor_that_is_down_costs_nothing_but_a_line(shell: Shell) -> None:
+def test_failing_advisor_costs_one_line(shell: Shell) -> None:
     executor = shell.serve(asking())
     advise(shell, [Fail(401, message="wrong key")] * 3)  # pyright: ignore[reportArgumentType]
     done = shell.run(*ADVISOR, "--log-level", "info", "go")
@@ -85,7 +85,7 @@ def test_an_advisor_that_is_down_costs_nothing_but_a_line(shell: Shell) -> None:
     assert "could not be asked: its provider does not accept the key" in json.dumps(executor.requests[1].json)
 
 
-def test_after_kill_9_in_the_middle_of_a_consultation_the_session_goes_on(shell: Shell) -> None:
+def test_killed_consultation_session_continues(shell: Shell) -> None:
     shell.serve(asking())
     stalled = advise(shell, [Stall(Turn(text="VERDICT: proceed"), 1)])
     child = shell.start(*ADVISOR, "go")
@@ -99,7 +99,7 @@ def test_after_kill_9_in_the_middle_of_a_consultation_the_session_goes_on(shell:
     assert len(texts(advisor.requests[0])) == 1
 
 
-def test_a_cap_holds_over_executor_and_advisor(shell: Shell) -> None:
+def test_cap_covers_executor_and_advisor(shell: Shell) -> None:
     shell.serve(asking(), bill="worst")
     advise(shell, [Turn(text="VERDICT: proceed")])
     done = shell.run(*ADVISOR, "--max-budget-usd", "0.09", "--output-format", "json", "go")
@@ -108,7 +108,7 @@ def test_a_cap_holds_over_executor_and_advisor(shell: Shell) -> None:
     assert cost["total"] <= 0.09
 
 
-def test_a_model_switches_its_own_advisor_off_and_on(shell: Shell) -> None:
+def test_model_mutes_and_unmutes_its_advisor(shell: Shell) -> None:
     def switch(advisor: str) -> Turn:
         return Turn(calls=(Call("AgentSelf", {"switch": {"advisor": advisor}}),))
 
@@ -122,7 +122,7 @@ def test_a_model_switches_its_own_advisor_off_and_on(shell: Shell) -> None:
     assert len({json.dumps(request.json["tools"]) for request in executor.requests}) == 1
 
 
-def test_a_session_that_is_gone_on_with_has_its_advisor_still(shell: Shell) -> None:
+def test_continued_session_keeps_advisor(shell: Shell) -> None:
     shell.serve([Turn(text="Hello."), *asking("one"), *asking("two"), Turn(text="three"), Turn(text="four")])
     advisor = advise(shell, [Turn(text="VERDICT: adjust\nNEXT: look"), Turn(text="VERDICT: proceed")])
     assert shell.run(*ADVISOR, "go").code == 0

@@ -51,7 +51,7 @@ def echo(request: Received) -> Step:
 FULL = ("--permission-mode", "full")
 
 
-def test_only_the_roots_answer_is_printed(shell: Shell) -> None:
+def test_only_root_answer_is_printed(shell: Shell) -> None:
     server = shell.serve(
         cast(
             root=[Turn(text="Asking.", calls=(spawn("a"), spawn("b"))), echo],
@@ -69,7 +69,7 @@ def test_only_the_roots_answer_is_printed(shell: Shell) -> None:
     assert len(heads) == 1  # children have the parent's prefix
 
 
-def test_the_stream_carries_every_agents_events_under_its_path(shell: Shell) -> None:
+def test_stream_has_all_agents_by_path(shell: Shell) -> None:
     shell.serve(
         cast(
             root=[Turn(calls=(spawn("a"),)), Turn(text="end")],
@@ -121,7 +121,7 @@ def test_a_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], 
     assert shell.run(*FULL, "--continue", "go on").out == "Going on.\n"
 
 
-def test_after_kill_9_agents_jobs_and_messages_are_there_again(shell: Shell) -> None:
+def test_killed_agents_jobs_messages_return(shell: Shell) -> None:
     letter = Call("AgentSend", {"to": "aide", "content": "the late letter", "delay": 3})
     server = shell.serve(
         cast(
@@ -178,7 +178,7 @@ def test_after_kill_9_agents_jobs_and_messages_are_there_again(shell: Shell) -> 
     assert faults(session) == []
 
 
-def test_a_run_waits_for_its_jobs_unless_it_is_told_not_to(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+def test_run_waits_for_jobs_unless_told(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"0.5{os.getpid()}"
     job = Call("Bash", {"command": f"sleep {marker}; echo slept", "background": True})
     shell.serve(cast(root=[Turn(calls=(job,)), Turn(text="for now"), echo]))
@@ -193,9 +193,7 @@ def test_a_run_waits_for_its_jobs_unless_it_is_told_not_to(shell: Shell, process
 
 
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
-def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
-    shell: Shell, tmp_path: Path, form: str
-) -> None:
+def test_detached_command_named_twice(shell: Shell, tmp_path: Path, form: str) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
     command = "echo begun; touch begun; sleep 2; echo ended; touch done"
     job = Call("Bash", {"command": command, "background": True})
@@ -220,7 +218,7 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     wait_until(lambda: Path(found[2]).read_text() == "begun\nended\n")
 
 
-def test_a_change_to_a_model_that_cannot_be_had_is_an_error_and_the_run_goes_on(shell: Shell) -> None:
+def test_unusable_model_change_is_an_error(shell: Shell) -> None:
     def switch(**wish: str) -> Turn:
         return Turn(calls=(Call("AgentSelf", {"switch": wish}),))
 
@@ -245,13 +243,13 @@ def test_a_change_to_a_model_that_cannot_be_had_is_an_error_and_the_run_goes_on(
 @pytest.mark.parametrize(
     "wish", [{"context": {"clear": True}}, {"context": {"compact": True}}, {"switch": {"effort": "low"}}]
 )
-def test_a_model_that_changes_itself_never_hangs_a_run(shell: Shell, wish: dict[str, object]) -> None:
+def test_model_change_in_run_never_hangs(shell: Shell, wish: dict[str, object]) -> None:
     shell.serve(cast(root=[Turn(calls=(Call("AgentSelf", wish),)), Turn(text="still here")]))
     done = shell.run("the task")
     assert (done.code, done.out) == (0, "still here\n")
 
 
-def test_a_cap_holds_for_the_tree_and_a_child_without_money_says_so(shell: Shell) -> None:
+def test_tree_cap_and_poor_child(shell: Shell) -> None:
     shell.serve(
         cast(root=[Turn(calls=(spawn("poor", budget_usd=0.0001),)), echo], root__poor=[]),
     )
@@ -261,7 +259,7 @@ def test_a_cap_holds_for_the_tree_and_a_child_without_money_says_so(shell: Shell
     assert "allowance of root/poor" in done.out
 
 
-def test_what_calls_cost_that_were_made_before_the_prices_were_there_survives_kill_9(shell: Shell) -> None:
+def test_unpriced_costs_survive_kill_9(shell: Shell) -> None:
     server = shell.serve(cast(root=[Turn(calls=(Call("Bash", {"command": "sleep 30"}),))]))
     child = shell.start(*FULL, "go")
     wait_until(lambda: any('"spent"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
@@ -270,7 +268,7 @@ def test_what_calls_cost_that_were_made_before_the_prices_were_there_survives_ki
     assert len(server.requests) == 1
 
 
-def test_what_a_foreground_child_had_is_told_after_kill_9_once(shell: Shell) -> None:
+def test_killed_childs_text_is_told_once(shell: Shell) -> None:
     look = Call("BackgroundTask", {"operation": "list"})
     server = shell.serve(
         cast(

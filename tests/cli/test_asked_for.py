@@ -19,7 +19,7 @@ LONG = Turn(text="The quick brown fox jumps over the lazy dog, and then it goes 
 
 
 @pytest.mark.parametrize(("data", "kind"), [(PNG, "image"), (PDF, "document")])
-def test_an_image_or_a_pdf_that_is_piped_in_is_shown_as_one(shell: Shell, data: bytes, kind: str) -> None:
+def test_piped_image_or_pdf_is_shown(shell: Shell, data: bytes, kind: str) -> None:
     server = shell.serve([Turn(text="I see."), Turn(text="Still.")])
     assert shell.run("what is this?", stdin=data).out == "I see.\n"
     (message,) = as_array(server.requests[0].json["messages"])
@@ -33,16 +33,14 @@ def test_an_image_or_a_pdf_that_is_piped_in_is_shown_as_one(shell: Shell, data: 
     ("words", "data", "says"),
     [([], PNG, "say what to do"), (["look"], PNG[:40], "broken or incomplete image/png")],
 )
-def test_a_picture_without_words_and_a_broken_one_are_refused(
-    shell: Shell, words: list[str], data: bytes, says: str
-) -> None:
+def test_lone_or_broken_picture_is_refused(shell: Shell, words: list[str], data: bytes, says: str) -> None:
     server = shell.serve([Turn(text="Never.")])
     done = shell.run(*words, stdin=data)
     assert done.code == 2 and says in done.err
     assert not server.requests
 
 
-def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
+def test_part_that_would_be_lost_is_refused(shell: Shell) -> None:
     server = shell.serve([Turn(text="Never.")])
     content = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "base64"}}]
     done = shell.run("--input-format", "stream-json", stdin=json.dumps({"content": content}))
@@ -64,26 +62,26 @@ def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
         ("nobody-knows", "Give provider/model"),
     ],
 )
-def test_a_model_whose_provider_cannot_be_told_says_how_to_name_it(shell: Shell, name: str, says: str) -> None:
+def test_unknown_provider_says_how_to_name_it(shell: Shell, name: str, says: str) -> None:
     done = shell.run("hi", model=name)
     assert done.code == 2 and says in done.err
 
 
-def test_providers_are_allowed_by_name_whatever_its_case(shell: Shell) -> None:
+def test_allowed_providers_ignore_case(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     assert shell.run("--allow-providers", "Anthropic, Openai_Compatible", "hi").code == 0
     refused = shell.run("--allow-providers", "", "hi")
     assert refused.code == 2 and "anthropic is not allowed: none is" in refused.err
 
 
-def test_a_key_without_a_usual_model_is_not_called_missing(shell: Shell) -> None:
+def test_key_without_default_model_is_not_missing(shell: Shell) -> None:
     shell.environment["GROQ_API_KEY"] = "k"
     done = shell.run("hi", model="")
     assert done.code == 2
     assert "--model groq/MODEL" in done.err and "no provider has an API key set" not in done.err
 
 
-def test_where_no_allowed_provider_has_a_key_only_those_are_named(shell: Shell) -> None:
+def test_only_allowed_providers_are_named(shell: Shell) -> None:
     shell.environment["ANTHROPIC_API_KEY"] = "k"
     done = shell.run("--allow-providers", "google", "hi", model="")
     assert done.code == 2
@@ -91,7 +89,7 @@ def test_where_no_allowed_provider_has_a_key_only_those_are_named(shell: Shell) 
     assert "ANTHROPIC_API_KEY" not in done.err
 
 
-def test_what_was_left_out_of_a_projects_file_is_told_where_nothing_could_begin(shell: Shell) -> None:
+def test_ignored_project_settings_are_told(shell: Shell) -> None:
     (shell.cwd / ".sagent").mkdir()
     (shell.cwd / ".sagent" / "config.toml").write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n')
     done = shell.run("hi", model="acme/large")
@@ -99,7 +97,7 @@ def test_what_was_left_out_of_a_projects_file_is_told_where_nothing_could_begin(
     assert "providers is ignored: a project's file may not set it" in done.err
 
 
-def test_no_provider_is_sent_the_key_of_another(shell: Shell) -> None:
+def test_no_provider_gets_another_key(shell: Shell) -> None:
     server = shell.stack.enter_context(FakeProviderServer([Turn(text="ok")], repeat_last=True).in_thread())
     shell.environment |= {
         "OPENAI_API_KEY": "openai-secret",
@@ -133,14 +131,14 @@ def on_terminal(shell: Shell, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("level", ["warning", "error"])
-def test_text_that_was_shown_and_no_longer_counts_is_said_to(shell: Shell, level: str) -> None:
+def test_discarded_text_is_marked(shell: Shell, level: str) -> None:
     shell.serve([Cut(LONG, after_events=5), LONG])
     seen = on_terminal(shell, "--log-level", level, "hi")
     first, _, second = seen.partition(GONE)
     assert "The quick" in first and LONG.text in second
 
 
-def test_text_that_was_not_shown_is_not_spoken_of(shell: Shell) -> None:
+def test_unshown_text_is_not_mentioned(shell: Shell) -> None:
     second = shell.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")]).in_thread())
     shell.serve([Cut(LONG, after_events=5)], repeat_last=True)
     shell.environment |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{second.url}/v1", "SAGENT_MAX_RETRIES": "1"}
@@ -150,12 +148,12 @@ def test_text_that_was_not_shown_is_not_spoken_of(shell: Shell) -> None:
     assert done.err.count("trying again in") == 1 and done.err.count("takes over") == 1
 
 
-def test_a_sentence_of_the_providers_is_not_ended_twice(shell: Shell) -> None:
+def test_provider_sentence_ends_once(shell: Shell) -> None:
     shell.serve([Fail(429, message="Please try again later."), Turn(text="ok")])
     err = shell.run("hi").err
     assert "Please try again later; trying again in" in err
 
 
-def test_a_wait_of_nothing_is_a_retry_too(shell: Shell) -> None:
+def test_zero_wait_is_a_retry_too(shell: Shell) -> None:
     shell.serve([Fail(429, headers={"retry-after": "0"}), Turn(text="ok")])
     assert "trying again in 0.0 s" in shell.run("hi").err

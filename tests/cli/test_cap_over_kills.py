@@ -30,7 +30,7 @@ def lost(_: Received) -> Step:
 
 
 @pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (lost, None)])
-def test_what_may_have_been_billed_counts_in_every_later_process(
+def test_possibly_billed_counts_in_later_runs(
     shell: Shell, script: Callable[[Received], Step], number: signal.Signals | None
 ) -> None:
     server = shell.serve(script, bill="worst")

@@ -14,7 +14,7 @@ from sagent.testing.server import Turn
 
 
 @pytest.mark.plugin("audit")
-def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sessions", "show", "n" * 300]) == 2
     # by the system's error, or from Python 3.14 on as one that is not there
     assert re.match(r"sagent: (n{300}/root.jsonl: File name too long|no session 'n{300}': )", capsys.readouterr().err)
@@ -33,7 +33,7 @@ def test_help_tells_commands_of_plugins(shell: Shell) -> None:
     assert [name for name in names if f"\n  {name} " not in said] == []
 
 
-def test_help_has_the_everyday_half_and_groups_of_commands(shell: Shell) -> None:
+def test_help_has_everyday_half_and_groups(shell: Shell) -> None:
     done = shell.run("help", model="")
     assert done.code == 0
     assert done.out == shell.run("--help", model="").out
@@ -50,7 +50,7 @@ def test_help_of_a_command_is_its_own(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("mesh")
-def test_a_family_of_commands_has_them_as_operations(shell: Shell) -> None:
+def test_command_family_lists_its_operations(shell: Shell) -> None:
     listed = shell.run("mesh", "--help", model="")
     assert listed.code == 0
     assert {"bus", "node", "attach"} <= {*listed.out.split()}
@@ -61,7 +61,7 @@ def test_a_family_of_commands_has_them_as_operations(shell: Shell) -> None:
         assert (done.code, "bus" in done.err) == (2, True)
 
 
-def test_help_all_tells_every_flag_and_every_command(shell: Shell) -> None:
+def test_help_all_has_every_flag_and_command(shell: Shell) -> None:
     done = shell.run("help", "all", model="")
     assert done.code == 0
     flags = (
@@ -75,7 +75,7 @@ def test_help_all_tells_every_flag_and_every_command(shell: Shell) -> None:
         assert word in done.out
 
 
-def test_it_runs_from_a_checkout_as_a_file(shell: Shell) -> None:
+def test_runs_from_checkout_as_a_file(shell: Shell) -> None:
     del shell.environment["PYTHONPATH"]
     program = CHECKOUT / "sagent" / "bin" / "cli.py"
     done = subprocess.run(
@@ -90,7 +90,7 @@ def test_it_runs_from_a_checkout_as_a_file(shell: Shell) -> None:
     assert relative.returncode == 0, relative.stderr
 
 
-def test_a_python_without_its_packages_is_named_with_what_to_do(shell: Shell) -> None:
+def test_missing_package_names_the_install(shell: Shell) -> None:
     """That of the system, from a checkout."""
     argv = [sys.executable, "-S", str(CHECKOUT / "sagent" / "bin" / "cli.py"), "hello"]
     environment = {**shell.environment, "ANTHROPIC_API_KEY": "k"}
@@ -102,7 +102,7 @@ def test_a_python_without_its_packages_is_named_with_what_to_do(shell: Shell) ->
 
 
 @pytest.mark.plugin("audit")
-def test_sessions_are_listed_shown_and_deleted(shell: Shell) -> None:
+def test_sessions_list_show_delete(shell: Shell) -> None:
     shell.serve([Turn(text="Fine, thanks.")])
     path = str(shell.run("--output-format", "json", "how are you?").json["session_path"])
     name = Path(path).name

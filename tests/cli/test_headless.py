@@ -82,7 +82,7 @@ def test_json_is_one_object(shell: Shell) -> None:
     assert faults(Path(str(found["session_path"])), str(found["head"])) == []
 
 
-def test_stream_json_tells_everything_as_lines(shell: Shell) -> None:
+def test_stream_json_tells_all_as_lines(shell: Shell) -> None:
     shell.serve([READ, Turn(text="It says hello.")])
     (shell.cwd / "a.txt").write_text("hello\n")
     done = shell.run("--output-format", "stream-json", "what is in a.txt?")
@@ -114,9 +114,7 @@ def test_stream_json_tells_everything_as_lines(shell: Shell) -> None:
         (["--", "models"], "", "models"),
     ],
 )
-def test_prompts_come_as_argument_on_stdin_or_both(
-    shell: Shell, argv: list[str], stdin: str | bytes, prompt: str
-) -> None:
+def test_prompt_by_argument_stdin_or_both(shell: Shell, argv: list[str], stdin: str | bytes, prompt: str) -> None:
     server = shell.serve([Turn(text="ok")])
     assert shell.run(*argv, stdin=stdin).code == 0
     messages = server.requests[0].json["messages"]
@@ -124,13 +122,13 @@ def test_prompts_come_as_argument_on_stdin_or_both(
     assert "".join(part["text"] for part in messages[0]["content"] or ()) == prompt
 
 
-def test_what_is_piped_in_and_is_not_text_is_warned_about(shell: Shell) -> None:
+def test_piped_binary_is_warned_about(shell: Shell) -> None:
     shell.serve([Turn(text="ok")] * 2)
     assert "not UTF-8 text" in shell.run("what is this?", stdin=b"PK\x03\x04\x14\xfe\xff").err
     assert "not UTF-8 text" not in shell.run("what is this?", stdin="grüße \ufffd").err
 
 
-def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:
+def test_unwritten_pipe_does_not_hang(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     reading, writing = os.pipe()
     try:
@@ -164,7 +162,7 @@ def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:
         (["--continue", "hi"], ["no session"]),
     ],
 )
-def test_bad_usage_exits_2_and_names_what_is_valid(shell: Shell, argv: list[str], names: list[str]) -> None:
+def test_bad_usage_exits_2_and_names_valid(shell: Shell, argv: list[str], names: list[str]) -> None:
     server = shell.serve([Turn(text="ok")])
     done = shell.run(*argv, model="claude-sonnet-4-6")
     assert done.code == 2
@@ -175,7 +173,7 @@ def test_bad_usage_exits_2_and_names_what_is_valid(shell: Shell, argv: list[str]
     assert server.requests == []
 
 
-def test_usage_errors_are_told_in_json_too(shell: Shell) -> None:
+def test_usage_errors_are_json_too(shell: Shell) -> None:
     shell.serve([])
     done = shell.run("--output-format", "json", "--tools", "Raed", "hi")
     assert done.code == 2
@@ -193,7 +191,7 @@ def test_no_key_names_the_variable(shell: Shell) -> None:
         assert name in done.err
 
 
-def test_the_first_provider_with_a_key_is_used(shell: Shell) -> None:
+def test_first_provider_with_a_key_is_used(shell: Shell) -> None:
     server = shell.serve([Turn(text="ok")])
     del shell.environment["ANTHROPIC_API_KEY"]
     shell.environment |= {"MOONSHOT_API_KEY": "k", "MOONSHOT_BASE_URL": server.url + "/v1"}
@@ -212,7 +210,7 @@ def test_the_first_provider_with_a_key_is_used(shell: Shell) -> None:
         (["--model", "openai/gpt-unheard-of", "--base-url", "{url}/v1"], "openai/gpt-unheard-of"),
     ],
 )  # fmt: skip
-def test_any_server_and_any_model_from_the_shell(shell: Shell, argv: list[str], model: str) -> None:
+def test_any_server_and_model_from_shell(shell: Shell, argv: list[str], model: str) -> None:
     server = shell.serve([Turn(text="ok")], require_key=False)
     shell.environment |= {"OPENAI_API_KEY": "k"}
     done = shell.run(*(word.format(url=server.url) for word in argv), "--output-format", "json", "hi", model="")
@@ -235,7 +233,7 @@ def test_any_server_and_any_model_from_the_shell(shell: Shell, argv: list[str], 
         (Raw(200, (("content-type", "text/event-stream"),), b"data: {broken\n\n"), "protocol", ["anthropic"]),
     ],
 )
-def test_provider_errors_are_typed_and_exit_1(shell: Shell, step: Turn, kind: str, words: list[str]) -> None:
+def test_provider_errors_are_typed_exit_1(shell: Shell, step: Turn, kind: str, words: list[str]) -> None:
     (shell.cwd / "config.toml").write_text("max_retries = 0\n")
     shell.environment["SAGENT_CONFIG"] = str(shell.cwd / "config.toml")
     shell.serve([step])
@@ -250,7 +248,7 @@ def test_provider_errors_are_typed_and_exit_1(shell: Shell, step: Turn, kind: st
     assert "Traceback" not in done.err
 
 
-def test_errors_that_pass_are_retried_and_the_wait_is_shown(shell: Shell) -> None:
+def test_transient_errors_are_retried_visibly(shell: Shell) -> None:
     server = shell.serve(
         [Fail(529, headers={"retry-after": "0"}), Cut(Turn(text="Half of it"), 5), Turn(text="Whole.")]
     )
@@ -268,7 +266,7 @@ def test_a_401_is_never_retried(shell: Shell) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_silent_stream_is_cut_and_tried_again(shell: Shell) -> None:
+def test_silent_stream_is_cut_and_retried(shell: Shell) -> None:
     shell.environment |= {"SAGENT_STALL_SECONDS": "0.3", "SAGENT_REASONING_STALL_SECONDS": "0.3"}
     server = shell.serve([Stall(Turn(text="Never"), after_events=3), Turn(text="Awake.")])
     done = shell.run("hi")
@@ -298,9 +296,7 @@ def test_limits_exit_4(shell: Shell) -> None:
         (("--model", "anthropic/claude-3-haiku-20240307"), "the most that anthropic/claude-3-haiku-20240307 writes"),
     ],
 )
-def test_a_reply_that_ends_at_its_output_limit_exits_5_and_says_what_set_it(
-    shell: Shell, flags: tuple[str, ...], told: str
-) -> None:
+def test_output_limit_exits_5_and_says_what_set_it(shell: Shell, flags: tuple[str, ...], told: str) -> None:
     shell.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text=" goes on.")])
     done = shell.run(*flags, "--output-format", "json", "go")
     assert (done.code, done.json["result"], done.json["stop_reason"]) == (5, "It begins, and", "max_tokens")
@@ -311,7 +307,7 @@ def test_a_reply_that_ends_at_its_output_limit_exits_5_and_says_what_set_it(
     assert "5 reply cut at its output limit" in shell.run("--help").out
 
 
-def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
+def test_budget_exits_3_and_is_kept(shell: Shell) -> None:
     (shell.cwd / "a.txt").write_text("hello\n")
     server = shell.serve([READ] * 99, bill="worst")
     done = shell.run("--max-budget-usd", "0.30", "--output-format", "json", "go")
@@ -323,7 +319,7 @@ def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
     assert done.json["cost_usd"]["total"] == pytest.approx(billed)
 
 
-def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
+def test_denied_calls_list_what_allows_them(shell: Shell) -> None:
     shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="I may not.")])
     done = shell.run("--sandbox", "off", "--output-format", "json", "go")
     assert done.code == 0
@@ -338,7 +334,7 @@ def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
 
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_messages_on_stdin_may_be_in_another_encoding(shell: Shell, codec: str, end: str) -> None:
+def test_stdin_messages_in_other_encodings(shell: Shell, codec: str, end: str) -> None:
     server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
     lines = ['{"prompt": "größe"}', "", '"日a本"', '{"content": "Ä"}', ""]
     done = shell.run("--input-format", "stream-json", stdin=end.join(lines).encode(codec))
@@ -347,7 +343,7 @@ def test_messages_on_stdin_may_be_in_another_encoding(shell: Shell, codec: str, 
     assert [text for text in ("größe", "日a本", "Ä") if f"'{text}'" in sent] == ["größe", "日a本", "Ä"]
 
 
-def test_messages_on_stdin_are_answered_one_by_one(shell: Shell) -> None:
+def test_stdin_messages_answered_in_turn(shell: Shell) -> None:
     server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
     lines = [
         '{"prompt": "a"}',
@@ -364,7 +360,7 @@ def test_messages_on_stdin_are_answered_one_by_one(shell: Shell) -> None:
     assert "line 1" in done.err
 
 
-def test_continue_goes_on_with_the_same_bytes(shell: Shell) -> None:
+def test_continue_sends_the_same_bytes(shell: Shell) -> None:
     (shell.cwd / "a.txt").write_text("hello\n")
     call = Call("Grep", {"pattern": "h", "path": ".", "output_mode": "content", "ignore_case": True})
     server = shell.serve([Turn(text="So.", thinking="I think.", calls=(call,)), Turn(text="one"), Turn(text="two")])
@@ -380,7 +376,7 @@ def test_continue_goes_on_with_the_same_bytes(shell: Shell) -> None:
     assert second["cost_usd"]["total"] > first["cost_usd"]["total"]
 
 
-def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> None:
+def test_resume_with_other_model_is_logged(shell: Shell) -> None:
     shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
     path = shell.cwd / "session"
     models = ("anthropic/claude-sonnet-4-6", "anthropic/claude-haiku-4-5", "", "anthropic/claude-sonnet-4-6")
@@ -401,7 +397,7 @@ def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> Non
     assert faults(path) == []
 
 
-def test_a_conversation_with_ones_own_server_goes_nowhere_else_unasked(shell: Shell) -> None:
+def test_own_server_conversation_stays_there(shell: Shell) -> None:
     public = shell.serve([Turn(text="public")])
     shell.environment["OPENAI_API_KEY"] = "k"
     with FakeProviderServer([Turn(text="mine"), Turn(text="again"), Turn(text="once more")]).in_thread() as mine:
@@ -425,7 +421,7 @@ def test_a_conversation_with_ones_own_server_goes_nowhere_else_unasked(shell: Sh
     assert "secret" in json.dumps(public.requests[0].json)
 
 
-def test_a_first_run_that_is_killed_has_said_where_it_went(shell: Shell) -> None:
+def test_killed_first_run_has_logged_its_server(shell: Shell) -> None:
     public = shell.serve([Turn(text="public")])
     shell.environment["OPENAI_API_KEY"] = "k"
     with FakeProviderServer([Turn(text="slow", delay=30.0)]).in_thread() as mine:
@@ -448,7 +444,7 @@ def test_a_session_has_one_writer(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_a_run_that_could_not_begin_leaves_no_session(shell: Shell) -> None:
+def test_run_that_cannot_begin_leaves_no_session(shell: Shell) -> None:
     assert shell.run("hi").code == 2
     assert "No sessions" in shell.run("sessions", "list", "--all", model="").out
 
@@ -460,7 +456,7 @@ def test_ephemeral_leaves_nothing(shell: Shell) -> None:
     assert not list(Path(shell.environment["HOME"]).rglob("*"))
 
 
-def test_a_state_directory_that_cannot_be_written_is_said_and_survived(shell: Shell, tmp_path: Path) -> None:
+def test_unwritable_state_directory_is_said(shell: Shell, tmp_path: Path) -> None:
     shell.serve([Turn(text="ok")])
     (tmp_path / "file").write_text("")
     shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
@@ -481,7 +477,7 @@ def test_a_corrupt_log_is_refused(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_stop_tools_and_leave_a_valid_log(
+def test_signals_stop_tools_and_keep_log_valid(
     shell: Shell, number: int, code: int, processes: Callable[[str], list[int]]
 ) -> None:
     marker = f"30.{os.getpid()}{number}"
@@ -521,7 +517,7 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("flags", "sent"), [([], b"tell me"), (["--input-format", "stream-json"], b'"tell me"\n')])
-def test_input_that_somebody_has_made_non_blocking_is_waited_for(shell: Shell, flags: list[str], sent: bytes) -> None:
+def test_non_blocking_stdin_is_waited_for(shell: Shell, flags: list[str], sent: bytes) -> None:
     shell.serve([Turn(text="Told.")])
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -537,7 +533,7 @@ def test_input_that_somebody_has_made_non_blocking_is_waited_for(shell: Shell, f
 
 
 @pytest.mark.parametrize("command", ["/advisor rate good a b c", "/advisor a/b,role=~no-user/x"])
-def test_a_command_that_cannot_be_carried_out_is_wrong_usage(shell: Shell, command: str) -> None:
+def test_impossible_command_is_wrong_usage(shell: Shell, command: str) -> None:
     shell.serve([])
     done = shell.run(stdin=command)
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
@@ -554,13 +550,13 @@ def test_a_command_that_cannot_be_carried_out_is_wrong_usage(shell: Shell, comma
         pytest.param(("plugin", "add", "~no-user/x"), marks=pytest.mark.plugin("authoring", "imports")),
     ],
 )
-def test_a_path_of_a_user_that_there_is_not_is_no_path(shell: Shell, argv: tuple[str, ...]) -> None:
+def test_unknown_user_path_is_named(shell: Shell, argv: tuple[str, ...]) -> None:
     done = shell.run(*argv, model="")
     assert done.code in (1, 2)
     assert "no-user" in done.err and "Traceback" not in done.err
 
 
-def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
+def test_signal_ends_wait_for_the_schema(shell: Shell) -> None:
     shell.serve([])
     fifo = shell.cwd / "schema.json"
     os.mkfifo(fifo)
@@ -579,7 +575,7 @@ def test_a_signal_ends_a_wait_for_the_schema(shell: Shell) -> None:
     assert child.returncode == 130, err
 
 
-def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) -> None:
+def test_signal_in_answer_keeps_its_text(shell: Shell) -> None:
     server = shell.serve([Stall(Turn(text="Once upon a time", pieces=4), after_events=6)])
     child = shell.start("--output-format", "json", "tell")
     wait_until(lambda: server.requests, "the first request", child=child)
@@ -592,9 +588,7 @@ def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) ->
 
 
 @pytest.mark.needs("linux")
-def test_kill_9_leaves_no_process_and_loses_nothing_acknowledged(
-    shell: Shell, processes: Callable[[str], list[int]]
-) -> None:
+def test_kill_9_leaves_no_process_and_all_told(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"30.9{os.getpid()}"
     (shell.cwd / "a.txt").write_text("hello\n")
     calls = (Call("Bash", {"command": f"(setsid sleep {marker} &) ; sleep {marker}"}),)
@@ -619,7 +613,7 @@ def test_kill_9_leaves_no_process_and_loses_nothing_acknowledged(
     assert "interrupted" in last
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(shell: Shell) -> None:
+def test_closed_reader_ends_it_quietly(shell: Shell) -> None:
     shell.serve([Turn(text="x" * 2_000_000, pieces=1000)])
     child = shell.start("--output-format", "stream-json", "go")
     assert child.stdout is not None
@@ -656,7 +650,7 @@ print(json.dumps([code, url, asked]))
 
 
 @pytest.mark.needs("netns")
-def test_nothing_but_the_provider_is_contacted(shell: Shell) -> None:
+def test_only_the_provider_is_contacted(shell: Shell) -> None:
     done = subprocess.run(
         ["unshare", "-rn", sys.executable, "-c", ALONE],
         cwd=shell.cwd, env=shell.environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
@@ -683,7 +677,7 @@ def test_files_are_private(shell: Shell) -> None:
     ("redirect", "code"),
     [(">/dev/full", 1), (">&-", 0), ("2>&-", 0), ("<&-", 0), (">&- 2>&- <&-", 0)],
 )
-def test_standard_streams_may_be_full_or_closed(shell: Shell, redirect: str, code: int) -> None:
+def test_standard_streams_full_or_closed(shell: Shell, redirect: str, code: int) -> None:
     shell.serve([Turn(text="ok")], repeat_last=True)
     for output in ("text", "json", "stream-json"):
         command = f'exec "$@" --output-format {output} --model claude-sonnet-4-6 hi {redirect}'
@@ -720,7 +714,7 @@ def test_json_tells_warnings_on_stderr(shell: Shell, tmp_path: Path) -> None:
     assert "cannot be saved" in done.err
 
 
-def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:
+def test_unknown_provider_suggests_nearest(shell: Shell) -> None:
     shell.serve([])
     for argv in (["--model", "anthropc/claude"], ["--allow-providers", "anthropc"]):
         done = shell.run(*argv, "hi", model="" if "--model" in argv else "claude-x")
@@ -735,7 +729,7 @@ def test_print_is_what_any_prompt_does(flag: str, shell: Shell) -> None:
     assert shell.run(flag, "--output-format", "json", stdin="hi").json["result"] == "fine"
 
 
-def test_commands_get_no_keys_but_those_that_the_person_lets_through(shell: Shell) -> None:
+def test_commands_get_only_permitted_keys(shell: Shell) -> None:
     config = Path(shell.environment["HOME"], ".config/sagent/config.toml")
     config.parent.mkdir(parents=True)
     config.write_text(
@@ -749,7 +743,7 @@ def test_commands_get_no_keys_but_those_that_the_person_lets_through(shell: Shel
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
-def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell: Shell, sandbox: str) -> None:
+def test_session_of_other_project_is_not_read(shell: Shell, sandbox: str) -> None:
     shell.serve([Turn(text="The word is abracadabra.")])
     assert shell.run("a secret").code == 0
     (other,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
@@ -796,7 +790,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
         ("auth status", "sagent login"),
     ],
 )
-def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, near: str, shell: Shell) -> None:
+def test_misspelled_command_is_not_billed(words: str, near: str, shell: Shell) -> None:
     server = shell.serve([Turn(text="sent")])
     done = shell.run(*words.split())
     assert (done.code, done.out, server.requests) == (2, "", [])
@@ -816,20 +810,20 @@ def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, ne
         (("--modle", "opus"), "--model or --deny"),
     ],
 )
-def test_a_flag_of_another_program_names_what_does_it_here(flags: Sequence[str], near: str, shell: Shell) -> None:
+def test_foreign_flag_suggests_ours(flags: Sequence[str], near: str, shell: Shell) -> None:
     done = shell.run(*flags, "hello")
     assert (done.code, done.out) == (2, "")
     assert f"Did you mean {near}?" in done.err
 
 
 @pytest.mark.parametrize(("argv", "near"), [("config shw", "show"), ("-p x --permission-mode edti", "edit")])
-def test_a_word_that_is_spelled_nearly_so_is_answered_with_the_word(shell: Shell, argv: str, near: str) -> None:
+def test_nearly_right_word_is_suggested(shell: Shell, argv: str, near: str) -> None:
     done = shell.run(*argv.split(), model="")
     assert done.code == 2
     assert f"Did you mean {near}?" in done.err
 
 
-def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> None:
+def test_endless_stdin_is_refused(shell: Shell) -> None:
     server = shell.serve([])
     argv = ["sh", "-c", f"yes | {PYTHON} -m sagent.bin.cli hello"]
     done = subprocess.run(
@@ -839,7 +833,7 @@ def test_input_without_an_end_is_refused_before_memory_is_full(shell: Shell) -> 
     assert "More than 64 MB on stdin" in done.stderr
 
 
-def test_other_names_of_commands_may_be_misspelled_too() -> None:
+def test_misspelled_aliases_are_understood() -> None:
     assert meant_command(["logot"], COMMANDS).startswith("sagent doctor")
     assert meant_command(["verison"], COMMANDS) == "sagent --version"
     assert {meant_command([word], COMMANDS) for word in ("hepl", "hlep", "halp", "help")} == {"sagent --help"}
@@ -848,7 +842,7 @@ def test_other_names_of_commands_may_be_misspelled_too() -> None:
     assert meant_command(["exec", "this"], COMMANDS) == ""
 
 
-def test_words_that_mean_no_command_are_prompts() -> None:
+def test_prompts_resembling_commands_are_sent() -> None:
     for prompt in (
         "verison 2",
         "hello",
@@ -866,7 +860,7 @@ def test_words_that_mean_no_command_are_prompts() -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_resume_and_json_are_what_people_know_them_as(shell: Shell) -> None:
+def test_resume_and_json_flags_work(shell: Shell) -> None:
     server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
     first = shell.run("--json", "hi").json
     assert first["result"] == "one"
@@ -883,7 +877,7 @@ def test_resume_and_json_are_what_people_know_them_as(shell: Shell) -> None:
     assert len(server.requests) == 3
 
 
-def test_what_a_slash_command_says_is_the_output(shell: Shell) -> None:
+def test_slash_command_output_is_stdout(shell: Shell) -> None:
     server = shell.serve([])
     done = shell.run("/cost")
     assert done.code == 0

@@ -46,12 +46,12 @@ def check_server(shell: Shell, *argv: str) -> None:
 
 
 @pytest.mark.plugin("serve")
-def test_ignored_signals_do_not_stop_a_server(shell: Shell) -> None:
+def test_ignored_signals_do_not_stop_server(shell: Shell) -> None:
     check_server(shell, "serve")
 
 
 @pytest.mark.plugin("mcp")
-def test_ignored_signals_do_not_stop_an_mcp_server(shell: Shell) -> None:
+def test_ignored_signals_do_not_stop_mcp(shell: Shell) -> None:
     child = shell.start("mcp", "serve", model="", stdin=subprocess.PIPE, program=SHIELDED)
     assert child.stdin is not None and child.stdout is not None
     for number in (1, 2):

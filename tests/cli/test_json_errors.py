@@ -37,7 +37,7 @@ def test_a_run_reports_a_result(shell: Shell, argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", OTHERS, ids=" ".join)
-def test_another_command_reports_one_object(shell: Shell, argv: list[str]) -> None:
+def test_other_command_reports_one_object(shell: Shell, argv: list[str]) -> None:
     check_error(shell, argv)
 
 

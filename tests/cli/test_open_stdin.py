@@ -76,7 +76,7 @@ def test_closed_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert err.getvalue() == ""
 
 
-def test_program_says_that_a_pipe_is_held_open(shell: Shell) -> None:
+def test_program_says_pipe_is_held_open(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     argv = [*PROGRAM, "--model", "claude-sonnet-4-6", "what is this?"]
     with subprocess.Popen(

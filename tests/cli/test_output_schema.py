@@ -25,7 +25,7 @@ def schema_file(shell: Shell, schema: object = SCHEMA) -> str:
     return "schema.json"
 
 
-def test_the_data_are_in_the_json_result_and_alone_in_the_text(shell: Shell) -> None:
+def test_schema_data_in_json_and_alone_in_text(shell: Shell) -> None:
     shell.serve([Turn(text=f"Here it is:\n```json\n{FITS}\n```")] * 2)
     done = shell.run("what is it?", "--json", "--output-schema", schema_file(shell))
     assert done.code == 0
@@ -35,14 +35,14 @@ def test_the_data_are_in_the_json_result_and_alone_in_the_text(shell: Shell) -> 
     assert (text.code, text.out) == (0, FITS + "\n")
 
 
-def test_the_provider_is_told_the_schema_and_tools_may_be_used_before(shell: Shell) -> None:
+def test_provider_gets_schema_beside_tools(shell: Shell) -> None:
     server = shell.serve([Turn(calls=(Call("Glob", {"pattern": "*"}),)), Turn(text=FITS)])
     done = shell.run("what is it?", "--json", "--output-schema", schema_file(shell))
     assert done.json["data"] == {"name": "röd", "size": 3}
     assert [json.dumps(sent.json).count('"json_schema"') for sent in server.requests] == [1, 1]
 
 
-def test_one_that_does_not_conform_may_be_mended_once(shell: Shell) -> None:
+def test_nonconforming_answer_mended_once(shell: Shell) -> None:
     server = shell.serve([Turn(text=MISFIT), Turn(text=FITS)])
     assert shell.run("what?", "--output-schema", schema_file(shell)).out == FITS + "\n"
     assert "size must be at least 1" in json.dumps(server.requests[1].json)
@@ -57,7 +57,7 @@ def test_else_the_exit_code_says_so(wrong: str, shell: Shell) -> None:
     assert "data" not in done.json
 
 
-def test_each_of_several_prompts_is_answered_so(shell: Shell) -> None:
+def test_every_prompt_is_answered_by_schema(shell: Shell) -> None:
     shell.serve([Turn(text=FITS), Turn(text="[]"), Turn(text="[]")])
     flags = ("--input-format", "stream-json", "--output-format", "stream-json", "--output-schema", schema_file(shell))
     done = shell.run(*flags, stdin='{"prompt": "a"}\n{"prompt": "b"}\n')
@@ -86,14 +86,14 @@ def test_an_answer_need_not_be_an_object(schema: object, shell: Shell) -> None:
         ({"pattern": "("}, "pattern '('"),
     ],
 )
-def test_what_could_not_be_checked_is_refused_before_anything_is_sent(schema: object, says: str, shell: Shell) -> None:
+def test_uncheckable_schema_is_refused_first(schema: object, says: str, shell: Shell) -> None:
     server = shell.serve([Turn(text=FITS)])
     done = shell.run("what?", "--output-schema", schema_file(shell, schema))
     assert (done.code, server.requests) == (2, [])
     assert says in done.err
 
 
-def test_a_property_may_be_called_like_a_keyword(tmp_path: Path) -> None:
+def test_property_may_be_named_like_keyword(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"not": {"type": "string"}, "if": True}, "$defs": {"uniqueItems": {}}}
     (tmp_path / "s.json").write_text(json.dumps(schema))
     assert read_schema(tmp_path / "s.json") == schema

@@ -12,7 +12,7 @@ PROPOSE = Turn(text="I have looked.", calls=(Call("ExitPlan", {"plan": PLAN}),))
 WRITE = Turn(calls=(Call("Write", {"file_path": "made.txt", "content": "x"}),))
 
 
-def test_the_plan_is_printed_and_nothing_is_written(shell: Shell) -> None:
+def test_plan_is_printed_nothing_is_written(shell: Shell) -> None:
     server = shell.serve([WRITE, PROPOSE])
     found = shell.run("--plan", "a file, please")
     assert (found.code, found.out) == (0, f"{PLAN}\n")
@@ -21,13 +21,13 @@ def test_the_plan_is_printed_and_nothing_is_written(shell: Shell) -> None:
     assert "call ExitPlan with the plan" in str(server.requests[0].json["messages"])
 
 
-def test_as_json_it_says_that_it_is_a_plan(shell: Shell) -> None:
+def test_json_says_it_is_a_plan(shell: Shell) -> None:
     shell.serve([PROPOSE])
     found = shell.run("--plan", "--json", "--tools", "Read", "x")
     assert (found.code, found.json["result"], found.json["stop_reason"]) == (0, PLAN, "planned")
 
 
-def test_a_plan_under_a_heading_is_one_and_no_plan_is_a_failure(shell: Shell) -> None:
+def test_headed_plan_counts_missing_plan_fails(shell: Shell) -> None:
     shell.serve([Turn(text="I looked.\n\n## Plan\n\n1. Do it."), Turn(text="Which file?")])
     found = shell.run("--plan", "x")
     assert (found.code, found.out) == (0, "## Plan\n\n1. Do it.\n")
@@ -37,7 +37,7 @@ def test_a_plan_under_a_heading_is_one_and_no_plan_is_a_failure(shell: Shell) ->
     assert "without a plan" in str(found.json["error"])
 
 
-def test_what_went_wrong_otherwise_keeps_its_code(shell: Shell) -> None:
+def test_other_failures_keep_their_code(shell: Shell) -> None:
     shell.serve([WRITE, PROPOSE])
     assert shell.run("--plan", "--max-turns", "1", "x").code == 4
     schema = shell.cwd / "schema.json"
@@ -46,7 +46,7 @@ def test_what_went_wrong_otherwise_keeps_its_code(shell: Shell) -> None:
     assert (found.code, "--plan" in found.err) == (2, True)
 
 
-def test_the_plan_is_carried_out_in_a_session_whose_prefix_is_the_same(shell: Shell) -> None:
+def test_plan_is_done_in_same_prefix_session(shell: Shell) -> None:
     server = shell.serve([PROPOSE, WRITE, PROPOSE, Turn(text="Done.")])
     assert shell.run("--plan", "x").code == 0
     found = shell.run("--continue", "carry it out")
@@ -59,7 +59,7 @@ def test_the_plan_is_carried_out_in_a_session_whose_prefix_is_the_same(shell: Sh
     assert "Plan mode is off" in str(rest[-1]["messages"])  # to a call that came too late
 
 
-def test_who_carries_it_out_reads_once_that_plan_mode_is_over(shell: Shell) -> None:
+def test_end_of_plan_mode_is_told_once(shell: Shell) -> None:
     server = shell.serve([PROPOSE, Turn(text="Done."), Turn(text="Done.")])
     for flags in (("--plan",), ("--continue",), ("--continue",)):
         assert shell.run(*flags, "--permission-mode", "edit", "go on").code == 0
@@ -67,7 +67,7 @@ def test_who_carries_it_out_reads_once_that_plan_mode_is_over(shell: Shell) -> N
     assert over == [0, 1, 1]
 
 
-def test_without_it_the_tool_costs_no_byte(shell: Shell, tmp_path: Path) -> None:
+def test_unused_plan_tool_costs_no_byte(shell: Shell, tmp_path: Path) -> None:
     server = shell.serve([Turn(text="a"), Turn(text="b")])
     assert shell.run("x").code == shell.run("--permission-mode", "plan", "y").code == 0
     assert not any(b"ExitPlan" in request.body for request in server.requests)

@@ -30,7 +30,7 @@ def project(shell: Shell, text: str) -> Path:
 
 
 @pytest.mark.parametrize("wants", WANTS)
-def test_no_byte_goes_elsewhere_without_trust(wants: str, shell: Shell, stranger: FakeProviderServer) -> None:
+def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Turn(text="Yours.")])
     file = project(shell, WANTS[wants])
     done = shell.run("hello", model="")
@@ -48,7 +48,7 @@ def test_no_byte_goes_elsewhere_without_trust(wants: str, shell: Shell, stranger
     assert "waits for your trust" in shell.run("config", "show", model="").out, "for that run only"
 
 
-def test_what_is_down_falls_back_to_nobody_the_project_names(shell: Shell, stranger: FakeProviderServer) -> None:
+def test_untrusted_fallback_is_not_used(shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Fail(529), Fail(529)], repeat_last=True)
     project(shell, 'fallback = ["openai/gpt-5.5"]\n')
     shell.environment["SAGENT_MAX_RETRIES"] = "1"
@@ -59,7 +59,7 @@ def test_what_is_down_falls_back_to_nobody_the_project_names(shell: Shell, stran
     assert (done.code, done.out.strip()) == (0, "Mine now."), done.err
 
 
-def test_a_session_that_is_gone_on_with_keeps_its_model(shell: Shell, stranger: FakeProviderServer) -> None:
+def test_continued_session_keeps_its_model(shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Turn(text="One."), Turn(text="Two.")])
     shell.run("hello")
     project(shell, WANTS["model"])

@@ -8,7 +8,7 @@ from program import Shell
 from sagent.testing.server import Turn
 
 
-def test_run_is_the_headless_run_with_an_executor(shell: Shell) -> None:
+def test_run_is_headless_with_an_executor(shell: Shell) -> None:
     server = shell.serve([Turn(text="Four."), Turn(text="Five.")])
     done = shell.run("run", "--executor", "anthropic/claude-sonnet-4-6", "--ephemeral", "two and two?", model="")
     assert (done.code, done.out) == (0, "Four.\n"), done.err
@@ -17,7 +17,7 @@ def test_run_is_the_headless_run_with_an_executor(shell: Shell) -> None:
     assert [request.json["model"] for request in server.requests] == ["claude-sonnet-4-6", "claude-haiku-4-5"]
 
 
-def test_the_executors_server_is_where_it_is_said_to_be(shell: Shell) -> None:
+def test_executor_server_is_where_told(shell: Shell) -> None:
     server = shell.serve([Turn(text="Here.")])
     del shell.environment["ANTHROPIC_BASE_URL"]
     done = shell.run(
@@ -54,7 +54,7 @@ def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("exports")
-def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:
+def test_help_has_executor_and_advisor_flags(shell: Shell) -> None:
     done = shell.run("run", "--help", model="")
     assert done.code == 0
     for word in [
@@ -80,7 +80,7 @@ def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:
         assert word in shell.run("help", "all", model="").out
 
 
-def test_a_named_file_says_what_the_persons_would(shell: Shell) -> None:
+def test_named_file_counts_as_the_persons(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     file = shell.cwd / "mine.yaml"
     file.write_text(
@@ -103,7 +103,7 @@ def test_a_named_file_says_what_the_persons_would(shell: Shell) -> None:
     assert (gone.code, "no such file" in gone.err, json.loads(gone.out)["is_error"]) == (2, True, True)
 
 
-def test_a_repository_cannot_name_an_advisor(shell: Shell) -> None:
+def test_repository_cannot_name_an_advisor(shell: Shell) -> None:
     shell.serve([Turn(text="Fine.")])
     (shell.cwd / ".git").mkdir()
     (shell.cwd / ".sagent").mkdir()
@@ -136,7 +136,7 @@ search:
 
 
 @pytest.mark.plugin("exports")
-def test_a_file_as_others_write_it_runs_as_it_is(shell: Shell) -> None:
+def test_file_of_other_tools_runs_unchanged(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")] * 3)
     shell.environment["OPENAI_API_KEY"] = "sk-1"
     file = shell.cwd / "config.yaml"
@@ -147,7 +147,7 @@ def test_a_file_as_others_write_it_runs_as_it_is(shell: Shell) -> None:
     assert server.requests[0].json["model"] == "claude-haiku-4-5"
 
 
-def test_the_file_of_a_folder_is_used_once_it_is_trusted_as_it_is_and_said_to_be_ignored_before(shell: Shell) -> None:
+def test_folder_file_is_used_once_trusted(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")] * 6)
     shell.environment["OPENAI_API_KEY"] = "sk-1"
     file = shell.cwd / "config.yaml"
@@ -173,7 +173,7 @@ def test_the_file_of_a_folder_is_used_once_it_is_trusted_as_it_is_and_said_to_be
     assert f"{file} is ignored" in run()[1], "what was trusted is not what is there now"
 
 
-def test_a_config_of_something_else_is_not_spoken_of(shell: Shell) -> None:
+def test_foreign_config_is_not_mentioned(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     (shell.cwd / "config.yaml").write_text("title: my site\nmodel: [x\n")
     done = shell.run("run", "--ephemeral", "hello", model="")
@@ -182,7 +182,7 @@ def test_a_config_of_something_else_is_not_spoken_of(shell: Shell) -> None:
     assert (done.code, "set an executor or an advisor" in done.err) == (2, True)
 
 
-def test_the_words_of_run_are_those_of_every_other_way_in(shell: Shell) -> None:
+def test_run_words_work_everywhere(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")] * 2)
     done = shell.run("--executor", "anthropic/claude-haiku-4-5", "--ephemeral", "hello", model="")
     assert (done.code, done.out) == (0, "Yes.\n"), done.err

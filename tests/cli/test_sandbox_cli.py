@@ -37,7 +37,7 @@ def logged(shell: Shell) -> list[str]:
 
 
 @pytest.mark.needs("bwrap")
-def test_the_result_and_the_log_say_what_held_the_commands(shell: Shell) -> None:
+def test_result_and_log_name_the_sandbox(shell: Shell) -> None:
     shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="three")])
     done = shell.run("--output-format", "json", "go")
     assert done.json["sandbox"] == "bubblewrap"
@@ -50,7 +50,7 @@ def test_the_result_and_the_log_say_what_held_the_commands(shell: Shell) -> None
     assert logged(shell) == ["bubblewrap", "off"]
 
 
-def test_switched_off_it_is_off_and_nobody_is_warned(shell: Shell) -> None:
+def test_sandbox_off_warns_nobody(shell: Shell) -> None:
     shell.serve([MAKES, Turn(text="done")])
     done = shell.run("--sandbox", "off", "--output-format", "json", "go")
     assert done.json["sandbox"] == "off"
@@ -58,9 +58,7 @@ def test_switched_off_it_is_off_and_nobody_is_warned(shell: Shell) -> None:
     assert [denial["tool"] for denial in done.json["permission_denials"]] == ["Bash"]
 
 
-def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
-    shell: Shell, nothing: Callable[[], None]
-) -> None:
+def test_missing_sandbox_told_once_commands_asked(shell: Shell, nothing: Callable[[], None]) -> None:
     nothing()
     shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="alone")])
     told = (
@@ -78,7 +76,7 @@ def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
     assert "sandbox" not in shell.run("--tools", "Read", "--ephemeral", "hi").err
 
 
-def test_where_it_is_required_and_there_is_none_nothing_is_begun(shell: Shell, nothing: Callable[[], None]) -> None:
+def test_required_missing_sandbox_begins_nothing(shell: Shell, nothing: Callable[[], None]) -> None:
     nothing()
     server = shell.serve([Turn(text="never")])
     done = shell.run("--sandbox", "required", "go")
@@ -88,5 +86,5 @@ def test_where_it_is_required_and_there_is_none_nothing_is_begun(shell: Shell, n
     assert "--sandbox" in shell.run("--help").out
 
 
-def test_a_log_of_before_says_nothing_of_it() -> None:
+def test_older_log_names_no_sandbox() -> None:
     assert Environment({"git_commit": "abc", "git_dirty": False}).sandbox == ""

@@ -31,7 +31,7 @@ def bash(shell: Shell, command: str, *flags: str, **arguments: object) -> tuple[
     return json.dumps(server.requests[1].json["messages"][-1]), done
 
 
-def test_a_caller_that_ignores_ended_children_loses_no_exit_code_and_leaves_no_box(shell: Shell) -> None:
+def test_ignored_sigchld_loses_no_exit_code(shell: Shell) -> None:
     server = shell.serve([Turn(calls=(Call("Bash", {"command": "exit 7"}),)), Turn(text="Done.")])
     argv = ["bash", "-c", 'trap "" CHLD; exec "$@"', "bash", *PROGRAM, "--model", "claude-sonnet-4-6", "go"]
     done = subprocess.run(argv, cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, timeout=60, check=False)
@@ -42,7 +42,7 @@ def test_a_caller_that_ignores_ended_children_loses_no_exit_code_and_leaves_no_b
 
 
 @pytest.mark.parametrize("way", ["module", "", ".", "below", "link"])
-def test_what_a_command_writes_is_not_imported_by_the_program(shell: Shell, way: str) -> None:
+def test_files_of_commands_are_not_imported(shell: Shell, way: str) -> None:
     below, link = shell.cwd / "below", shell.cwd.parent / "link"
     below.mkdir()
     link.symlink_to(shell.cwd)
@@ -64,7 +64,7 @@ def test_what_a_command_writes_is_not_imported_by_the_program(shell: Shell, way:
     assert not list(shell.cwd.rglob("*-ran"))
 
 
-def test_a_session_in_the_working_directory_is_not_for_commands_to_change(shell: Shell) -> None:
+def test_session_in_workspace_is_read_only(shell: Shell) -> None:
     told = "cat s/root.jsonl; cat s/blobs/*"
     change = "echo >> s/root.jsonl; echo > s/blobs/new; mkdir s/root; rm -rf s; mv s t"
     commands = ("seq 20000", told, change)
@@ -105,7 +105,7 @@ def page() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("need", ["write:.", "read:.", "read:~", "write:src/..", "write:./"])
-def test_a_need_for_a_directory_opens_neither_the_keys_in_it_nor_what_runs_by_itself(shell: Shell, need: str) -> None:
+def test_granted_directory_keeps_keys_closed(shell: Shell, need: str) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
     for place in (home / ".ssh/id", shell.cwd / ".env"):
@@ -117,7 +117,7 @@ def test_a_need_for_a_directory_opens_neither_the_keys_in_it_nor_what_runs_by_it
     assert not (shell.cwd / ".vscode/tasks.json").exists()
 
 
-def test_in_edit_mode_nobody_is_asked_and_nothing_outside_is_touched(shell: Shell) -> None:
+def test_edit_mode_asks_nobody_touches_nothing_outside(shell: Shell) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/id").write_text("secret-of-mine")
@@ -132,7 +132,7 @@ def test_in_edit_mode_nobody_is_asked_and_nothing_outside_is_touched(shell: Shel
     assert "end" in said
 
 
-def test_in_plan_mode_a_command_runs_and_writes_nothing_and_gets_nothing_more(shell: Shell) -> None:
+def test_plan_mode_commands_write_nothing(shell: Shell) -> None:
     said, done = bash(shell, "touch inside; echo ran", "--permission-mode", "plan")
     assert not denied(done)
     assert "ran" in said
@@ -142,7 +142,7 @@ def test_in_plan_mode_a_command_runs_and_writes_nothing_and_gets_nothing_more(sh
     assert not (shell.cwd / "inside").exists()
 
 
-def test_in_ask_mode_and_without_a_sandbox_it_is_asked_as_before(shell: Shell) -> None:
+def test_ask_mode_and_no_sandbox_ask(shell: Shell) -> None:
     for flags in (("--permission-mode", "ask"), ("--sandbox", "off")):
         _, done = bash(shell, "touch inside", *flags)
         assert denied(done)
@@ -157,9 +157,7 @@ def test_in_ask_mode_and_without_a_sandbox_it_is_asked_as_before(shell: Shell) -
         ("all", "Unsandboxed(cat {key})"),
     ],
 )
-def test_a_need_is_asked_about_and_the_rule_that_is_named_grants_it(
-    shell: Shell, tmp_path: Path, need: str, rule: str
-) -> None:
+def test_need_is_granted_by_the_named_rule(shell: Shell, tmp_path: Path, need: str, rule: str) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
     out, key = tmp_path / "out", home / ".ssh/id"
@@ -177,7 +175,7 @@ def test_a_need_is_asked_about_and_the_rule_that_is_named_grants_it(
     assert (out / "made").exists() if need.startswith("write") else "the-key" in said
 
 
-def test_in_full_mode_a_need_is_granted_unasked_and_else_the_sandbox_holds(shell: Shell, tmp_path: Path) -> None:
+def test_full_mode_grants_needs_sandbox_holds(shell: Shell, tmp_path: Path) -> None:
     _, done = bash(shell, f"touch {tmp_path}/made", "--permission-mode", "full")
     assert not denied(done)
     assert not (tmp_path / "made").exists()
@@ -186,7 +184,7 @@ def test_in_full_mode_a_need_is_granted_unasked_and_else_the_sandbox_holds(shell
     assert (tmp_path / "made").exists()
 
 
-def test_a_host_is_reached_where_it_is_allowed_and_nowhere_else(shell: Shell, page: int) -> None:
+def test_host_is_reached_only_where_allowed(shell: Shell, page: int) -> None:
     command = f"curl -sS http://localhost:{page}/; curl -sS http://blocked.example/"
     said, _ = bash(shell, command)
     assert "the-page" not in said
@@ -203,7 +201,7 @@ def test_a_host_is_reached_where_it_is_allowed_and_nowhere_else(shell: Shell, pa
     assert "the-page" in said
 
 
-def test_a_deny_rule_for_a_path_is_a_wall(shell: Shell) -> None:
+def test_deny_rule_for_path_is_a_wall(shell: Shell) -> None:
     (shell.cwd / "secrets").mkdir()
     (shell.cwd / "secrets/k").write_text("the-key")
     (shell.cwd / "kept.lock").write_text("old")
@@ -217,7 +215,7 @@ def test_a_deny_rule_for_a_path_is_a_wall(shell: Shell) -> None:
     assert (shell.cwd / "kept.lock").read_text() == "old"
 
 
-def test_commands_and_file_tools_see_one_tmp(shell: Shell) -> None:
+def test_commands_and_tools_share_one_tmp(shell: Shell) -> None:
     turns = [
         Turn(calls=(Call("Bash", {"command": "echo from-bash > /tmp/sagent-test-a"}),)),
         Turn(calls=(Call("Read", {"file_path": "/tmp/sagent-test-a"}),)),
@@ -243,7 +241,7 @@ def test_commands_and_file_tools_see_one_tmp(shell: Shell) -> None:
     assert not Path("/tmp/sagent-test-b").exists()
 
 
-def test_a_server_is_reached_and_ended_by_the_next_command(shell: Shell) -> None:
+def test_server_is_reached_by_next_command(shell: Shell) -> None:
     turns = [
         Turn(calls=(Call("Bash", {"command": "python3 -m http.server 8123 >/dev/null 2>&1 & echo $! > pid"}),)),
         Turn(
@@ -264,7 +262,7 @@ def test_a_server_is_reached_and_ended_by_the_next_command(shell: Shell) -> None
     assert "ended" in said[3]
 
 
-def test_what_a_command_plants_in_path_or_exports_is_not_run_outside(shell: Shell, tmp_path: Path) -> None:
+def test_planted_programs_are_not_run_outside(shell: Shell, tmp_path: Path) -> None:
     """Our own programs, git and ripgrep, run outside of the sandbox, and so do those that raise it."""
     own = shell.cwd / ".venv/bin"
     own.mkdir(parents=True)
@@ -286,7 +284,7 @@ def test_what_a_command_plants_in_path_or_exports_is_not_run_outside(shell: Shel
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("made")] == []
 
 
-def test_in_a_git_worktree_commits_are_made_and_what_git_runs_is_out_of_reach(shell: Shell, tmp_path: Path) -> None:
+def test_worktree_commits_work_hooks_are_closed(shell: Shell, tmp_path: Path) -> None:
     main, tree = tmp_path / "main", tmp_path / "tree"
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
     subprocess.run([*git, "init", "-q", main], check=True)
@@ -306,7 +304,7 @@ def test_in_a_git_worktree_commits_are_made_and_what_git_runs_is_out_of_reach(sh
     assert not (main / ".git/worktrees/tree/config.worktree").exists()
 
 
-def test_what_was_undone_is_where_it_was_said_to_be(shell: Shell) -> None:
+def test_undone_file_is_where_told(shell: Shell) -> None:
     said, _ = bash(shell, "echo mine > .envrc")
     assert not (shell.cwd / ".envrc").exists()
     found = re.search(r"was written is in (\S+?),", said)
@@ -317,7 +315,7 @@ def test_what_was_undone_is_where_it_was_said_to_be(shell: Shell) -> None:
     shutil.rmtree(Path(found[1]).parent)
 
 
-def test_what_one_command_was_granted_another_cannot_use(shell: Shell, page: int) -> None:
+def test_grant_of_one_command_is_its_own(shell: Shell, page: int) -> None:
     need = f"network:localhost:{page}"
     turns = [
         Turn(

@@ -43,7 +43,7 @@ def test_text_output_is_utf8(shell: Shell, locale: dict[str, str]) -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_each_event_of_stream_json_is_valid_text(shell: Shell) -> None:
+def test_stream_json_events_are_valid_text(shell: Shell) -> None:
     serve(shell)
     done = shell.run("--permission-mode", "full", "--sandbox", "off", "--output-format", "stream-json", "x")
     events = done.lines
@@ -58,7 +58,7 @@ def test_each_event_of_stream_json_is_valid_text(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
-def test_message_of_an_error_is_valid_text(shell: Shell, form: str) -> None:
+def test_error_message_is_valid_text(shell: Shell, form: str) -> None:
     shell.serve([Fail(400, message=f"no {HALVES}")])
     done = shell.run("--output-format", form, "x")
     assert done.code == 1

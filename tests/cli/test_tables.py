@@ -19,7 +19,7 @@ def lines(*blocks: str | Table) -> list[str]:
     return out.getvalue().split("\n")[:-1]
 
 
-def test_a_row_is_a_line_and_nothing_is_cut() -> None:
+def test_row_is_one_uncut_line() -> None:
     long = "word " * 200
     found = lines(
         Table((("a", "1", long.strip()), ("bbb", "22", "two\nlines")), ("name", "figure", "what"), right=(1,))
@@ -27,7 +27,7 @@ def test_a_row_is_a_line_and_nothing_is_cut() -> None:
     assert found == ["name  figure  what", f"a          1  {long.strip()}", "bbb       22  two lines"]
 
 
-def test_text_from_outside_is_neither_markup_nor_control() -> None:
+def test_outside_text_is_no_markup() -> None:
     (row,) = lines(Table((("[red]x[/red]", ":smile:", "\x1b[2Jgone", "\u202eleft"),)))
     assert row == "[red]x[/red]  :smile:  �[2Jgone  �left"
     assert lines("\x1b]0;title\x07 [bold]") == ["�]0;title� [bold]"]
@@ -38,11 +38,11 @@ def test_an_empty_table_is_its_titles() -> None:
     assert lines(Table(())) == []
 
 
-def test_columns_are_as_wide_as_their_letters() -> None:
+def test_columns_fit_wide_letters() -> None:
     assert lines(Table((("日本", "x"), ("abcd", "y")))) == ["日本  x", "abcd  y"]
 
 
-def test_on_a_terminal_titles_stand_out_unless_colour_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_titles_stand_out_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table((("x",),), ("name",))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -54,7 +54,7 @@ def test_on_a_terminal_titles_stand_out_unless_colour_is_not_wanted(monkeypatch:
     assert "\x1b" not in draw(table, on_terminal=True)
 
 
-def test_a_command_fits_its_table_to_the_terminal_and_not_to_a_pipe(shell: Shell) -> None:
+def test_table_fits_terminal_not_pipe(shell: Shell) -> None:
     shell.environment |= {"TERM": "xterm-256color", "SAGENT_SYSTEM": "x" * 150}
     narrow = re.sub(r"\x1b\[[0-9;]*m", "", shell.on_terminal("config", "show", columns=60, quiet=True))
     assert max(map(len, narrow.splitlines())) <= 60
@@ -67,7 +67,7 @@ def test_a_command_fits_its_table_to_the_terminal_and_not_to_a_pipe(shell: Shell
 
 
 @pytest.mark.plugin("audit")
-def test_a_title_cannot_drive_the_terminal(shell: Shell) -> None:
+def test_title_cannot_drive_the_terminal(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     done = shell.run("say [red]yes[/red] \x1b[31mnow")
     assert done.code == 0, done.err
@@ -76,7 +76,7 @@ def test_a_title_cannot_drive_the_terminal(shell: Shell) -> None:
     assert "\x1b" not in listed
 
 
-def test_nothing_but_a_terminal_or_wide_letters_imports_rich(shell: Shell) -> None:
+def test_rich_is_imported_only_for_terminals(shell: Shell) -> None:
     code = "import sys; from sagent.cli.main import run; run({!r}); print('rich' in sys.modules)"
     shell.serve([Turn(text="Yes.")])
     for argv, imported in ((["--model", "anthropic/claude-sonnet-4-6", "hi"], "False"), (["config", "show"], "False")):
@@ -87,7 +87,7 @@ def test_nothing_but_a_terminal_or_wide_letters_imports_rich(shell: Shell) -> No
         assert done.stdout.splitlines()[-1] == imported
 
 
-def test_settings_where_nobody_may_look_are_named_with_what_to_do(shell: Shell) -> None:
+def test_unreadable_settings_say_next_step(shell: Shell) -> None:
     """As with the HOME of another user: `su` and `sudo -E` keep it. A name that is too long fails alike for root."""
     shell.environment["XDG_CONFIG_HOME"] = "/" + "x" * 300
     done = shell.run("hello")

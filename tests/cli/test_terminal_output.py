@@ -48,7 +48,7 @@ COMMANDS = (
 )
 
 
-def test_no_command_that_shows_a_session_drives_a_terminal(shell: Shell, session: Path) -> None:
+def test_session_commands_drive_no_terminal(shell: Shell, session: Path) -> None:
     for command in COMMANDS:
         shown = shell.on_terminal(*command.format(session).split())
         assert shown, command
@@ -57,7 +57,7 @@ def test_no_command_that_shows_a_session_drives_a_terminal(shell: Shell, session
 
 
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
-def test_a_run_does_not_drive_a_terminal(shell: Shell, form: str) -> None:
+def test_run_drives_no_terminal(shell: Shell, form: str) -> None:
     calls = (Call("Bash", {"command": f"touch {HOSTILE}"}), Call("Read", {"file_path": HOSTILE}))
     shell.serve([Turn(text=HOSTILE, calls=calls), Turn(text=HOSTILE)])
     flags = ("--model", "anthropic/claude-sonnet-4-6", "--output-format", form)
@@ -67,14 +67,14 @@ def test_a_run_does_not_drive_a_terminal(shell: Shell, form: str) -> None:
 
 
 @pytest.mark.parametrize("argv", ["sessions show", "--config", "--cwd"])
-def test_an_error_does_not_drive_a_terminal(shell: Shell, argv: str) -> None:
+def test_error_drives_no_terminal(shell: Shell, argv: str) -> None:
     shown = shell.on_terminal(*argv.split(), HOSTILE)
     assert "owned" in shown
     assert driving(shown) == []
 
 
 @given(st.lists(st.sampled_from([*"ab\n\t\r\x00\x1b[018m;2J\x9b\u202e\u2069é�", "\x1b[1m", "\x1b[1;31m"])).map("".join))
-def test_neutral_text_holds_nothing_that_drives_and_all_else(text: str) -> None:
+def test_neutral_text_drives_no_terminal(text: str) -> None:
     shown = neutral(text)
     assert driving(shown) == []
     assert driving(printable(text)) == []
@@ -82,7 +82,7 @@ def test_neutral_text_holds_nothing_that_drives_and_all_else(text: str) -> None:
     assert json.loads(neutral(json.dumps(text, ensure_ascii=False))) == text
 
 
-def test_an_answer_that_goes_through_a_pipe_is_on_the_terminal_once(shell: Shell) -> None:
+def test_piped_answer_is_on_terminal_once(shell: Shell) -> None:
     calls = (Call("Glob", {"pattern": "*.nothing"}),)
     shell.serve([Turn(text="I shall look.", calls=calls), Turn(text="The answer.")])
     program = shlex.join([*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "go on"])
@@ -92,7 +92,7 @@ def test_an_answer_that_goes_through_a_pipe_is_on_the_terminal_once(shell: Shell
     assert "Glob" in shown
 
 
-def test_a_person_is_asked_whether_a_misspelled_command_is_a_prompt(shell: Shell) -> None:
+def test_misspelled_command_asks_on_terminal(shell: Shell) -> None:
     server = shell.serve([Turn(text="sent")])
     for typed, code, sent in (("\n", 2, 0), ("y\n", 0, 1)):
         ours, theirs = pty.openpty()

@@ -7,7 +7,7 @@ from sagent.testing.server import Call, Turn
 TODOS = [{"content": "Look", "status": "in_progress"}, {"content": "Change", "status": "pending"}]
 
 
-def test_it_is_off_unless_it_is_named_and_events_show_it(shell: Shell) -> None:
+def test_todo_is_off_unless_named(shell: Shell) -> None:
     server = shell.serve([Turn(calls=(Call("TodoWrite", {"todos": TODOS}),)), Turn(text="ok"), Turn(text="ok")])
     found = shell.run("--tools", "Read,todowrite", "--output-format", "stream-json", "x")
     assert found.code == 0, found.err

@@ -24,7 +24,7 @@ WAIT = re.compile(
 
 
 @pytest.mark.parametrize("flags", [(), ("--output-format", "json")])
-def test_wait_behind_a_hung_call_is_told_and_ends(shell: Shell, tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_wait_behind_hung_call_is_told(shell: Shell, tmp_path: Path, flags: tuple[str, ...]) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS)
     shell.serve(

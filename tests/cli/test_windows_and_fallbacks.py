@@ -50,7 +50,7 @@ class Reading:
 
 
 @pytest.mark.plugin("audit")
-def test_a_full_window_is_recovered_from_without_anybody(shell: Shell) -> None:
+def test_full_window_is_recovered(shell: Shell) -> None:
     (shell.cwd / "big.txt").write_text("".join(f"{n:05d} lorem ipsum\n" for n in range(BIG // 18)))
     model = Reading(rounds=7, limit=6 * BIG)
     server = shell.serve(model)
@@ -71,7 +71,7 @@ def test_a_full_window_is_recovered_from_without_anybody(shell: Shell) -> None:
     assert messages_in(resumed)[: len(sent)] == sent, "resuming sends what was sent, stubs included"
 
 
-def test_stubs_are_told_to_whoever_watches(shell: Shell) -> None:
+def test_stubs_are_told_to_listeners(shell: Shell) -> None:
     (shell.cwd / "big.txt").write_text("".join(f"{n:05d} lorem ipsum\n" for n in range(BIG // 18)))
     shell.serve(Reading(rounds=7, limit=6 * BIG))
     lines = shell.run("--output-format", "stream-json", "read big.txt").lines
@@ -81,7 +81,7 @@ def test_stubs_are_told_to_whoever_watches(shell: Shell) -> None:
     assert any(re.search(r"replaced by stubs \(\d+ of them\)", text) for text in told)
 
 
-def test_what_cannot_be_made_to_fit_says_what_to_do(shell: Shell) -> None:
+def test_unfittable_context_says_next_step(shell: Shell) -> None:
     server = shell.serve([Fail(400, message="prompt is too long: 9000 tokens > 8000 maximum")])
     done = shell.run("--output-format", "json", "hi")
     error = done.json["error"]
@@ -92,7 +92,7 @@ def test_what_cannot_be_made_to_fit_says_what_to_do(shell: Shell) -> None:
 
 
 @pytest.mark.plugin("audit")
-def test_a_fallback_takes_over_and_log_and_ledger_say_so(shell: Shell) -> None:
+def test_fallback_in_log_and_ledger(shell: Shell) -> None:
     (shell.cwd / "config.toml").write_text('max_retries = 0\nfallback = ["openai/gpt-5.5"]\neffort = "low"\n')
     second = shell.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")]).in_thread())
     first = shell.serve([Fail(529)])
@@ -114,7 +114,7 @@ def test_a_fallback_takes_over_and_log_and_ledger_say_so(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [("opnai/gpt-5.5", "openai"), ("openai/gpt-5.5", "OPENAI_API_KEY")])
-def test_a_fallback_that_cannot_be_had_is_an_error_at_the_start(shell: Shell, name: str, words: str) -> None:
+def test_unusable_fallback_is_a_start_error(shell: Shell, name: str, words: str) -> None:
     server = shell.serve([Turn(text="Never.")])
     shell.environment["SAGENT_FALLBACK"] = name
     done = shell.run("hi")
@@ -123,7 +123,7 @@ def test_a_fallback_that_cannot_be_had_is_an_error_at_the_start(shell: Shell, na
     assert not server.requests
 
 
-def test_under_a_cap_an_unpriced_fallback_is_warned_of(shell: Shell) -> None:
+def test_unpriced_fallback_under_cap_is_warned(shell: Shell) -> None:
     shell.serve([Turn(text="Fine.")])
     shell.environment["SAGENT_FALLBACK"] = "anthropic/claude-nobody-knows"
     done = shell.run("--max-budget-usd", "1", "hi")
@@ -132,14 +132,14 @@ def test_under_a_cap_an_unpriced_fallback_is_warned_of(shell: Shell) -> None:
     assert "has no known price" not in shell.run("hi").err
 
 
-def test_a_long_rate_limit_says_until_when(shell: Shell) -> None:
+def test_long_rate_limit_says_until_when(shell: Shell) -> None:
     server = shell.serve([Fail(429, headers={"retry-after": "7200"})])
     done = shell.run("hi")
     assert done.code == 1 and len(server.requests) == 1
     assert re.search(r"It can be asked again at \d{4}-\d\d-\d\d \d\d:\d\d \S+;", done.err)
 
 
-def test_the_listing_of_an_unknown_model_is_asked_for_beside_the_first_call(shell: Shell) -> None:
+def test_unknown_model_listing_is_fetched_beside(shell: Shell) -> None:
     async def answer(request: Received) -> Step:
         async with asyncio.timeout(20):
             while not any(asked.method == "GET" for asked in server.requests):
