@@ -28,7 +28,13 @@ def main() -> int:
     if argv in (["--version"], ["-V"]):
         from sagent.version import __version__
 
-        sys.stdout.write(f"sagent {__version__}\n")
+        try:
+            sys.stdout.write(f"sagent {__version__}\n")
+            sys.stdout.flush()
+        except OSError as error:
+            from sagent.cli.main import output_failed
+
+            return output_failed(error)
         return 0
     from sagent.cli.main import run
 
@@ -77,10 +83,10 @@ def _leave(codes: list[int]) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Open /dev/null for each standard stream that the caller closed: no file we open may take its place."""
+    """Open /dev/null for each closed standard stream, so that no file takes its place; writing to stdout fails."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            while (opened := os.open(os.devnull, os.O_RDWR)) < number:
+            while (opened := os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)) < number:
                 pass
             if opened != number:
                 os.dup2(opened, number)

@@ -24,8 +24,7 @@ def run(argv: list[str]) -> int:
         from sagent.cli.reported import report_as_json
         from sagent.lib.text import in_shell, printable
 
-        if report_as_json(argv, error):
-            _flushed(0)
+        _flushed(0, lambda failed=error: report_as_json(argv, failed))
         sys.stderr.write(printable(f"sagent: {in_shell(str(error))}\n"))
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help; or a plugin
@@ -41,7 +40,7 @@ def run(argv: list[str]) -> int:
             sys.stderr.write(printable(f"sagent: {note}\n"))
         return 128 + signal.SIGINT
     except OSError as error:
-        return _output_failed(error)
+        return output_failed(error)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("sagent"):
             raise
@@ -62,15 +61,16 @@ def _blaming(argv: list[str]) -> int:
         raise UsageError(said) from error
 
 
-def _flushed(code: int) -> int:
+def _flushed(code: int, write: Callable[[], object] = bool) -> int:
     try:
+        write()
         sys.stdout.flush()
     except OSError as error:
-        return _output_failed(error)
+        return output_failed(error)
     return code
 
 
-def _output_failed(error: OSError) -> int:
+def output_failed(error: OSError) -> int:
     """A file could not be used; or nobody reads our output any more, or it has no room: then what is buffered goes
     nowhere, or Python would complain."""
     if error.filename is None:

@@ -10,11 +10,11 @@ REPORTED = "reported as JSON"
 """Note of an error that stdout already has, or that comes after the one object of its command."""
 
 
-def report_as_json(argv: list[str], error: SagentError) -> bool:
+def report_as_json(argv: list[str], error: SagentError) -> None:
     """Write the error if the words ask for JSON and nobody has written it: as the result of a run, or as the one object
-    of another command. Return True if it was written."""
+    of another command."""
     if REPORTED in getattr(error, "__notes__", ()) or not _wants_json(argv):
-        return False
+        return
     from sagent.cli.flags import plugins_of
     from sagent.cli.render import JsonRenderer, binary_safe, escaped
     from sagent.events import Failure, Result
@@ -28,7 +28,6 @@ def report_as_json(argv: list[str], error: SagentError) -> bool:
         out.flush()
     else:
         JsonRenderer(out).on_result(Result("", (), "error", Failure(error.kind, str(error))))
-    return True
 
 
 def _wants_json(argv: list[str]) -> bool:

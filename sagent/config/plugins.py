@@ -4,7 +4,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from errno import EIO, ENOSPC, EPIPE
+from errno import EBADF, EIO, ENOSPC, EPIPE
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -177,7 +177,7 @@ def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generato
     try:
         yield
     except (Exception, *also) as error:
-        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
+        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EBADF, EPIPE, ENOSPC, EIO)
         ours = (OURS / plugin).is_dir()  # then another one's code may have raised it, as a provider's
         told = isinstance(error, OSError) and error.filename is not None and ours
         if isinstance(error, SagentError) or plugin == CORE.name or lost or told or sys.flags.dev_mode:

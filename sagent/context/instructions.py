@@ -117,7 +117,8 @@ class _Reader:
             real = Path(os.path.realpath(path))
             if real in self._seen:
                 return
-            if border is not None and real.is_relative_to(border) and _may_hold_keys(real.relative_to(border)):
+            own = real.relative_to(border) if border is not None and real.is_relative_to(border) else Path()
+            if own.name.startswith(".env") or ".git" in own.parts:  # what may hold keys is no instructions
                 raise PermissionError(errno.EACCES, "it may hold keys")
             data = read_regular(path, border, most=MAX_FILE_BYTES + 1, cut=True)
         except (OSError, ValueError) as error:
@@ -187,11 +188,6 @@ def _own_words(data: bytes) -> bytes:
     """Return a file's own text: without its includes, comments and blanks."""
     text = re.sub(rb"(?s)<!--.*?-->|(?m:^\s*[-*]?\s*@\S+\s*$)|\xef\xbb\xbf", b"", data)
     return b" ".join(text.split())
-
-
-def _may_hold_keys(path: Path) -> bool:
-    """Return True if a file may hold keys, and so may not be instructions of a project, nor included by them."""
-    return path.name.startswith(".env") or ".git" in path.parts
 
 
 def _cut_mark(path: Path) -> str:

@@ -105,6 +105,7 @@ def announced(folder: Path, listener: Listener, bound: socket.socket, words: Wor
     """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
     from ipaddress import ip_address
 
+    from sagent.cli.main import output_failed
     from sagent.lib.atomic import put
     from sagent.session.log import make_directory
 
@@ -115,11 +116,15 @@ def announced(folder: Path, listener: Listener, bound: socket.socket, words: Wor
     _sweep(folder)
     put(file, json.dumps(shown).encode() + b"\n")
     try:
-        if listener.form == "json":
-            write(sys.stdout, [json.dumps({**shown, "file": str(file)})])
-        else:
-            write(binary_safe(sys.stdout), words(url, tokens, file))
-        sys.stdout.flush()
+        try:
+            if listener.form == "json":
+                write(sys.stdout, [json.dumps({**shown, "file": str(file)})])
+            else:
+                write(binary_safe(sys.stdout), words(url, tokens, file))
+            sys.stdout.flush()
+        except OSError as error:  # a server goes on without one who reads that
+            output_failed(error)
+            report(f"{file} has the address of this server.")
         if not ip_address(bound.getsockname()[0]).is_loopback:
             report("this server is open to other machines, and its traffic is not encrypted.")
         yield

@@ -31,7 +31,7 @@ _MAX_DEPTH, _MIN_DATA = 3, 40
 _TYPES = ("mimeType", "mime_type", "media_type", "mediaType")
 _DATA = ("data", "blob", "base64", "b64_json", "bytes", "image", "audio", "file_data")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.=+-]+)*;base64,", re.IGNORECASE)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]+")
 _OF_CALL = frozenset(("content", "structuredContent", "isError", "_meta", "toolResult", *COMPLETE))
 _MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
 

@@ -133,6 +133,11 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
 
 def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
     shown = {"url": server.url, "port": server.port, "pid": os.getpid(), "directory": str(options.directory)}
-    show(shown, [server.url], as_json=as_json)
+    try:
+        show(shown, [server.url], as_json=as_json)
+    except OSError as error:  # a bus goes on without one who reads that
+        from sagent.cli.main import output_failed
+
+        output_failed(error)
     if not as_json and sys.stderr.isatty():
         report("set SAGENT_BUS to this URL, or pass it as --bus. Ctrl-C stops the bus.")
