@@ -22,6 +22,7 @@ Change: TypeAlias = Callable[
 
 _BUDGET, _INPUT, _OUTPUT = 1.0, 10, 50  # USD; USD for a million tokens
 _SAID = "word " * 600
+_PRICE = 3e-3  # USD, said of calls that cost much more
 _CALLS = (Call("Bash", {"command": "true"}),)
 _SPAWNS = tuple(Call("AgentSpawn", {"prompt": f"go {number}"}) for number in range(4))
 _USAGE = ("usage", "usageMetadata")
@@ -47,6 +48,12 @@ _KINDS: Mapping[str, Change | None] = {
     "true": lambda _, count: True,
     "less than one": lambda _, count: 0.001,
     "not a number": lambda _, count: float("nan"),
+    "an infinite number": lambda _, count: float("inf"),
+    "a small text": lambda _, count: "7",
+    "an object": lambda _, count: {"tokens": count},
+    "a list of it": lambda _, count: [count],
+    "a price at the start": None,
+    "a price that falls": None,
 }
 
 
@@ -83,7 +90,7 @@ class _Seller:
 
     def __init__(self, kind: str, calls: Sequence[Call]) -> None:
         self.billed, self.replies = 0.0, 0
-        self._change, self._calls, self._is_silent = _KINDS[kind], calls, kind == "nothing"
+        self._change, self._calls, self._kind = _KINDS[kind], calls, kind
 
     def answer(self, received: Received) -> Step:
         limit = _limit(received)
@@ -105,8 +112,21 @@ class _Seller:
         if isinstance(rendered, bytes):
             return Raw(200, (("content-type", "application/json"),), self._edited(rendered))
         lines = b"".join(rendered).split(b"\n")
-        stream = (b"data: " + self._edited(line[6:]) if line.startswith(b"data: {") else line for line in lines)
+        stream = [b"data: " + self._edited(line[6:]) if line.startswith(b"data: {") else line for line in lines]
+        if "price" in self._kind:
+            self._tell_price(stream, spent)
         return Raw(200, (("content-type", "text/event-stream"),), b"\n".join(stream))
+
+    def _tell_price(self, stream: list[bytes], spent: Usage) -> None:
+        """Put a report before the first word, with a price that is far too low, or that the last one falls to."""
+        falls = "falls" in self._kind
+        names = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
+        events = [at for at, line in enumerate(stream) if line.startswith(b"data: {")]
+        for at, price in ((events[0], 0.5), (events[-1], _PRICE)) if falls else ((events[0], _PRICE),):
+            event = json.loads(stream[at][6:])
+            told = {**dict.fromkeys(names[0], spent.input), **dict.fromkeys(names[1], 1), "cost": price}
+            event.get("message", event)["usage"] = told
+            stream[at] = b"data: " + json.dumps(event).encode()
 
     def _edited(self, data: bytes) -> bytes:
         return json.dumps(_reported(json.loads(data), self._change)).encode()

@@ -15,6 +15,8 @@ from sagent.events import Notice, ReplyFinished
 from sagent.messages import Message, Text
 from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.providers import OpenAICompatible
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.wire.faults import Origin
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Cut, FakeProviderServer, Raw, Turn
 from sagent.usage import Charge, Usage
@@ -224,3 +226,49 @@ async def test_count_beside_a_price_bounds_the_next_call_only_if_it_can_be_one()
                 await agent.run("Go on.")
         await provider.aclose()
     assert books.cost().total + books.cost().unbilled >= 2 * Decimal("0.008")
+
+
+EARLY, LATE = {"prompt_tokens": 8_000, "completion_tokens": 1, "total_tokens": 8_001}, {"completion_tokens": 200}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "least"),
+    [
+        ({**EARLY, "cost": 0.001}, None, "0.0088"),  # before the first word, and never again
+        ({**EARLY, "cost": 0.5}, {**EARLY, **LATE, "total_tokens": 8_200, "cost": 0.001}, "0.0088"),  # it falls
+        ({**EARLY, "cost": 0.001}, {**EARLY, **LATE, "total_tokens": 8_200, "cost": 0.002}, "0.002"),  # it grows
+        ({**EARLY, "cost": 0.001}, {**EARLY, **LATE, "total_tokens": 8_200}, "0.0088"),  # only counts come in the end
+    ],
+)
+async def test_price_counts_if_it_is_the_last_and_the_highest(
+    first: dict[str, object], last: dict[str, object] | None, least: str
+) -> None:
+    said = {"choices": [{"index": 0, "delta": {"content": WORDS}}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **({"usage": last} if last else {})}
+    events = ({"choices": [], "usage": first}, said, end)
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    raw = Raw(body=body.encode(), headers=(("content-type", "text/event-stream"),))
+    async with FakeProviderServer([raw], strict=False, counts=False) as server:
+        provider = OpenAICompatible.from_key("k", base_url=f"{server.url}/v1")
+        model = provider.model("dense")
+        books = Ledger(Decimal(3), PriceBook({f"{model.provider}/dense": {"input": 1, "output": 4}}))
+        resources, limits = Resources(ledger=books, log=MemoryLog()), RunLimits(max_response_tokens=1_000)
+        async with Agent(model, limits=limits, resources=resources) as agent:
+            await agent.run(PROMPT)
+        await provider.aclose()
+    cost = books.cost()
+    assert cost.total + cost.unbilled >= Decimal(least)
+    assert (cost.unbilled == 0) == (last is not None and last.get("cost") != 0.001)
+
+
+def test_price_of_messages_before_the_first_word_is_an_estimate() -> None:
+    """Of gateways that speak Anthropic's protocol."""
+    reader = MessagesReplyReader(Origin("gateway", "m"), "anthropic:gateway")
+    usage = {"input_tokens": 8_000, "output_tokens": 1, "cost": 0.001}
+    reader.feed({"type": "message_start", "message": {"id": "m", "usage": usage}}, [])
+    reader.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": WORDS}}, [])
+    reader.feed({"type": "content_block_stop", "index": 0}, [])
+    assert all(charge.estimated for charge in reader.bill(8_000)[1])
+    reader.feed({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 200}}, [])
+    (charge,) = reader.bill(8_000)[1]
+    assert (charge.estimated, charge.usd, charge.usage) == (False, None, Usage(input=8_000, output=200))

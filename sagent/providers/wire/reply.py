@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 
 from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
-from sagent.lib.json import (
-    LONE,
-    JsonObject,
-    as_array,
-    as_int,
-    as_object,
-    json_freeze,
-    whole_text,
-)
+from sagent.lib.json import LONE, JsonObject, as_array, as_int, as_object, json_freeze, whole_text
+from sagent.lib.money import ZERO, total
 from sagent.lib.schema import mend_arguments
 from sagent.messages import WITHDRAWN, Message, Part, Private, StopReason, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
@@ -58,7 +51,7 @@ class ReplyReader(ABC):
         self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
         self.naming: Naming | None = None  # names that the model knows under others
         self.response_id = ""
-        self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
+        self.received: int = 0  # characters of text and arguments, for an estimate where no usage is reported
         self.unshown = self._reported = 0  # bytes of what is no delta, arguments; and what of it was reported
         self._stated: tuple[Charge, ...] = ()  # by the last report
         self._words = self._blanks = 0  # words and white space of those
@@ -71,7 +64,7 @@ class ReplyReader(ABC):
         self._stop = ""  # why it ended, in the provider's words
         self._usage: dict[str, object] = {}  # what was reported so far
         self._told_at = 0  # `received` when counts came last: what came later is in none of them
-        self._most_told = (0, 0)  # tokens of input and of output, of all reports
+        self._most_told = (0, 0, ZERO)  # tokens of input and of output, and USD, of all reports
         self._tier = ""  # of service
         self._mends: dict[str, None] = {}
         self._cost: Decimal | None = None  # by the provider's own price
@@ -137,13 +130,15 @@ class ReplyReader(ABC):
 
     def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
         """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
-        provider did not report them, or only a part, or what cannot be, unless it named its price."""
+        provider did not report them, or only a part, or what cannot be, unless it named its price in the end."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
         received = max(self.received, bool(self.message().parts))
         can_be = _MAX_WORDS_PER_TOKEN * stated.output + _FREE_WORDS >= self.least_tokens
         counted = can_be and is_count(stated, received, max_input) and _can_be(self._usage) and self._is_final(stated)
-        if counted or any(charge.usd is not None for charge in charges):
+        named = [charge.usd for charge in charges if charge.usd is not None]
+        told = counted or (named and self._told_at == self.received)
+        if told and (not named or total(named) >= self._most_told[2]):
             return usage, charges
         output = max(0, self.received // 4 - stated.output)
         guess = Usage(input=0 if stated.total_input else max_input // 4, output=output)
@@ -228,10 +223,13 @@ class ReplyReader(ABC):
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
         reported = {name: value for name, value in as_object(usage).items() if value is not None}
+        if reported and self.received > self._told_at:
+            self._usage.pop("cost", None)  # a price is of what had come then
         self._usage.update((name, value) for name, value in reported.items() if value or name not in self._usage)
         if reported and (charges := self.charges()):
-            told, most = sum((charge.usage for charge in charges), Usage()), self._most_told
-            self._told_at, self._most_told = self.received, (max(most[0], told.total_input), max(most[1], told.output))
+            told, usd = sum((charge.usage for charge in charges), Usage()), total(each.usd or ZERO for each in charges)
+            self._told_at = self.received
+            self._most_told = tuple(map(max, self._most_told, (told.total_input, told.output, usd)))
             sure = self.counts_first and self._is_final(told)
             self._stated = tuple(replace(charge, estimated=not sure) for charge in charges)
             out.append(Billed(self._stated))

@@ -419,8 +419,8 @@ class ChatReplyReader(ReplyReader):
         """Record the usage and the price that an event reports, if any."""
         usage = _usage_of(event)
         if usage or "cost" in event:
-            if (usd := own_price(usage, event)) is not None:
-                self._cost = usd
+            usd = own_price(usage, event)
+            self._cost = self._cost if usd is None and self._told_at == self.received else usd
             self._bill(usage or self._usage, out)
 
     def _private(self, data: Mapping[str, object]) -> Private:
