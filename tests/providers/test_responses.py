@@ -26,7 +26,7 @@ from sagent.testing.families import FAMILIES
 from sagent.testing.script import Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
-from tests.depth import deep
+from tests.depth import deep, slow
 from tests.providers.sdk_types import sdk_adapters
 
 TOOLS = (ToolSpec("Read", "Read.", json_freeze_object({"type": "object"})),)
@@ -680,6 +680,7 @@ def test_prefix_stays_and_own_items_return(replies: list[list[dict]]) -> None:
             assert sent[item["id"]] == (item if item.get("arguments") != "{no" else {**item, "arguments": "{}"})
 
 
+@slow
 def test_openai_sdk_types_accept_requests() -> None:
     validate = sdk_adapters()["responses"]
     said = replied(reasoning(), searched(), message(), ran(), reasoning(2), function_call())
