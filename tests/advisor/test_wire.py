@@ -132,7 +132,7 @@ ROUTES = [("anthropic", "responses"), ("responses", "anthropic"), ("chat", "goog
 
 
 @pytest.mark.parametrize(("executor", "advisor"), ROUTES)
-async def test_advisor_switches_need_no_400(executor: str, advisor: str) -> None:
+async def test_advisor_switches_make_valid_requests(executor: str, advisor: str) -> None:
     """Strict servers: calls and results pair up, tools are well formed, roles follow each other."""
     consult = Turn(text="Hm.", calls=(Call("Act", {"n": 1}), Call("advisor", {"question": "why?"})))
     busy = [consult, consult, consult, consult, Turn(text="one"), consult, Turn(text="two")]

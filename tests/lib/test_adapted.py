@@ -81,7 +81,7 @@ RESULT = Result(
     ],
     ids=str,
 )
-def test_what_is_written_is_read_again_and_fits_its_schema(kind: type[object], value: object) -> None:
+def test_written_value_is_read_and_fits_schema(kind: type[object], value: object) -> None:
     adapter = TypeAdapter(kind)
     text = adapter.dump_json(value)
     assert adapter.validate_json(text) == value
@@ -92,7 +92,7 @@ def test_what_is_written_is_read_again_and_fits_its_schema(kind: type[object], v
         assert violations(json_freeze(schema), json_freeze(json.loads(text))) == []
 
 
-async def test_the_result_of_a_run_is_written_and_read_again() -> None:
+async def test_run_result_is_written_and_read() -> None:
     async with Agent(ScriptedModel('{"name": "soup"}')) as agent:
         result = await agent.run("A dish?", output=Recipe)
     adapter = TypeAdapter(Result[Recipe])
@@ -119,7 +119,7 @@ def test_what_is_no_message_is_said(parts: object, said: str) -> None:
         TypeAdapter(Message).validate_python({"role": "user", "parts": parts})
 
 
-def test_nothing_of_pydantic_is_imported_before_it_asks() -> None:
+def test_pydantic_is_imported_only_on_use() -> None:
     program = "import sys, sagent.codec, sagent.agent; print([name for name in sys.modules if 'pydantic' in name])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

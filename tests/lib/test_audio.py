@@ -51,7 +51,7 @@ def test_what_is_none(data: bytes) -> None:
     assert audio_type(data) == ""
 
 
-def test_a_length_in_the_header_counts_no_further_than_the_file() -> None:
+def test_header_length_is_bounded_by_file() -> None:
     data = bytearray(wav(1))
     data[40:44] = struct.pack("<I", 0xFFFFFFFF)  # as what is written to a pipe has it
     assert count_seconds(bytes(data)) == 1

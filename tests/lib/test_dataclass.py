@@ -52,7 +52,7 @@ def parameters(kind: type) -> list[tuple[str, Any, bool]]:
 
 
 @given(members, words, st.lists(st.integers(0, 3), max_size=4), st.sets(st.sampled_from(NAMES)))
-def test_behaves_as_the_standard_library_s(
+def test_behaves_as_standard_dataclass(
     specs: Any, options: dict[str, bool], positional: list[int], named: set[str]
 ) -> None:
     ours, theirs = (
@@ -105,7 +105,7 @@ class Solid(Point[int]):
     z: int = 3
 
 
-def test_is_a_dataclass_that_can_be_matched_copied_pickled_and_derived_from() -> None:
+def test_dataclass_matches_copies_and_pickles() -> None:
     point = Point("x", tags=["t"])
     match point:
         case Point(x, y):
@@ -136,7 +136,7 @@ def test_is_a_dataclass_that_can_be_matched_copied_pickled_and_derived_from() ->
     assert (loose, vars(loose)) == (Loose(1), {"note": "own"})
 
 
-def test_a_signature_and_a_method_can_be_asked_for_before_the_first_is_made() -> None:
+def test_signature_before_first_instance() -> None:
     @dataclass(frozen=True, slots=True)
     class Fresh:
         a: int
@@ -149,7 +149,7 @@ def test_a_signature_and_a_method_can_be_asked_for_before_the_first_is_made() ->
         Fresh()  # pyright: ignore[reportCallIssue]
 
 
-def test_one_that_holds_itself_can_be_shown() -> None:
+def test_self_containing_instance_has_repr() -> None:
     @dataclass(slots=True)
     class Node:
         next: object = None
@@ -166,7 +166,7 @@ def test_pydantic_reads_ours() -> None:
     assert (usage, type(usage)) == (Usage(input=5), Usage)
 
 
-def test_the_package_has_no_other_dataclasses() -> None:
+def test_package_has_no_other_dataclasses() -> None:
     """One decorator: a class of the other kind would cost its 0.4 ms unseen."""
     root = Path(sagent.__file__).parent
     own = root / "lib" / "dataclass.py"

@@ -108,13 +108,13 @@ async def cancelled(root: Path, command: str) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-async def test_cancel_answers_when_all_have_ended(tmp_path: Path, name: str) -> None:
+async def test_cancel_answers_when_all_ended(tmp_path: Path, name: str) -> None:
     said, left = await cancelled(tmp_path, WAYS[name])
     assert left == []
     assert "cancelled" in said
 
 
-async def test_cancel_ends_what_forks_faster_than_all_processes_are_looked_at(tmp_path: Path) -> None:
+async def test_cancel_ends_a_fast_forker(tmp_path: Path) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)
     said, _ = await cancelled(tmp_path, f"{PYTHON} chain.py & sleep 7778")
     written = (tmp_path / "pids").read_text()
@@ -123,7 +123,7 @@ async def test_cancel_ends_what_forks_faster_than_all_processes_are_looked_at(tm
     assert "could not be ended" not in said
 
 
-async def test_cancel_says_what_could_not_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancel_says_what_could_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descent, "MAX_SECONDS", 0.1)
     monkeypatch.setattr(Descent, "signal", lambda _, number: None)  # as of a process of another user
     said, left = await cancelled(tmp_path, WAYS["without marks"])

@@ -13,7 +13,7 @@ import pytest
 from sagent.lib.atomic import atomic_output, atomic_write
 
 
-def test_what_was_written_is_there_when_it_is_whole_for_its_owner_alone(tmp_path: Path) -> None:
+def test_written_file_is_whole_and_private(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
     path.chmod(0o644)
@@ -25,7 +25,7 @@ def test_what_was_written_is_there_when_it_is_whole_for_its_owner_alone(tmp_path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failed_write_keeps_old_content(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
 
@@ -39,7 +39,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"before", [path])
 
 
-def test_a_link_goes_on_leading_where_it_did(tmp_path: Path) -> None:
+def test_link_keeps_its_target(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to("there/file")
@@ -50,7 +50,7 @@ def test_a_link_goes_on_leading_where_it_did(tmp_path: Path) -> None:
         assert (tmp_path / "there" / "file").read_bytes() == text
 
 
-def test_a_link_that_a_command_may_have_put_there_is_replaced_by_what_is_for_people(tmp_path: Path) -> None:
+def test_command_made_link_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     for name, target in (("link", "mine"), ("nowhere", "new"), ("device", os.devnull)):
         (tmp_path / name).symlink_to(target)
@@ -62,7 +62,7 @@ def test_a_link_that_a_command_may_have_put_there_is_replaced_by_what_is_for_peo
     assert not (tmp_path / "new").exists()
 
 
-def test_what_others_may_read_has_the_mode_of_a_new_file_and_no_device_gets_one(tmp_path: Path) -> None:
+def test_shared_file_has_default_mode(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     reader = threading.Thread(target=pipe.read_bytes, daemon=True)
@@ -78,7 +78,7 @@ def test_what_others_may_read_has_the_mode_of_a_new_file_and_no_device_gets_one(
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("pipe", "file")] == [0o600, 0o640]
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_device_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe, heard = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()))
@@ -111,7 +111,7 @@ write_atomic(Path(sys.argv[1]), b"half")
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("how", ["atomic_write", "write_atomic"])
-def test_a_killed_process_leaves_nothing_beside_it(tmp_path: Path, how: str) -> None:
+def test_killed_process_leaves_no_draft(tmp_path: Path, how: str) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), how], check=False)
@@ -119,13 +119,11 @@ def test_a_killed_process_leaves_nothing_beside_it(tmp_path: Path, how: str) -> 
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"before", [path])
 
 
-def test_where_files_must_have_names_it_is_whole_or_not_at_all_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_draft_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     path = tmp_path / "out"
     for text in (b"made", b"replaced"):
         with atomic_write(path) as file:
             file.write(text)
         assert (path.read_bytes(), list(tmp_path.iterdir())) == (text, [path])
-    test_what_fails_leaves_what_was_there(tmp_path)
+    test_failed_write_keeps_old_content(tmp_path)

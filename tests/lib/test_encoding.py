@@ -66,7 +66,7 @@ def test_older_encodings_are_found(codec: str, text: str) -> None:
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-16", "utf-32", "utf-8-sig"])
 @pytest.mark.parametrize("text", ["größe\nzwei\n", "# 中文注释\nx = 1\n", "Привет\n"])
-def test_wide_encodings_with_and_without_a_mark(codec: str, text: str) -> None:
+def test_wide_encodings_with_and_without_mark(codec: str, text: str) -> None:
     decoded = decode(text.encode(codec))
     assert isinstance(decoded, Text)
     assert decoded.text == text
@@ -91,7 +91,7 @@ def test_declared_encoding_is_certain(head: str) -> None:
     assert decoded.encoding.name == "iso8859-15"
 
 
-def test_declaration_that_is_wrong_is_not_believed() -> None:
+def test_wrong_declaration_is_not_believed() -> None:
     decoded = decode("# coding: euc-jp\n# Größe und Übung\n".encode("cp1252"))
     assert isinstance(decoded, Text)
     assert "Größe" in decoded.text
@@ -124,7 +124,7 @@ def test_text_is_written_back_as_it_was(data: bytes) -> None:
 
 
 @given(st.sampled_from(SAMPLES), st.binary(min_size=1, max_size=3), st.data())
-def test_broken_bytes_of_an_older_text_are_kept(sample: tuple[str, str], broken: bytes, data: st.DataObject) -> None:
+def test_broken_bytes_of_old_text_are_kept(sample: tuple[str, str], broken: bytes, data: st.DataObject) -> None:
     whole = sample[1].encode(sample[0])
     place = data.draw(st.integers(0, len(whole)))
     damaged = whole[:place] + broken + whole[place:]
@@ -157,13 +157,13 @@ def test_output_of_any_bytes_is_valid_text(data: bytes) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200), st.binary(max_size=40))
-def test_output_keeps_the_lines_that_are_utf8(text: str, other: bytes) -> None:
+def test_output_keeps_its_utf8_lines(text: str, other: bytes) -> None:
     whole = ["plain", *text.split("\n"), "größe"]
     data = "\n".join(whole).encode() + b"\n" + other.replace(b"\n", b"").replace(b"\0", b"")
     assert decode_output(data).text.split("\n")[:-1] == whole
 
 
-def test_lines_of_several_encodings_are_each_read() -> None:
+def test_lines_of_mixed_encodings_are_read() -> None:
     lines = ["plain", "Größe in UTF-8", "plain"] * 2
     data = "\n".join(lines).encode() + b"\n" + "Größe, Übung\n".encode("latin-1") + b"x\n" * 6
     data += "Открыть файл\n".encode("cp1251")
@@ -180,20 +180,20 @@ def test_output_cut_within_a_character(cut: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["caf\u00e9", "\u00a9 2024", "plain\n\u00dc", "\u00fcber\nplain"])
-def test_output_that_ends_with_a_letter_keeps_it(text: str) -> None:
+def test_output_keeps_its_last_letter(text: str) -> None:
     output = decode_output(text.encode("latin-1"))
     assert output.text == text
     assert output.guesses
 
 
 @given(st.text(st.sampled_from("ab./ \n\x1b\u00e9\u4e2d"), min_size=16), st.integers(1, 3))
-def test_output_keeps_zero_bytes_at_its_end(text: str, zeros: int) -> None:
+def test_output_keeps_final_zero_bytes(text: str, zeros: int) -> None:
     """As `find -print0` writes them: no character was cut there."""
     data = (text + "\0" * zeros).encode()
     assert decode_output(data).text == data.decode()
 
 
-def test_one_strange_byte_in_ascii_is_kept() -> None:
+def test_one_strange_ascii_byte_is_kept() -> None:
     data = b"x = 1\ny = '\x81'\n"
     decoded = decode(data)
     assert isinstance(decoded, Text)
@@ -219,7 +219,7 @@ def test_one_strange_byte_in_ascii_is_kept() -> None:
         ("cp037", "Hello World, this is written on a mainframe\n"),
     ],
 )
-def test_rare_encoding_is_read_or_in_doubt(codec: str, text: str) -> None:
+def test_rare_encoding_is_read_or_doubted(codec: str, text: str) -> None:
     for part in (text, text * 4, text[:24], text.partition(" ")[0]):
         data = f"key = 1\n{part}".encode() if part.isascii() and codec != "cp037" else part.encode(codec)
         decoded = decode(data)
@@ -230,7 +230,7 @@ def test_rare_encoding_is_read_or_in_doubt(codec: str, text: str) -> None:
             assert is_right or short or not decoded.encoding.name.startswith("probably")
 
 
-def test_guess_names_the_next_best_where_it_is_near() -> None:
+def test_guess_names_a_near_second_best() -> None:
     found = guess("kůň".encode("cp1250"))
     assert found is not None
     assert found.words.startswith("perhaps ")
@@ -240,7 +240,7 @@ def test_guess_names_the_next_best_where_it_is_near() -> None:
     ("codec", "text"),
     [("iso2022_jp", "日本語の設定\nx = 1\n"), ("iso2022_jp_ext", "日本ｶﾅ\n"), ("iso2022_kr", "한국어 파일\nx = 1\n")],
 )
-def test_text_with_shifts_is_read_and_written_back(codec: str, text: str) -> None:
+def test_shifted_text_is_read_and_written(codec: str, text: str) -> None:
     data = text.encode(codec)
     decoded = decode(data)
     assert isinstance(decoded, Text)
@@ -257,7 +257,7 @@ WIDE = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 
 @pytest.mark.parametrize("codec", ["utf-8-sig", *WIDE])
 @pytest.mark.parametrize("size", [1_023, 2_046, 2_047, 2_048, 2_049, 5_001])
-def test_no_letter_of_a_long_output_is_lost(codec: str, size: int) -> None:
+def test_long_output_loses_no_letter(codec: str, size: int) -> None:
     text = f"größe {'x' * size} END"
     assert decode_output(text.encode(codec)).text == text
 
@@ -265,7 +265,7 @@ def test_no_letter_of_a_long_output_is_lost(codec: str, size: int) -> None:
 @pytest.mark.parametrize("codec", WIDE)
 @pytest.mark.parametrize("size", [20, 5_000])
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_output_that_ends_within_a_letter_is_read(codec: str, size: int, cut: int) -> None:
+def test_output_ending_in_letter_is_read(codec: str, size: int, cut: int) -> None:
     text = f"größe {'x' * size} END"
     data = text.encode(codec)[:-cut]
     lost = -(-cut // (4 if "32" in codec else 2))

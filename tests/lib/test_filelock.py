@@ -57,7 +57,7 @@ def test_turns_of_others_are_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert is_free(lock)
 
 
-def test_process_that_stands_still_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_process_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(tmp_path / "a.lock", 60, shows=False)
     monkeypatch.setattr(filelock, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
     with in_turn(tmp_path / "a.lock"):

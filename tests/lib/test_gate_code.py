@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.needs("assemblers")
-def test_the_code_is_that_of_its_assembler() -> None:
+def test_code_matches_its_assembler() -> None:
     done = subprocess.run([sys.executable, "scripts/make_gate.py", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0, "run scripts/make_gate.py"
 

@@ -83,7 +83,7 @@ def ask_changed(repository: Path) -> None:
 
 @pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed])
 @pytest.mark.parametrize("what", PLANTED)
-def test_nothing_that_its_configuration_names_is_run(repository: Path, what: str, ask: Callable[[Path], None]) -> None:
+def test_configured_programs_are_not_run(repository: Path, what: str, ask: Callable[[Path], None]) -> None:
     made = plant(repository, what)
     ask(repository)
     assert not made.exists()
@@ -92,7 +92,7 @@ def test_nothing_that_its_configuration_names_is_run(repository: Path, what: str
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed])
 @pytest.mark.parametrize("what", PLANTED)
-def test_nor_is_what_it_names_once_it_was_looked_at(
+def test_later_configured_programs_are_not_run(
     repository: Path, what: str, ask: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plant(repository, what)
@@ -101,9 +101,7 @@ def test_nor_is_what_it_names_once_it_was_looked_at(
     assert not made.exists()
 
 
-def test_submodules_that_want_to_be_looked_into_are_not(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_custom_submodules_are_not_entered(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     git = ["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b"]
     for place, words in (
@@ -121,9 +119,7 @@ def test_submodules_that_want_to_be_looked_into_are_not(
 
 
 @pytest.mark.needs("linux")
-def test_git_is_called_by_its_name_where_the_system_refuses_the_wall(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_by_name_where_wall_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused:
         path = "/dev/null"  # which is no program
 
@@ -133,7 +129,7 @@ def test_git_is_called_by_its_name_where_the_system_refuses_the_wall(
     assert call.argv[0] == "git"
 
 
-def test_the_same_of_a_bare_repository_that_was_committed_as_a_folder(repository: Path) -> None:
+def test_committed_bare_repository_runs_nothing(repository: Path) -> None:
     made = plant(repository, "fsmonitor")
     bare = repository / "docs"
     (repository / ".git").rename(bare)
@@ -148,7 +144,7 @@ def test_the_same_of_a_bare_repository_that_was_committed_as_a_folder(repository
     assert not made.exists()
 
 
-def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: Path) -> None:
+def test_pipe_as_configuration_does_not_block(repository: Path) -> None:
     (repository / ".git/config").unlink()
     os.mkfifo(repository / ".git/config")
     asking = threading.Thread(target=ask_status, args=(repository,), daemon=True)
@@ -159,7 +155,7 @@ def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: 
 
 
 @pytest.mark.parametrize("before", ["", "fsmonitor =", "[include]\npath"])
-def test_a_configuration_that_is_long_for_its_blanks_does_not_hold_it_up(repository: Path, before: str) -> None:
+def test_blank_filled_configuration_is_quick(repository: Path, before: str) -> None:
     (repository / ".git/config").write_text(f"[core]\n{before}{' ' * 1_000_000}!\n")
     told = "import sys; from sagent.lib.git import files_named, programs_named; "
     told += "print(*files_named(sys.argv[1]), *programs_named(sys.argv[1]))"
@@ -168,18 +164,14 @@ def test_a_configuration_that_is_long_for_its_blanks_does_not_hold_it_up(reposit
     assert ended.stdout.split() == (["fsmonitor"] if before == "fsmonitor =" else ["include"] if before else [])
 
 
-async def test_a_pipe_in_the_place_of_an_ignore_file_ends_the_asking(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pipe_as_ignore_file_does_not_block(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "_GIT_TIMEOUT_SECONDS", 0.5)
     os.mkfifo(repository / ".gitignore")
     async with asyncio.timeout(20):
         assert "a.txt" in await list_files(repository)
 
 
-def test_what_is_ordinary_is_asked_with_an_environment_of_its_own(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ordinary_repository_gets_own_environment(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     with (repository / ".git/config").open("a") as config:
@@ -200,7 +192,7 @@ def test_what_is_ordinary_is_asked_with_an_environment_of_its_own(
     assert not is_plain_repository(str(worktree))
 
 
-async def test_commands_do_not_write_the_index_in_passing() -> None:
+async def test_commands_do_not_write_the_index() -> None:
     call = ToolCall("1", "Bash", json_freeze_object({"command": "echo locks=$GIT_OPTIONAL_LOCKS"}))
     async with Agent(ScriptedModel((call,), "done"), tools=[Bash()]) as agent:
         await agent.run("go")

@@ -41,7 +41,7 @@ def test_unclear_head_is_refused(name: str, step: int) -> None:
         feed(StrictConnection(h11.SERVER), UNCLEAR[name], step)
 
 
-def test_second_request_of_a_connection_is_checked() -> None:
+def test_second_request_on_connection_is_checked() -> None:
     connection = StrictConnection(h11.SERVER)
     connection.receive_data(GET + b"\r\n" + UNCLEAR["both"])
     assert isinstance(connection.next_event(), h11.Request)

@@ -28,7 +28,7 @@ Requires-Dist: mcp>=2.3; extra == 'dev'
 """
 
 
-def test_a_checkout_is_installed_from_where_it_lies() -> None:
+def test_checkout_installs_from_its_folder() -> None:
     assert install_command("mcp", "mcp") == f"{PIP} install -e {shlex.quote(f'{ROOT}[mcp]')}"
 
 
@@ -51,9 +51,7 @@ def test_a_checkout_is_installed_from_where_it_lies() -> None:
         (None, f"{PIP} install 'mcp>=2.3'"),  # nobody knows from where: only what is missing
     ],
 )
-def test_an_installation_is_named_by_where_it_came_from(
-    came_from: dict[str, object] | None, command: str, tmp_path: Path
-) -> None:
+def test_installation_is_named_by_its_source(came_from: dict[str, object] | None, command: str, tmp_path: Path) -> None:
     assert told(installed(tmp_path / "site-packages", came_from)) == command
 
 
@@ -71,7 +69,7 @@ def test_what_installed_it_is_asked_again(mark: str, command: str, tmp_path: Pat
     assert told(site, prefix=tmp_path) == command
 
 
-def test_without_any_record_the_packages_are_named_and_not_the_extra(tmp_path: Path) -> None:
+def test_unrecorded_install_names_packages(tmp_path: Path) -> None:
     site = installed(tmp_path / "site-packages", None)
     shutil.rmtree(site / "sagent-0.1.0.dist-info")
     assert told(site, "bedrock", "boto3") == f"{PIP} install boto3"
@@ -100,12 +98,12 @@ def told(site: Path, extra: str = "mcp", packages: str = "mcp", prefix: Path = P
     return done.stdout.strip()
 
 
-def test_no_hint_and_no_page_names_the_package_of_an_index() -> None:
+def test_no_hint_names_the_index_package() -> None:
     files = [*(ROOT / "sagent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     assert [path.name for path in files if "install 'sagent[" in path.read_text("utf-8")] == []
 
 
-def test_whoever_names_an_extra_names_its_packages() -> None:
+def test_named_extra_names_its_packages() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = set[str]()
     calls = re.compile(r"""(?:install_command|require)\((?:"[^"]+", )?['"](\w+)['"], ([\w'" -]+)[,)]""")

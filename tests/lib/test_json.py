@@ -31,7 +31,7 @@ objects = st.dictionaries(st.text(), values)
     [(3, 3), (3.9, 3), (-2.0, -2), (10**30, 10**30), (True, 7), ("3", 7), (None, 7)]
     + [(float(odd), 7) for odd in ("inf", "-inf", "nan")],
 )
-def test_a_count_is_a_whole_number_or_none(value: object, read: int) -> None:
+def test_count_is_a_whole_number_or_none(value: object, read: int) -> None:
     assert as_int(value, 7) == read
 
 
@@ -44,7 +44,7 @@ def is_frozen(value: Json) -> bool:
 
 
 @given(objects)
-def test_any_nesting_is_frozen_and_comes_back(value: dict[str, Any]) -> None:
+def test_nested_json_is_frozen_and_thawed(value: dict[str, Any]) -> None:
     for made in (json_freeze(value), JsonObject(value), ToolCall("1", "x", value).arguments):
         assert is_frozen(made)
         assert hash(made) == hash(json_freeze(value))
@@ -89,19 +89,19 @@ def test_fields_take_plain_json(made: Callable[[Any], object], kind: Callable[[A
         ({"a": Path("x")}, r"a: not a JSON value: PosixPath"),
     ],
 )
-def test_what_is_not_json_is_named_by_path(made: Callable[[Any], object], wrong: Any, said: str) -> None:
+def test_non_json_is_named_by_path(made: Callable[[Any], object], wrong: Any, said: str) -> None:
     with pytest.raises(NotJsonError, match=said):
         made(wrong)
 
 
-def test_a_value_that_contains_itself_is_refused() -> None:
+def test_self_containing_value_is_refused() -> None:
     endless: list[Any] = []
     endless.append({"again": endless})
     with pytest.raises(NotJsonError, match="options: nested too deeply, or it contains itself"):
         Request("c", (), options={"x": endless} | {"y": 1})
 
 
-def test_pydantic_reads_and_writes_such_fields() -> None:
+def test_pydantic_reads_and_writes_json_fields() -> None:
     adapter = TypeAdapter(Message)
     message = assistant("", ToolCall("1", "x", {"a": {"b": [1]}}, private=Private("f", {"k": [1]})), Text("t"))
     assert adapter.validate_json(adapter.dump_json(message)) == message
@@ -128,7 +128,7 @@ class _Share(float):
     pass
 
 
-def test_other_kinds_of_texts_and_numbers_become_plain_ones() -> None:
+def test_str_and_number_subclasses_become_plain() -> None:
     call = ToolCall("1", "paint", {_Color.RED: [_Color.RED, _Level.LOW, _Share(0.5), True]})
     ((key, values),) = call.arguments.items()
     assert (key, values) == ("red", ("red", 1, 0.5, True))

@@ -10,7 +10,7 @@ from sagent.lib.listener import stop_accepting
 
 
 @pytest.mark.parametrize("rounds", range(6))
-async def test_who_is_accepted_as_a_server_stops_reaches_its_handler(rounds: int) -> None:
+async def test_connection_at_stop_reaches_handler(rounds: int) -> None:
     writers: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
     client = socket.create_connection(server.sockets[0].getsockname())

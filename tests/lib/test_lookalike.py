@@ -41,7 +41,7 @@ def test_lookalikes_are_told_apart(one: str, other: str, shown: str) -> None:
     assert len(second) >= len(shown.replace("\\u0063", "c").replace("\\u004f", "O").replace("\\x2d", "-"))
 
 
-def test_what_is_seen_to_differ_does_not_look_alike() -> None:
+def test_visible_difference_is_no_lookalike() -> None:
     assert not look_alike("cafe", "caf\u00e9")
     assert not look_alike("same", "same")
 
@@ -50,7 +50,7 @@ WORDS = st.text(st.sampled_from("aé\u0301\u0323ö\u0308한b \n"), max_size=8)
 
 
 @given(WORDS, WORDS, WORDS, WORDS)
-def test_canonical_place_is_replaced_and_the_rest_kept(before: str, old: str, new: str, after: str) -> None:
+def test_canonical_place_is_replaced_alone(before: str, old: str, new: str, after: str) -> None:
     quoted = f"x{old}x"
     text = f"{before}<{normalize('NFD', quoted)}>{after}"
     for place in find_canonical(text, normalize("NFC", quoted), f"y{new}y"):
@@ -75,7 +75,7 @@ def test_unchanged_letters_keep_their_form() -> None:
         ({"effort": "h\u0456gh"}, "", r"Did you mean high\? It has other characters: h\\u0456gh"),
     ],
 )
-async def test_name_that_looks_like_a_known_one_is_shown_escaped(
+async def test_lookalike_of_known_name_is_escaped(
     options: dict[str, object], kind: str, shown: str, tmp_path: Path
 ) -> None:
     async def use() -> None:
@@ -88,13 +88,13 @@ async def test_name_that_looks_like_a_known_one_is_shown_escaped(
         await use()
 
 
-def test_nothing_is_added_for_a_name_that_looks_different() -> None:
+def test_different_name_gets_no_note() -> None:
     assert unlike("r\u00e9ad", ["Read"]) == ""
     assert unlike("reed", ["Read"]) == ""
     assert unlike("re\u200bad", ["write", "read"]) == " It has other characters: re\\u200bad."
 
 
-def test_directory_of_a_setting_is_found_in_either_form(tmp_path: Path) -> None:
+def test_settings_directory_in_either_form(tmp_path: Path) -> None:
     there = tmp_path / normalize("NFD", "caf\u00e9")
     there.mkdir()
     assert load({"cwd": "caf\u00e9"}, {"HOME": str(tmp_path)}, tmp_path).cwd == there

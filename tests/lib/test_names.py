@@ -16,7 +16,7 @@ pieces = st.lists(
 
 @settings(max_examples=deep(120, 300))
 @given(st.binary(max_size=12) | pieces.map(b"".join))
-def test_any_name_is_shown_on_one_valid_line_and_read_back(raw):
+def test_any_name_is_one_line_and_read_back(raw):
     path = os.fsdecode(raw)
     shown = quote_path(path)
     assert shown.encode().decode() == shown
@@ -31,13 +31,13 @@ def test_ordinary_names_stay_as_they_are(path):
     assert quote_path(path) == path == unquote_path(path)
 
 
-def test_strange_names_are_written_as_bash_writes_them():
+def test_strange_names_are_quoted_as_in_bash():
     assert quote_path("a\nb\\") == r"$'a\nb\\'"
     assert quote_path(os.fsdecode(b"\xff.txt")) == r"$'\xff.txt'"
 
 
 @pytest.mark.parametrize("unseen", [*"\u200b\u202e\u2066\ufeff\xad\u200d\xa0\u3000\U000e0041"])
-def test_what_is_not_seen_in_a_name_or_looks_like_a_space_is_written_out(unseen):
+def test_unseen_characters_are_escaped(unseen):
     shown = quote_path(f"dir/a{unseen}b.txt")
     assert shown == "$'dir/a" + "".join(f"\\x{byte:02x}" for byte in unseen.encode()) + "b.txt'"
     assert unquote_path(shown) == f"dir/a{unseen}b.txt"

@@ -31,7 +31,7 @@ def test_sound_json_is_read_unchanged(value: dict[str, object]) -> None:
         ]
     ),
 )
-def test_closed_fence_is_taken_off_and_named(value: dict[str, object], fence: str) -> None:
+def test_closed_fence_is_removed_and_named(value: dict[str, object], fence: str) -> None:
     fence = fence.replace("~~~ json", "~~~json")
     read = read_near(fence.replace("{}", json.dumps(value)))
     assert (read.value, read.mends) == (value, (FENCE,))
@@ -81,11 +81,11 @@ def test_other_faults_are_not_mended(text: str) -> None:
 
 
 @pytest.mark.parametrize("unseen", ["\ufeff", "\xa0", "\u200b", "\u2060", " \u200b\r\n"])
-def test_what_cannot_be_seen_around_json_is_no_fault(unseen: str) -> None:
+def test_invisible_around_json_is_no_fault(unseen: str) -> None:
     assert read_near(f'{unseen}{{"a": 1}}{unseen}').value == {"a": 1}
 
 
-def test_fence_and_line_break_are_both_named() -> None:
+def test_fence_and_line_break_are_named() -> None:
     read = read_near('```json\n{"code": "a\n```\nb"}\n```')
     assert (read.value, read.mends) == ({"code": "a\n```\nb"}, (FENCE, CONTROL))
 

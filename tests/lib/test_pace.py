@@ -9,7 +9,7 @@ import pytest
 from sagent.lib.pace import ABREAST, give_way
 
 
-async def test_one_piece_of_work_after_another_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sequential_work_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.lib.pace.SHARE", 60.0)
     rounds = 0
 
@@ -26,7 +26,7 @@ async def test_one_piece_of_work_after_another_does_not_wait(monkeypatch: pytest
     assert rounds == 0
 
 
-async def test_others_have_their_turn_while_many_work() -> None:
+async def test_others_get_turns_among_many() -> None:
     done = list[int]()
     seen = list[int]()
 
@@ -47,7 +47,7 @@ async def test_others_have_their_turn_while_many_work() -> None:
     assert max(after - before for before, after in pairwise(seen)) <= ABREAST
 
 
-async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
+async def test_cancelled_waiter_delays_nobody() -> None:
     done = list[int]()
 
     async def work(number: int) -> None:
@@ -63,7 +63,7 @@ async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
     assert done == [0, 9]
 
 
-def test_an_event_loop_that_ended_early_holds_up_no_other() -> None:
+def test_ended_loop_delays_no_other() -> None:
     async def leave() -> None:
         await give_way()
         time.sleep(0.005)

@@ -95,7 +95,7 @@ def test_pages_in_object_streams_are_counted(data: bytes, pages: int) -> None:
         lambda data: data.replace(b"/Type/ObjStm", b"/Type/Obj#53tm/More/ObjStm", 1),
     ],
 )
-def test_pages_that_are_hidden_behind_one_in_sight_are_counted(hide: Callable[[bytes], bytes]) -> None:
+def test_hidden_pages_are_counted(hide: Callable[[bytes], bytes]) -> None:
     assert count_pages(two(hide(pdf(300)))) >= 300
 
 
@@ -112,13 +112,11 @@ def predicted(data: bytes) -> bytes:
         (predicted, b"/FlateDecode/DecodeParms<</Predictor 10/Columns 9>>"),
     ],
 )
-def test_object_streams_that_are_packed_twice_or_filtered_are_counted(
-    pack: Callable[[bytes], bytes], filters: bytes
-) -> None:
+def test_packed_or_filtered_streams_are_counted(pack: Callable[[bytes], bytes], filters: bytes) -> None:
     assert count_pages(two(pdf(40, pack=pack, filters=filters))) >= 40
 
 
-def test_pages_that_cannot_be_seen_are_counted_by_pypdfium2() -> None:
+def test_invisible_pages_counted_by_pypdfium2() -> None:
     untyped = pdf(40, named=b"/Leaf", packed=False)
     assert count_pages(untyped) == 40
     assert count_pages(two(pdf(300).replace(b"/Root", b"/Encrypt 1 0 R/Root"))) >= 300
@@ -129,13 +127,13 @@ def test_pages_that_cannot_be_seen_are_counted_by_pypdfium2() -> None:
     [b"", b"/Type\0/Page", b"/Type%c\n/Page", b"/Type 99 0 R"],
     ids=["untyped", "nul", "comment", "elsewhere"],
 )
-def test_pages_that_are_written_otherwise_are_counted_beside_one_in_sight(written: bytes) -> None:
+def test_oddly_written_pages_are_counted(written: bytes) -> None:
     data = pdf(40, packed=False)
     first = data.index(b"/Type/Page/") + 1
     assert count_pages(data[:first] + data[first:].replace(b"/Type/Page/", written + b"/")) == 40
 
 
-def test_a_page_that_is_shown_many_times_counts_each_time() -> None:
+def test_page_shown_many_times_counts_each() -> None:
     once = pdf(40, packed=False)
     kids = b" ".join(b"%d 0 R" % (3 + number) for number in range(40))
     assert count_pages(once.replace(kids, (b"3 0 R " * 40).ljust(len(kids))[: len(kids)])) == 40
@@ -148,11 +146,11 @@ def test_a_page_that_is_shown_many_times_counts_each_time() -> None:
         (lambda data: zlib.compress(zlib.compress(data)), b"[/FlateDecode/FlateDecode]"),
     ],
 )
-def test_a_count_that_says_one_hides_no_pages_out_of_sight(pack: Callable[[bytes], bytes], filters: bytes) -> None:
+def test_false_count_hides_no_pages(pack: Callable[[bytes], bytes], filters: bytes) -> None:
     assert count_pages(pdf(40, told=1, pack=pack, filters=filters)) == 40
 
 
-def test_a_tree_of_very_many_pages_in_few_bytes_counts_as_the_most() -> None:
+def test_huge_page_tree_counts_as_maximum() -> None:
     node = b"%d 0 obj<</Type/Pages/Count 1/Kids[%s]>>endobj\n"
     parts = b"".join(node % (number, b"%d 0 R " % (number + 1) * 10) for number in range(2, 12))
     data = (
@@ -164,18 +162,18 @@ def test_a_tree_of_very_many_pages_in_few_bytes_counts_as_the_most() -> None:
 
 
 @pytest.mark.parametrize("broken", [lambda data: data[:10], lambda data: b"x" * len(data)])
-def test_what_is_no_pdf_is_guessed_from_its_size(broken: Callable[[bytes], bytes]) -> None:
+def test_non_pdf_is_guessed_from_size(broken: Callable[[bytes], bytes]) -> None:
     data = broken(pdf(300))
     assert count_pages(data) == -(-len(data) // 4000)
 
 
 @pytest.mark.parametrize("flood", [b"/ObjStm", b"/ObjStm stream\n", b"/Type "])
-def test_a_file_that_only_begins_things_is_given_up_soon(flood: bytes) -> None:
+def test_unfinished_file_is_given_up_soon(flood: bytes) -> None:
     data = b"%PDF-1.5 1 0 obj" + flood * 400_000  # by the square, this would take hours
     assert count_pages(data) == -(-len(data) // 4000)
 
 
-def test_what_unpacks_to_more_than_is_looked_at_counts_as_the_most_or_what_pypdfium2_says() -> None:
+def test_over_unpacked_pdf_counts_as_maximum() -> None:
     bomb = zlib.compress(b" " * 60_000_000)
     hidden = pdf(300).replace(
         b"%PDF-1.5\n", b"%%PDF-1.5\n7 0 obj<</Type/ObjStm/Filter/FlateDecode>>stream\n%s\nendstream\n" % bomb

@@ -110,7 +110,7 @@ STUBBORN = {
 
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
-def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole_group) -> None:
+def test_kill_9_of_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole_group) -> None:
     commands = [command.format(m=marker) for command in STUBBORN.values()]
     running = f"env -i sleep {marker} 219>&-"  # bears no mark; it is in the group of a running call
     agent = an_agent(
@@ -135,13 +135,13 @@ def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole
 @pytest.mark.parametrize(
     "ending", ["await tool.aclose()", "tool.close()", "pass", "raise SystemExit(0)", "import os; os._exit(0)"]
 )
-def test_however_the_agent_ends_nothing_is_left(tmp_path: Path, marker: str, ending: str) -> None:
+def test_any_agent_end_leaves_nothing(tmp_path: Path, marker: str, ending: str) -> None:
     agent = an_agent(tmp_path, f"await call('setsid sleep {marker} & sleep {marker} &')\n{ending}")
     assert agent.wait() == 0
     wait_until(lambda: not living(marker), "orphans are left")
 
 
-def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothing(tmp_path: Path, marker: str) -> None:
+def test_agent_quitting_on_deaf_command_leaves_nothing(tmp_path: Path, marker: str) -> None:
     deaf = f"trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker}"
     agent = an_agent(
         tmp_path,
@@ -166,7 +166,7 @@ def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothi
     wait_until(lambda: not living(marker), "orphans are left")
 
 
-async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
+async def test_closed_group_is_empty_and_reusable(marker: str) -> None:
     group = ProcessGroup()
     for _ in range(2):
         process = await start(group, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
@@ -186,7 +186,7 @@ async def start(group: ProcessGroup, *argv: str, **environment: str):
         os.close(sink)
 
 
-async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
+async def test_process_has_own_session_and_notes() -> None:
     group = ProcessGroup()
     process = await start(group, "sh", "-c", 'echo "$SAGENT_CUSTODY $(ps -o sid= -p $$) $$" >&0')
     await process.ended()
@@ -199,7 +199,7 @@ async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
 
 
 @pytest.mark.parametrize("when", ["open", "closed"])
-async def test_process_that_was_let_go_leaves_no_zombie(tmp_path: Path, when: str) -> None:
+async def test_released_process_leaves_no_zombie(tmp_path: Path, when: str) -> None:
     """A program that uses the library may run for months."""
     group, (reading, writing) = ProcessGroup(), os.pipe()
     process = group.start(["cat"], env={"PATH": os.environ["PATH"]}, output=writing, input=reading)
@@ -226,7 +226,7 @@ def zombies() -> list[str]:
     return found
 
 
-async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
+async def test_only_own_marked_processes_are_swept(marker: str) -> None:
     group = ProcessGroup()
     processes = [await start(group, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
     wait_until(lambda: len(living(marker)) == 11, "start")
@@ -240,7 +240,7 @@ async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(ma
         process.close()
 
 
-async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watchdog_holds_nothing_and_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARK, "somebody else's")
     before = children(os.getpid())
     group = ProcessGroup()
@@ -261,7 +261,7 @@ async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch:
     assert gone(watchdog)
 
 
-async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
+async def test_killed_watchdog_is_replaced(marker: str) -> None:
     before = children(os.getpid())
     group = ProcessGroup()
     (await start(group, "true")).close()
@@ -275,7 +275,7 @@ async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
     process.close()
 
 
-async def test_a_group_that_is_dropped_ends_what_it_started(marker: str) -> None:
+async def test_dropped_group_ends_its_processes(marker: str) -> None:
     group = ProcessGroup()
     process = await start(group, "sh", "-c", f"setsid sleep {marker} &")
     await process.ended()
@@ -285,7 +285,7 @@ async def test_a_group_that_is_dropped_ends_what_it_started(marker: str) -> None
     assert living(marker) == {}
 
 
-async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_works_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(pid: int) -> int:
         raise OSError("no such system call")
 
@@ -301,7 +301,7 @@ async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyP
     await group.aclose()
 
 
-async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) -> None:
+async def test_close_kills_forgotten_processes(marker: str) -> None:
     group = ProcessGroup()
     process = await start(group, "sleep", marker)
     process.close()
@@ -309,13 +309,13 @@ async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) ->
     await group.aclose()
 
 
-async def test_a_program_that_is_run_gives_its_code_and_output_and_nothing_where_it_cannot_be_started() -> None:
+async def test_run_returns_code_and_output_or_none() -> None:
     done = await run(["sh", "-c", "cat; echo out; echo err >&2; exit 3"], env={"PATH": os.environ["PATH"]}, cwd="/")
     assert done == Finished(3, b"out\n")
     assert await run(["/no/such/program"]) is None
 
 
-async def test_a_run_that_is_cancelled_ends_with_the_programs_children(marker: str) -> None:
+async def test_cancelled_run_ends_the_children(marker: str) -> None:
     running = asyncio.create_task(run(["sh", "-c", f"sleep {marker} & sleep {marker}"]))
     while len(sleeping(marker)) < 2:
         await asyncio.sleep(0.01)
@@ -326,7 +326,7 @@ async def test_a_run_that_is_cancelled_ends_with_the_programs_children(marker: s
 
 
 @pytest.mark.plugin("programs")
-async def test_a_process_may_read_write_and_complain_through_pipes() -> None:
+async def test_process_reads_and_writes_pipes() -> None:
     from sagent.plugins.programs.piped import open_writer
 
     group = ProcessGroup()
@@ -349,7 +349,7 @@ async def test_a_process_may_read_write_and_complain_through_pipes() -> None:
     await group.aclose()
 
 
-async def test_a_process_that_is_terminated_may_clean_up_first() -> None:
+async def test_terminated_process_may_clean_up() -> None:
     group = ProcessGroup()
     process = await start(
         group, "sh", "-c", "trap 'echo bye >&0; exit 5' TERM; echo ready >&0; while :; do sleep 0.01; done"
@@ -363,9 +363,7 @@ async def test_a_process_that_is_terminated_may_clean_up_first() -> None:
     await group.aclose()
 
 
-async def test_programs_of_our_own_are_not_those_that_commands_put_into_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_own_programs_are_not_from_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, link, elsewhere = tmp_path / "work", tmp_path / "link", tmp_path / "elsewhere"
     inside = work / ".venv" / "bin"
     inside.mkdir(parents=True)

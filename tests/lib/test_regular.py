@@ -55,7 +55,7 @@ def make_odd(kind: str, path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sockets are bound by way of /proc")
 @pytest.mark.parametrize("kind", ["a FIFO", "a directory", "a socket", "/dev/zero"])
-def test_what_is_no_file_is_not_waited_for(tmp_path, kind):
+def test_non_regular_file_is_not_waited_for(tmp_path, kind):
     root = tmp_path.resolve() / "tree"
     (root / ".git").mkdir(parents=True)
     for name in (*READ_UNASKED, ".git/HEAD", ".git/info/exclude"):
@@ -68,7 +68,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, kind):
     assert f"{root}/.sagent/config.toml: cannot be read: {why}." in done.stdout
 
 
-def test_links_lead_no_further_than_the_project(tmp_path):
+def test_links_stay_within_the_project(tmp_path):
     root, outside = tmp_path / "tree", tmp_path / "outside"
     root.mkdir()
     outside.write_bytes(b"key")
@@ -84,7 +84,7 @@ def test_links_lead_no_further_than_the_project(tmp_path):
         read_regular(root / "real", most=4)
 
 
-def test_a_long_file_names_its_lines_soon(tmp_path):
+def test_long_file_names_its_lines_soon(tmp_path):
     text = (
         "# comment\n" * 6_000
         + '[a]\nb = """\n[\n""""\n# [\nc = [\n  "]", # {\n  2,\n]\n[[d]]\n[[d]]\ne = 1\n'
@@ -102,7 +102,7 @@ print([file.line(*keys) - 6000 for keys in (("a",), ("a", "b"), ("a", "c"), ("d"
     assert done.stdout == "[1, 2, 6, 10, 11, 12]\n"
 
 
-def test_an_endless_settings_file_is_not_read(tmp_path):
+def test_endless_settings_file_is_not_read(tmp_path):
     path = tmp_path / "config.toml"
     with path.open("wb") as file:
         file.truncate(1 << 30)
@@ -110,7 +110,7 @@ def test_an_endless_settings_file_is_not_read(tmp_path):
         read_file(path, tmp_path)
 
 
-def test_an_odd_ignore_file_ignores_nothing(tmp_path):
+def test_odd_ignore_file_ignores_nothing(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "a").write_text("")
     os.mkfifo(tmp_path / ".gitignore")

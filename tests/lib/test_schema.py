@@ -67,11 +67,11 @@ def mend(**arguments: object) -> object:
         ({"count": 3, "deep": True, "mode": "b", "either": None, "any": 3, "tag": "v1", "ratio": 1}, []),
     ],
 )
-def test_violations_name_the_place_and_quote_the_value(arguments: dict[str, object], said: list[str]) -> None:
+def test_violations_name_place_and_value(arguments: dict[str, object], said: list[str]) -> None:
     assert check(**arguments) == said
 
 
-def test_missing_and_unknown_parameters_say_what_is_accepted() -> None:
+def test_wrong_parameters_say_accepted_ones() -> None:
     said = violations(SCHEMA, json_freeze({"pth": "x"}))
     assert said[0] == "path is required"
     assert said[1].startswith("pth is not a parameter; accepted: path, count, ratio")
@@ -110,18 +110,18 @@ def test_long_values_are_quoted_briefly() -> None:
         ({"unknown": None}, {"unknown": None}),
     ],
 )
-def test_what_is_plainly_meant_is_read_so(arguments: dict[str, object], meant: dict[str, object]) -> None:
+def test_plain_meaning_is_coerced(arguments: dict[str, object], meant: dict[str, object]) -> None:
     mended = mend(**arguments)
     assert mended == meant
     assert repr(mended) == repr(meant), "5.0 is not 5 in JSON"
 
 
-def test_null_for_a_required_property_stays_and_is_told() -> None:
+def test_null_for_required_is_told() -> None:
     mended = coerce(SCHEMA, json_freeze({"path": None}))
     assert violations(SCHEMA, mended) == ["path must be string, not null"]
 
 
-def test_one_of_wants_exactly_one_and_all_of_every_one() -> None:
+def test_one_of_and_all_of_are_checked() -> None:
     one = json_freeze_object({"oneOf": [{"minimum": 1}, {"maximum": 5}]})
     assert violations(one, 0) == []
     assert "exactly one" in violations(one, 3)[0]
@@ -129,7 +129,7 @@ def test_one_of_wants_exactly_one_and_all_of_every_one() -> None:
     assert violations(every, 7) == ["the value must be at most 5, not 7"]
 
 
-def test_a_reference_to_nothing_or_to_itself_accepts_anything() -> None:
+def test_empty_or_own_reference_accepts_any() -> None:
     assert violations(json_freeze_object({"$ref": "#/$defs/none"}), 1) == []
     assert violations(json_freeze_object({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), 1) == []
 
@@ -144,7 +144,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*map(str, SCHEMA["properties"]), "other"]), JSON, max_size=5))  # pyright: ignore[reportArgumentType]
-def test_mending_never_breaks_what_was_right_and_settles(arguments: dict[str, object]) -> None:
+def test_coercion_keeps_valid_values(arguments: dict[str, object]) -> None:
     value = json_freeze(arguments)
     mended = coerce(SCHEMA, value)
     if not violations(SCHEMA, value):
@@ -153,7 +153,7 @@ def test_mending_never_breaks_what_was_right_and_settles(arguments: dict[str, ob
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
-def test_alternatives_that_are_the_schema_itself_come_to_an_end(keyword: str) -> None:
+def test_recursive_alternatives_terminate(keyword: str) -> None:
     """Each is twice as many at the next level: a server's schema could hold up all agents of the process for ever."""
     schema = json_freeze_object({keyword: [{"$ref": "#"}, {"$ref": "#"}]})
     assert coerce(schema, "3") == "3"

@@ -41,7 +41,7 @@ AFTER = st.sampled_from(["", " ", "\n", '"', "'", ")", ",", "\\n", "\x1b[0m", "`
 
 @settings(max_examples=deep(120, 300), deadline=None)
 @given(st.text(max_size=30), AROUND, KEYS, AFTER, st.text(max_size=30))
-def test_a_key_is_found_whatever_stands_around_it(before, around, key, after, rest) -> None:
+def test_key_is_found_among_any_text(before, around, key, after, rest) -> None:
     text = f"{before}{around if around or not before[-1:].isalnum() else ' '}{key}{after or ' '}{rest}"
     clean, found = redact(text)
     assert key not in clean
@@ -72,7 +72,7 @@ def test_a_key_is_found_in_json_too(before, key) -> None:
         ("is g\u00ad\u2060lpat\ufeff-", "g\u00ad\u2060lpat\ufeff-"),
     ],
 )
-def test_a_key_is_found_behind_escapes_and_the_rest_of_the_text_keeps_its_own(before: str, written: str) -> None:
+def test_key_is_found_behind_escapes(before: str, written: str) -> None:
     key = written + "k3Jd9Qm2Xr7Lw0Zt5Vb8"
     text = f"my\\_file&#95;a%5Fb\\u005f {before}k3Jd9Qm2Xr7Lw0Zt5Vb8, \\_, a\u200bb"
     assert redact(text) == (text.replace(key, "[redacted: token]"), 1)
@@ -80,7 +80,7 @@ def test_a_key_is_found_behind_escapes_and_the_rest_of_the_text_keeps_its_own(be
 
 @settings(max_examples=deep(80, 200), deadline=None)
 @given(st.lists(st.sampled_from([*r"\_-%&#;=:x ", "u00", "2d", "95;", "\u200b", "token", "key", "gh"]), max_size=40))
-def test_whatever_is_escaped_what_was_taken_out_once_is_left_alone(pieces: list[str]) -> None:
+def test_redacted_text_stays_under_escapes(pieces: list[str]) -> None:
     clean, found = redact(text := "".join(pieces) + " ghp\\_k3Jd9Qm2Xr7Lw0Zt5Vb8Ny1Hc4Sf6Ga3Ue9P")
     assert ("k3Jd9" in clean, found >= 1, redact(clean)) == (False, True, (clean, 0)), text
 
@@ -124,11 +124,11 @@ PEM = (
         ),
     ],
 )
-def test_what_a_name_or_a_place_gives_away_is_taken_out(text: str, clean: str) -> None:
+def test_value_named_as_secret_is_redacted(text: str, clean: str) -> None:
     assert redact(text)[0] == clean
 
 
-def test_a_private_key_without_its_end_is_taken_out_as_far_as_it_goes() -> None:
+def test_unfinished_private_key_is_redacted() -> None:
     assert "MIIE" not in redact(PEM[:150])[0]
     assert redact("The line -----BEGIN RSA PRIVATE KEY----- comes first. (See `ssh`) Then more.")[0].endswith(
         "(See `ssh`) Then more."
@@ -202,20 +202,20 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "\u200b",
     ],
 )
-def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:
+def test_redaction_time_is_linear_in_text(piece: str) -> None:
     """Where a pattern goes back and forth, this does not end."""
     text = piece * (120_000 // len(piece))
     assert redact(text) == (text, 0)
 
 
 @pytest.mark.parametrize("piece", ["a", "a.", "a_", "aBcc", "Ab", "AAb_", "|", "[a]", "a1."])
-def test_no_value_takes_longer_than_its_length_warrants(piece: str) -> None:
+def test_redaction_time_is_linear_in_value(piece: str) -> None:
     for value in (piece * (100_000 // len(piece)), piece * (480 // len(piece))):
         for text in (f"token={value}", f"tokens: '{value}'" * (100_000 // len(value))):
             assert redact(text)[0].startswith("token")
 
 
-def test_a_value_of_many_characters_is_looked_at_once() -> None:
+def test_value_is_scanned_once() -> None:
     """Where each of its characters is looked for in the whole of it, this does not end."""
     value = "a1" + "".join(map(chr, range(0x20000, 0x20000 + 600_000)))
     assert redact(f"--token {value}") == ("--token [redacted: value]", 1)
@@ -262,7 +262,7 @@ def test_a_value_of_many_characters_is_looked_at_once() -> None:
         ("password hash", "$2b$12$" + ALNUM[:53]),
     ],
 )
-def test_a_provider_s_key_is_known_by_its_form_and_told_by_its_kind(kind: str, secret: str) -> None:
+def test_provider_key_is_told_by_its_kind(kind: str, secret: str) -> None:
     assert redact_kinds(f"export IT='{secret}'\n") == (f"export IT='[redacted: {kind}]'\n", [kind])
 
 
@@ -307,7 +307,7 @@ def test_a_provider_s_key_is_known_by_its_form_and_told_by_its_kind(kind: str, s
         ("12\tthe key sk-ant-3KKRzr... [25 characters cut]", "3KKRzr"),
     ],
 )
-def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str) -> None:
+def test_value_in_secret_place_is_redacted(text: str, secret: str) -> None:
     clean, found = redact(text)
     assert (secret in clean, found) == (False, 1)
     assert redact(clean) == (clean, 0)
@@ -337,11 +337,11 @@ def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str)
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
     ],
 )
-def test_text_that_only_speaks_of_secrets_stays(text: str) -> None:
+def test_text_about_secrets_stays(text: str) -> None:
     assert redact(text) == (text, 0)
 
 
-def test_a_listed_shape_is_looked_for_in_long_words_unless_a_group_keeps_what_comes_before_it() -> None:
+def test_listed_shapes_scan_long_words() -> None:
     listed = _shapes()[0][len(_SHAPES) :]
     assert [(shape.kind, shape.is_long) for shape in listed] == [
         (shape.kind, not re.compile(shape.pattern).groups) for shape in listed

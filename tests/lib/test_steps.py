@@ -38,7 +38,7 @@ async def waited() -> str:
 
 
 @pytest.mark.parametrize("message", [refused, waited])
-async def test_a_budget_is_raised_by_what_the_surface_has(message: Callable[[], Awaitable[str]]) -> None:
+async def test_budget_step_fits_the_surface(message: Callable[[], Awaitable[str]]) -> None:
     text = await message()
     assert "(max_budget_usd)" in text and not any(word in text for word in SLASH), "a program has no slash commands"
     assert "(--max-budget-usd)" in in_shell(text) and not any(word in in_shell(text) for word in SLASH)
@@ -46,13 +46,13 @@ async def test_a_budget_is_raised_by_what_the_surface_has(message: Callable[[], 
     assert "(/cost USD)" in shown and "max_budget_usd" not in shown and "--max" not in shown
 
 
-async def test_an_input_is_shortened_by_what_the_surface_has() -> None:
+async def test_shorter_input_step_fits_the_surface() -> None:
     text = await refused()
     assert "(sagent sessions compact)" in in_shell(text)
     assert "(/compact)" in in_repl(text) and "sagent sessions" not in in_repl(text)
 
 
-def test_a_warning_in_a_shell_names_the_agent_it_is_about() -> None:
+def test_shell_warning_names_its_agent() -> None:
     out = io.StringIO()
     warn(Notice("root/w", "warning", "no room (max_budget_usd)"), out)
     warn(Notice("root", "warning", "no room"), out)

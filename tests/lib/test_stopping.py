@@ -33,7 +33,7 @@ def states(job: int) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say who is in a job")
-def test_one_that_starts_others_meanwhile_is_stopped_at_once() -> None:
+def test_busy_forker_is_stopped_at_once() -> None:
     """One that is stopped before it is its own would hold up the thread that starts it, and so all of the program."""
     child = subprocess.Popen([sys.executable, "-c", BUSY], process_group=0)
     try:
@@ -45,7 +45,7 @@ def test_one_that_starts_others_meanwhile_is_stopped_at_once() -> None:
         child.wait()
 
 
-def test_whoever_runs_it_in_the_same_job_stops_too() -> None:
+def test_parent_in_same_job_stops_too() -> None:
     code = "from sagent.lib.process import stop_job; stop_job(); print('on', flush=True)"
     script = f"{shlex.join([sys.executable, '-c', code])}; echo after"
     child = subprocess.Popen(["bash", "-c", script], process_group=0, stdout=subprocess.PIPE)

@@ -62,7 +62,7 @@ def judge(
         "! test -d x",
     ],
 )
-def test_commands_that_only_look_need_no_question_in_any_mode(tree, command):
+def test_harmless_commands_are_never_asked(tree, command):
     for mode in ("plan", "ask", "edit"):
         assert judge(tree, command, mode) == Allow()
 
@@ -177,7 +177,7 @@ def test_commands_that_only_look_need_no_question_in_any_mode(tree, command):
         "while cd .; do echo hi > x; done",
     ],
 )
-def test_whatever_else_hides_in_a_command_is_asked_about(tree, command):
+def test_hidden_parts_of_commands_are_asked(tree, command):
     judged = judge(tree, command, "edit")
     assert isinstance(judged, Ask)
     assert judged.remedy
@@ -221,12 +221,12 @@ def test_whatever_else_hides_in_a_command_is_asked_about(tree, command):
         "CDPATH=/; cd etc; ls",
     ],
 )
-def test_what_an_attack_found_is_asked_about(tree, command):
+def test_known_attacks_are_asked_about(tree, command):
     assert isinstance(judge(tree, command), Ask)
     assert isinstance(judge(tree, command, "plan"), Deny)
 
 
-def test_wildcards_are_judged_by_whatever_they_may_mean_to_bash(tree):
+def test_wildcards_judged_by_any_meaning(tree):
     (tree.cwd / ".env").write_text("KEY=1")
     for command in (
         "cat .[^x]nv",
@@ -247,7 +247,7 @@ def test_a_quoted_tilde_is_a_name(tree):
     assert isinstance(judge(tree, "echo x > '~/f'"), Ask)
 
 
-def test_files_that_wildcards_may_name_are_not_looked_for_without_end(tree, monkeypatch: pytest.MonkeyPatch):
+def test_wildcard_lookup_is_bounded(tree, monkeypatch: pytest.MonkeyPatch):
     for name in ("a.py", "b.py"):
         (tree.cwd / "src" / name).write_text("")
     assert judge(tree, "cat src/*.py") == judge(tree, "cat */a.p[xy]") == Allow()
@@ -259,7 +259,7 @@ def test_files_that_wildcards_may_name_are_not_looked_for_without_end(tree, monk
 
 
 @pytest.mark.parametrize("line", [")" * 40_000, "a|" * 40_000, "echo " + "()" * 40_000])
-def test_a_line_that_takes_long_to_read_is_asked_about(tree, line: str):
+def test_slow_to_read_line_is_asked_about(tree, line: str):
     asked = judge(tree, line)
     assert isinstance(asked, Ask)
     assert "it takes too long to read" in asked.reason
@@ -267,7 +267,7 @@ def test_a_line_that_takes_long_to_read_is_asked_about(tree, line: str):
     assert isinstance(judge(tree, line, "full", deny=("Read(secrets/**)",)), Ask)
 
 
-def test_cd_is_judged_as_the_shell_goes_and_as_links_lead(tree):
+def test_cd_follows_shell_and_links(tree):
     (tree.cwd / "src" / "deep").mkdir()
     (tree.cwd / "near").symlink_to(tree.cwd / "src" / "deep")
     (tree.cwd / "far").symlink_to(tree.cwd.parent / "home")
@@ -276,7 +276,7 @@ def test_cd_is_judged_as_the_shell_goes_and_as_links_lead(tree):
         assert isinstance(judge(tree, command), Ask), command
 
 
-def test_a_rule_does_not_cover_options_that_write_unless_it_names_them(tree):
+def test_rule_covers_no_unnamed_write_option(tree):
     rules = ("Bash(git log:*)", "Bash(find:*)", "Bash(sort:*)")
     for command in ("git log -5 --stat", "find . -name x", "sort -n a"):
         assert judge(tree, command, allow=rules) == Allow(), command
@@ -295,7 +295,7 @@ def test_a_rule_does_not_cover_options_that_write_unless_it_names_them(tree):
     assert isinstance(denied, Deny)
 
 
-def test_path_rules_are_not_passed_by_wildcards_commits_or_whole_directories(tree):
+def test_path_rules_hold_for_wildcards_and_commits(tree):
     (tree.cwd / "secrets").mkdir()
     (tree.cwd / "secrets" / "k").write_text("x")
     rules = ("Read(secrets/**)", "Edit(secrets/**)")
@@ -313,7 +313,7 @@ def test_path_rules_are_not_passed_by_wildcards_commits_or_whole_directories(tre
         assert judge(tree, command, "full", deny=rules) == Allow(), command
 
 
-def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
+def test_offered_rule_is_as_narrow_as_asked(tree):
     for command, rule in {
         "git -C x push": "'Bash(git -C x push)'",
         "java -jar x": "'Bash(java -jar x)'",
@@ -345,7 +345,7 @@ def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
         *("rm $x", "$X push", "X=$y make", "for x in a b; do rm $x; done", "rm ${x:-a}", "git $x push"),
     ],
 )
-def test_no_rule_is_offered_for_words_that_another_time_are_others(tree, command: str):
+def test_changing_words_get_no_rule(tree, command: str):
     asked = judge(tree, command)
     assert isinstance(asked, Ask)
     assert rules_for(asked) == []
@@ -375,7 +375,7 @@ def test_no_rule_is_offered_for_words_that_another_time_are_others(tree, command
         ),
     ],
 )
-def test_no_rule_is_offered_for_what_runs_its_input(tree, command: str):
+def test_input_interpreters_get_no_rule(tree, command: str):
     asked = judge(tree, command)
     assert isinstance(asked, Ask)
     assert rules_for(asked) == []
@@ -388,13 +388,13 @@ def test_no_rule_is_offered_for_what_runs_its_input(tree, command: str):
         *("/usr/bin/env python x.py", "/bin/bash x", "ssh host uptime", "tar xf a.tar", "sed -i s/a/b/ f", "sudo make"),
     ],
 )
-def test_what_runs_a_script_that_is_named_can_be_allowed_for_ever_as_it_is(tree, command: str):
+def test_script_runner_is_allowed_exactly(tree, command: str):
     asked = judge(tree, command)
     assert isinstance(asked, Ask)
     assert rules_for(asked) == [f"Bash({command})"]
 
 
-def test_a_rule_for_a_file_is_not_offered_where_there_is_a_directory(tree):
+def test_file_rule_is_not_offered_for_directory(tree):
     (tree.cwd / "there").mkdir()
     for name, rules in (("there", []), ("here", [f"Edit({tree.cwd}/here)"])):
         asked = judge(tree, f"echo x > {name}", "ask")
@@ -405,7 +405,7 @@ def test_a_rule_for_a_file_is_not_offered_where_there_is_a_directory(tree):
 @pytest.mark.parametrize(
     ("one", "other"), [("rm -r '~'", "rm -r ~"), ("touch '~/x'", "touch ~/x"), ("'A=1' make", "A=1 make")]
 )
-def test_a_rule_for_a_quoted_word_is_not_about_what_it_means_without_quotes(tree, one: str, other: str):
+def test_quoted_rule_means_no_wildcard(tree, one: str, other: str):
     for command, another in ((one, other), (other, one)):
         assert judge(tree, command, allow=(f"Bash({command})",)) == Allow()
         assert isinstance(judge(tree, another, allow=(f"Bash({command})",)), Ask)
@@ -422,7 +422,7 @@ def test_a_rule_for_a_quoted_word_is_not_about_what_it_means_without_quotes(tree
     st.sampled_from(["ask", "edit"]),
 )
 @settings(max_examples=deep(15, 50))
-def test_what_is_offered_allows_every_part_of_a_command_or_nothing_is_offered(parts: list[str], joint: str, mode: Mode):
+def test_offered_rules_allow_all_or_none(parts: list[str], joint: str, mode: Mode):
     with TemporaryDirectory() as directory:
         tree = Workspace(Path(directory, "tree"))
         (tree.cwd / "src").mkdir(parents=True)
@@ -436,7 +436,7 @@ def test_what_is_offered_allows_every_part_of_a_command_or_nothing_is_offered(pa
                 assert isinstance(judge(tree, command, mode, allow=fewer), Ask)
 
 
-def test_for_a_command_of_several_parts_always_is_a_rule_for_each(tree):
+def test_each_part_of_command_gets_a_rule(tree):
     asked = judge(tree, "make deploy && npm publish > ../log; ls")
     assert isinstance(asked, Ask)
     assert rules_for(asked) == ["Bash(make deploy:*)", f"Edit({tree.cwd.parent}/log)", "Bash(npm publish:*)"]
@@ -448,7 +448,7 @@ def test_for_a_command_of_several_parts_always_is_a_rule_for_each(tree):
         assert "rm *.py" in asked.reason
 
 
-def test_redirections_are_writes_and_judged_as_such(tree):
+def test_redirections_are_judged_as_writes(tree):
     (tree.cwd / "out").symlink_to("..")
     assert judge(tree, "git diff > src/change.diff 2>&1") == Allow()
     assert judge(tree, "cd src && echo hi > here.txt") == Allow()
@@ -477,7 +477,7 @@ def test_redirections_are_writes_and_judged_as_such(tree):
         "cat /proc/*/environ",
     ],
 )
-def test_commands_that_would_look_at_keys_are_asked_about(tree, command):
+def test_commands_reading_keys_are_asked(tree, command):
     home = tree.cwd.parent / "home"
     (home / ".ssh" / "id_ed25519").write_text("key")
     (tree.cwd / ".env").write_text("KEY=1")
@@ -485,7 +485,7 @@ def test_commands_that_would_look_at_keys_are_asked_about(tree, command):
     assert isinstance(judge(tree, command.format(home=home)), Ask)
 
 
-def test_git_in_a_planted_bare_repository_is_asked_about(tree):
+def test_git_in_planted_repository_is_asked(tree):
     (tree.cwd / ".git").mkdir()
     for name in ("objects", "refs"):
         (tree.cwd / "planted" / name).mkdir(parents=True)
@@ -516,7 +516,7 @@ def test_git_in_a_planted_bare_repository_is_asked_about(tree):
         ("Bash", ["make x; evil > /etc/x"], []),
     ],
 )  # fmt: skip
-def test_an_allow_rule_allows_its_command_and_nothing_beside_it(tree, rule, accepted, refused):
+def test_allow_rule_allows_its_command_only(tree, rule, accepted, refused):
     for command in accepted:
         assert judge(tree, command, allow=(rule,)) == Allow(), command
         assert isinstance(judge(tree, command, "plan", allow=(rule,)), Deny) or rule.startswith("Bash(echo"), command
@@ -546,7 +546,7 @@ def test_an_allow_rule_allows_its_command_and_nothing_beside_it(tree, rule, acce
         "bash -c \"$X\"", "sh -c \"echo $X\"", "bash -o pipefail -c $X", "sudo -u $Y make", "xargs -n 1 $X",
     ],
 )  # fmt: skip
-def test_a_denied_command_is_never_allowed_wherever_it_hides(tree, command):
+def test_denied_command_is_never_allowed(tree, command):
     for mode in ("plan", "ask", "edit", "full"):
         judged = judge(tree, command, mode, allow=("Bash",), deny=("Bash(git push:*)",))
         assert not isinstance(judged, Allow)
@@ -558,7 +558,7 @@ def test_deny_rules_leave_the_rest_alone(tree):
         assert judge(tree, command, "full", deny=rules) == Allow(), command
 
 
-def test_path_rules_hold_for_what_a_command_names(tree):
+def test_path_rules_cover_commands_paths(tree):
     rules = ("Read(private/**)", "Edit(locked/**)")
     for command in (
         "cat private/a",
@@ -575,12 +575,12 @@ def test_path_rules_hold_for_what_a_command_names(tree):
     assert judge(tree, "cat locked/a", "full", deny=rules) == Allow()
 
 
-def test_variables_set_before_a_command_neither_hide_nor_make_it(tree):
+def test_variables_hide_no_command(tree):
     assert isinstance(judge(tree, "make all", "full", deny=("Bash(CC=gcc make:*)",)), Deny)
     assert isinstance(judge(tree, "CC=x make all", "full", deny=("Bash(make:*)",)), Deny)
 
 
-def test_a_huge_or_deep_command_is_judged_without_harm(tree):
+def test_huge_command_is_judged_quickly(tree):
     for command in ("(" * 5000, "$(" * 5000, "`" * 5001, "a " * 50_000, "sudo " * 20_000, '"$(' * 3000):
         assert not isinstance(judge(tree, command, "full", deny=("Bash(rm:*)",)), Deny)
         assert isinstance(judge(tree, command), Ask)
@@ -616,7 +616,7 @@ def arena(tmp_path_factory) -> Path:
 
 @settings(max_examples=deep(400, 1000), deadline=None)
 @given(atoms=st.lists(st.sampled_from(ATOMS), min_size=1, max_size=12))
-def test_no_script_that_is_allowed_runs_anything_else_in_a_real_bash(atoms, arena):
+def test_allowed_scripts_run_only_the_allowed(atoms, arena):
     script = "".join(atoms)
     tree = Workspace(arena / "tree")
     allowed = judge(tree, script, "ask", allow=("Bash(okay:*)",)) == Allow()
@@ -637,11 +637,11 @@ PATHS = st.lists(st.sampled_from(["a", "b", ".ssh", "a.b"]), max_size=4).map(lam
 
 
 @given(PATHS, st.frozensets(PATHS, max_size=5))
-def test_a_path_lies_in_many_directories_as_it_does_in_each(path: str, roots: frozenset[str]) -> None:
+def test_path_lies_in_any_of_many_roots(path: str, roots: frozenset[str]) -> None:
     assert lies_in(path, roots) == any(is_inside(path, root) for root in roots)
 
 
-def test_a_command_of_very_many_words_is_asked_about_and_not_read_to_its_end(tree: Workspace) -> None:
+def test_command_of_too_many_words_is_asked(tree: Workspace) -> None:
     words = " ".join(f"word{number}" for number in range(6_000))
     for mode in ("plan", "ask", "edit"):
         verdict = judge(tree, f"echo {words}", mode)

@@ -51,9 +51,7 @@ def listeners(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 
 
 @pytest.mark.parametrize("linked", [False, True])
-async def test_the_person_s_settings_are_not_written_unasked_where_they_lie_in_the_workspace(
-    work: Path, linked: bool
-) -> None:
+async def test_settings_in_workspace_are_protected(work: Path, linked: bool) -> None:
     file = work / "mine.toml"
     file.write_text("")
     (work / "link.toml").symlink_to("mine.toml")
@@ -68,7 +66,7 @@ async def test_the_person_s_settings_are_not_written_unasked_where_they_lie_in_t
     assert policy.profile(workspace).can_read(str(file))
 
 
-def test_what_runs_by_itself_is_protected_in_repositories_below_and_wherever_it_lies(work: Path) -> None:
+def test_autorun_files_in_nested_repositories(work: Path) -> None:
     for directory in ("nested/.git", "with-hg/.hg", "a/b/.vscode"):
         (work / directory).mkdir(parents=True)
     (work / "a/.envrc").write_text("")
@@ -79,7 +77,7 @@ def test_what_runs_by_itself_is_protected_in_repositories_below_and_wherever_it_
 
 
 @pytest.mark.needs("bwrap")
-async def test_no_command_connects_to_a_socket_of_the_workspace(work: Path, listeners: list[str]) -> None:
+async def test_no_command_reaches_workspace_socket(work: Path, listeners: list[str]) -> None:
     sandbox, policy = Sandbox(), PermissionPolicy("edit")
     if sandbox.means.name != "bubblewrap":
         pytest.skip(sandbox.means.why)
@@ -103,7 +101,7 @@ LISTEN = (
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("name", [".git", "elsewhere/gitdir"])
-def test_a_pointer_of_git_that_is_no_file_is_not_waited_for(work: Path, name: str) -> None:
+def test_gitdir_pointer_fifo_is_not_waited_for(work: Path, name: str) -> None:
     (work / "elsewhere").mkdir()
     (work / ".git").write_text("gitdir: elsewhere")
     (work / name).unlink(missing_ok=True)
@@ -118,7 +116,7 @@ def test_a_pointer_of_git_that_is_no_file_is_not_waited_for(work: Path, name: st
 @pytest.mark.parametrize(
     "way", ["stays", "goes away", "another network, SSH_AUTH_SOCK", "another network, DOCKER_HOST"]
 )
-async def test_no_command_connects_to_a_socket_that_a_program_opened_elsewhere_by_a_relative_name(
+async def test_no_command_reaches_relative_socket(
     work: Path, monkeypatch: pytest.MonkeyPatch, way: str, temporary: bool
 ) -> None:
     sandbox, policy = Sandbox(), PermissionPolicy("edit")
@@ -149,9 +147,7 @@ async def test_no_command_connects_to_a_socket_that_a_program_opened_elsewhere_b
 
 @pytest.mark.parametrize("value", ["{0}", "unix:path={0},guid=1", "unix://{0}", "{0},123,0", "a:{0}:b", "  {0};x"])
 @pytest.mark.parametrize("name", ["b", "b c", "b, c:d=1; e & é"])
-def test_a_socket_that_the_environment_names_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str
-) -> None:
+def test_socket_in_environment_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{tmp_path}/a")
         (tmp_path / "a").rename(tmp_path / name)  # as a program does that wants it to appear when it listens
@@ -159,9 +155,7 @@ def test_a_socket_that_the_environment_names_is_known(
         assert f"{tmp_path}/{name}" in places.listening(())
 
 
-def test_keys_are_known_where_variables_say_that_they_lie(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_files_in_variables_are_known(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/k8s/one:{tmp_path}/k8s/two:relative:")
     monkeypatch.setenv("GNUPGHOME", f"{tmp_path}/keys/../gpg/")
     monkeypatch.setenv("CODEX_HOME", f"{tmp_path}/codex")
@@ -174,9 +168,7 @@ def test_keys_are_known_where_variables_say_that_they_lie(
     assert str(tmp_path) not in hidden
 
 
-def test_sockets_are_hidden_wherever_commands_see_those_of_the_machine(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_sockets_are_hidden(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [f"{work}/a.sock", f"{tmp_path}/home/b.sock", "/var/snap/lxd/common/lxd/unix.socket", "/srv/db/c.sock"]
     own = ["/run/docker.sock", f"{tmp_path}/tmux/default", "/var/tmp/d.sock", "/dev/log"]
     monkeypatch.setattr("sagent.policy.confinement.listening", lambda roots: frozenset([*seen, *own]))
@@ -186,7 +178,7 @@ def test_sockets_are_hidden_wherever_commands_see_those_of_the_machine(
     assert not {*own} & {*hidden}
 
 
-def test_what_a_rule_denies_wins_over_what_lies_deeper_or_is_allowed_by_the_same_name(tmp_path: Path) -> None:
+def test_denial_beats_deeper_and_equal_rules(tmp_path: Path) -> None:
     home, work = tmp_path.resolve() / "home", tmp_path.resolve() / "opt/work"
     work.mkdir(parents=True)
     (home / ".cache/pip").mkdir(parents=True)
@@ -200,7 +192,7 @@ def test_what_a_rule_denies_wins_over_what_lies_deeper_or_is_allowed_by_the_same
 
 
 @pytest.mark.parametrize("place", [".venv/lib/python3/site-packages", "src"])
-def test_the_sagent_that_runs_is_read_only_where_it_was_installed_in_the_workspace(work: Path, place: str) -> None:
+def test_running_sagent_is_read_only_in_workspace(work: Path, place: str) -> None:
     packages = work / place
     ignored = shutil.ignore_patterns("__pycache__", "repl", "cli", "providers", "lab", "app")
     shutil.copytree(Path(sagent.__path__[0]), packages / "sagent", ignore=ignored)
@@ -214,7 +206,7 @@ def test_the_sagent_that_runs_is_read_only_where_it_was_installed_in_the_workspa
     assert (f"{packages}/sagent" in protected) == ("site-packages" in place)
 
 
-def test_what_is_found_later_makes_no_other_permissions_and_a_rule_does(work: Path) -> None:
+def test_later_finds_keep_permissions(work: Path) -> None:
     """By these commands share their processes and their network: what is hidden from some is hidden from all."""
 
     def permissions(*denied: str, mode: Mode = "edit") -> object:

@@ -65,7 +65,7 @@ async def found(judging: PermissionPolicy, tool: Grep | Glob, root: Path, cwd: P
 
 
 @pytest.mark.parametrize("tool", [Grep(), Glob()])
-async def test_a_search_from_above_shows_no_keys(tool, home, tree):
+async def test_search_from_above_shows_no_keys(tool, home, tree):
     assert await found(policy(home), tool, home, tree) == {"notes.txt", "project/a.py"}
     assert await found(policy(home, "full"), tool, home, tree) == set(HOME)
     (tree.parent / "door").symlink_to(home)
@@ -75,7 +75,7 @@ async def test_a_search_from_above_shows_no_keys(tool, home, tree):
 
 
 @pytest.mark.parametrize("tool", [Grep(), Glob()])
-async def test_what_a_rule_allows_by_name_is_shown(tool, home, tree):
+async def test_file_allowed_by_name_is_shown(tool, home, tree):
     shown = await found(policy(home, allow=("Read(~/.aws/**)", "Read(/**)")), tool, home, tree)
     assert shown == {"notes.txt", "project/a.py", ".aws/credentials"}
 
@@ -93,14 +93,14 @@ async def test_what_a_rule_allows_by_name_is_shown(tool, home, tree):
         ("Edit(src/**)", set()),
     ],
 )
-async def test_deny_rules_hold_for_files_inside_a_searched_directory(tool, mode, rule, hidden, home, tree):
+async def test_deny_rules_hold_in_searches(tool, mode, rule, hidden, home, tree):
     (tree / "door").symlink_to("secrets")
     judging = policy(home, mode, deny=(rule.format(tool=tool.name),))
     keys = set() if mode == "full" else {"pkg/.env"}
     assert await found(judging, tool, tree, tree) == {*TREE} - hidden - keys
 
 
-async def test_where_reading_keys_was_allowed_the_search_shows_them(home, tree):
+async def test_allowed_keys_are_shown_in_search(home, tree):
     workspace = Workspace(tree)
     hides = policy(home, deny=("Read(*.old)",)).hidden(workspace)("Grep", home / ".aws")
     assert not hides("credentials")
@@ -111,7 +111,7 @@ async def test_where_reading_keys_was_allowed_the_search_shows_them(home, tree):
 @given(
     parts=st.lists(st.sampled_from(["secrets", "src", ".env", ".env.local", ".ssh", "x.pem", "a\nb", "é"]), min_size=1)
 )
-def test_a_search_hides_exactly_what_reading_would_not_be_allowed(parts, home):
+def test_search_hides_what_read_refuses(parts, home):
     workspace = Workspace(home)
     judging = policy(home, deny=("Read(secrets/**)", "Read(*.pem)"))
     path = "/".join(parts)
@@ -120,7 +120,7 @@ def test_a_search_hides_exactly_what_reading_would_not_be_allowed(parts, home):
 
 
 @pytest.mark.parametrize("tool", ["Grep", "Glob", "strange"])
-def test_where_nothing_hides_files_a_search_of_what_holds_them_is_a_question(tool, home, tree):
+def test_unhiding_search_of_keys_is_asked(tool, home, tree):
     workspace = Workspace(tree)
     if tool == "strange":  # a tool that knows nothing of hidden files
         workspace.hidden = policy(home).hidden(workspace)
@@ -191,7 +191,7 @@ def test_where_nothing_hides_files_a_search_of_what_holds_them_is_a_question(too
         "env python3 -c 1",
     ],
 )
-def test_commands_that_read_whole_directories_are_a_question_where_something_is_denied(command, home, tree):
+def test_recursive_commands_asked_over_denied(command, home, tree):
     for mode in ("edit", "full"):
         verdict = bash(policy(home, mode, deny=("Read(secrets/**)",), allow=("Bash",)), command, tree)
         assert isinstance(verdict, Ask | Deny), verdict
@@ -224,11 +224,11 @@ def test_commands_that_read_whole_directories_are_a_question_where_something_is_
         'cd src && ls && cat a.py && [ -n "$x" ]',
     ],
 )
-def test_narrow_commands_are_free_beside_what_is_denied(command, home, tree):
+def test_narrow_commands_stay_free(command, home, tree):
     assert bash(policy(home, "full", deny=("Read(secrets/**)",)), command, tree) == Allow()
 
 
-def test_behind_the_sandbox_only_what_is_named_is_denied(home, tree):
+def test_sandbox_denies_only_what_is_named(home, tree):
     judging = policy(home, deny=("Read(secrets/**)", "Edit(secrets/**)"))
     for command in ("rm -rf $X", "tar cf - .", "git clean -fdx", "cat $x", "cd src; rg KEYx ..; [[ -f x ]]"):
         assert judge(judging, "Bash", Effect("execute", command=command, confined=True), Workspace(tree)) == Allow()
@@ -237,7 +237,7 @@ def test_behind_the_sandbox_only_what_is_named_is_denied(home, tree):
         assert isinstance(judge(judging, "Bash", effect, Workspace(tree)), Deny), command
 
 
-def test_a_file_that_is_named_as_an_option_is_does_not_lead_to_keys(home, tree):
+def test_option_value_leads_to_no_keys(home, tree):
     edit = policy(home)
     for command in ("grep KEYx *", "grep KEYx [-s]*", "wc *", "du -s *"):
         assert isinstance(bash(edit, command, tree), Ask), command
@@ -245,13 +245,13 @@ def test_a_file_that_is_named_as_an_option_is_does_not_lead_to_keys(home, tree):
         assert bash(edit, command, tree) == Allow(), command
 
 
-def test_where_a_loop_goes_later_counts_for_what_stands_before(home):
+def test_later_cd_in_loop_counts_for_start(home):
     at_home = Workspace(home)
     effect = Effect("execute", command="for i in 1 2; do cat id_rsa; cd .ssh; done")
     assert isinstance(judge(policy(home), "Bash", effect, at_home), Ask)
 
 
-def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
+def test_recursive_commands_over_keys_asked(home, tree):
     edit = policy(home)
     included = (
         "grep -r '--exclude=.env*' --include=.env KEYx",
@@ -282,7 +282,7 @@ def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
         assert bash(edit, command, tree) == Allow(), command
 
 
-def test_it_is_said_whether_keys_or_a_conversation_lie_there(tmp_path, home, tree):
+def test_question_says_keys_or_conversation(tmp_path, home, tree):
     state = fill(tmp_path / "state", ("sessions/x/root.jsonl", "other"))
     judging = PermissionPolicy("edit", home=home, private=(state,))
     for path, holds in ((state / "sessions/x/root.jsonl", "the conversation of another"), (state / "other", "keys or")):
@@ -294,7 +294,7 @@ def test_it_is_said_whether_keys_or_a_conversation_lie_there(tmp_path, home, tre
             assert f"{path} may hold {holds}" in verdict.reason or f"{path}, which may hold {holds}" in verdict.reason
 
 
-async def test_what_was_said_elsewhere_is_asked_about_and_the_session_s_own_files_are_not(tmp_path, home, tree):
+async def test_other_conversations_asked_own_files_free(tmp_path, home, tree):
     state = fill(tmp_path / "state", ("a/1/root.jsonl", "a/1/blobs/x", "b/2/root.jsonl", "b/2/root/kid.jsonl", "c"))
     (tmp_path / "door").symlink_to(state)
     (state / "b" / "2" / "planted").symlink_to(state / "a" / "1")

@@ -159,26 +159,24 @@ def test_escaped_path_is_allowed_alone(path: str) -> None:
         ("Edit(\ufeffsrc/\u200ba)", "src/a"),
     ],
 )
-async def test_other_meanings_of_a_pattern_are_denied_too(tree: Workspace, rule: str, path: str) -> None:
+async def test_other_pattern_meanings_are_denied_too(tree: Workspace, rule: str, path: str) -> None:
     assert isinstance(await judge(tree, path, deny=(rule,)), Deny)
     assert isinstance(await judge(tree, "other/f", deny=(rule,)), Allow)
 
 
 @pytest.mark.parametrize("rule", ["Edit(.)", "Edit(./)", "Edit(./**)", "Edit(*)", "Edit(..)"])
-async def test_rule_of_the_whole_tree_denies_it(tree: Workspace, rule: str) -> None:
+async def test_rule_of_whole_tree_denies_it(tree: Workspace, rule: str) -> None:
     assert isinstance(await judge(tree, "deep/f", deny=(rule,)), Deny)
     assert not policy(tree, deny=(rule,)).profile(tree).can_write(f"{tree.cwd}/deep/f")
 
 
-async def test_home_variable_and_two_slashes_lead_where_they_say(
-    tree: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_home_and_double_slash_are_resolved(tree: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", f"{tree.cwd}/place")
     for rule in ("Edit($PLACE/**)", "Edit(${PLACE})", f"Edit(/{tree.cwd}/place)"):
         assert isinstance(await judge(tree, "place/f", deny=(rule,)), Deny)
 
 
-async def test_link_in_brackets_protects_where_it_leads(tree: Workspace) -> None:
+async def test_link_in_brackets_protects_target(tree: Workspace) -> None:
     (tree.cwd / "real").mkdir()
     (tree.cwd / "app").mkdir()
     (tree.cwd / "app/[id]").symlink_to("../real")
@@ -186,14 +184,14 @@ async def test_link_in_brackets_protects_where_it_leads(tree: Workspace) -> None
     assert not policy(tree, deny=("Edit(app/[id]/**)",)).profile(tree).can_write(f"{tree.cwd}/real/f")
 
 
-async def test_dots_after_link_lead_where_the_system_goes(tree: Workspace) -> None:
+async def test_dots_after_link_are_resolved(tree: Workspace) -> None:
     (tree.cwd / "real/inner").mkdir(parents=True)
     (tree.cwd / "link").symlink_to("real/inner")
     for path in ("real/x", "x"):
         assert isinstance(await judge(tree, path, deny=("Edit(link/../x)",)), Deny)
 
 
-async def test_allow_covers_only_the_documented_reading(tree: Workspace) -> None:
+async def test_allow_covers_documented_reading_only(tree: Workspace) -> None:
     make(tree, "[id]")
     for rule, path in (("Edit(/o/[ab]/**)", "/o/[ab]/f"), ("Edit(/o/{a,b}/**)", "/o/a/f"), ("Edit(/o/\\x)", "/o/x")):
         assert isinstance(await judge(tree, path, allow=(rule,)), Ask)
@@ -202,7 +200,7 @@ async def test_allow_covers_only_the_documented_reading(tree: Workspace) -> None
         assert isinstance(await judge(tree, "/o/a/f", allow=(f"Edit(/o/{pattern}/**)",)), Ask)
 
 
-async def test_what_is_offered_for_a_name_allows_it(tree: Workspace) -> None:
+async def test_offered_rule_for_name_allows_it(tree: Workspace) -> None:
     for name in NAMES:
         path = f"/elsewhere/{name}/f{name}"
         verdict = await judge(tree, path, "Edit")
@@ -212,7 +210,7 @@ async def test_what_is_offered_for_a_name_allows_it(tree: Workspace) -> None:
         assert policy(tree, allow=(rule,)).profile(tree).can_write(os.path.normpath(path))
 
 
-async def test_workspace_with_brackets_in_its_path_is_protected(tmp_path: Path) -> None:
+async def test_brackets_in_workspace_path_protect(tmp_path: Path) -> None:
     tree = Workspace((tmp_path / "a[b]*c").resolve())
     tree.cwd.mkdir()
     make(tree, "[id]")
@@ -221,7 +219,7 @@ async def test_workspace_with_brackets_in_its_path_is_protected(tmp_path: Path) 
         assert not policy(tree, deny=(rule,)).profile(tree).can_write(f"{tree.cwd}/app/[id]/f")
 
 
-def test_rule_of_a_project_protects_its_literal_name(tmp_path: Path) -> None:
+def test_project_rule_protects_literal_name(tmp_path: Path) -> None:
     for name in NAMES:
         rule = Rule.parse(f"Edit(app/{name}/**)").anchored(tmp_path)
         again = Rule.parse(str(rule))
@@ -238,7 +236,7 @@ def test_rule_of_a_project_protects_its_literal_name(tmp_path: Path) -> None:
         (r"Edit(app\secret)", "app/secret/deep/a"),
     ],
 )
-def test_backslashes_of_windows_are_between_directories(tmp_path: Path, rule: str, denied: str) -> None:
+def test_backslashes_separate_directories(tmp_path: Path, rule: str, denied: str) -> None:
     rules = Rules((), (Rule.parse(rule),))
     paths = PathJudge("full", rules, Places(tmp_path), Workspace(tmp_path))
     assert paths.denying(f"{tmp_path.resolve()}/{denied}", ("Edit",))
@@ -257,7 +255,7 @@ def test_backslashes_of_windows_are_between_directories(tmp_path: Path, rule: st
         ("Bash(./[x]/run:*)", "'./[x]/run' now"),
     ],
 )
-def test_words_of_a_command_are_denied_by_the_letter(tree: Workspace, rule: str, line: str) -> None:
+def test_command_words_are_denied_literally(tree: Workspace, rule: str, line: str) -> None:
     assert isinstance(command(tree, line, rule), Deny)
 
 
@@ -274,7 +272,7 @@ def test_words_of_a_command_are_denied_by_the_letter(tree: Workspace, rule: str,
         ("webfetch", "WebFetch"),
     ],
 )
-async def test_tools_are_denied_by_any_spelling_of_their_names(tree: Workspace, rule: str, tool: str) -> None:
+async def test_tool_names_are_denied_in_any_spelling(tree: Workspace, rule: str, tool: str) -> None:
     effect = Effect("write", (tree.cwd / "x",)) if tool == "Edit" else Effect("execute", command="ls")
     verdict = await policy(tree, deny=(rule,)).before_tool(ToolCall("1", tool), effect, tree)
     assert isinstance(verdict, Deny)
@@ -283,7 +281,7 @@ async def test_tools_are_denied_by_any_spelling_of_their_names(tree: Workspace, 
     assert isinstance(asked, Ask)  # an allowance is about what it names and nothing else
 
 
-def test_rule_that_stands_for_very_much_is_read_quickly_and_denies(tree: Workspace) -> None:
+def test_rule_with_many_ways_denies_quickly(tree: Workspace) -> None:
     for pattern in ("{a,b}" * 40, "[ab]" * 200, "{" * 500, "[" * deep(400, 5000), "{a,[b]}" * 30):
         found = readings(f"x/{pattern}")
         assert len(found) <= 4 * MAX_WAYS
@@ -291,7 +289,7 @@ def test_rule_that_stands_for_very_much_is_read_quickly_and_denies(tree: Workspa
         assert paths.denying(f"{tree.cwd}/x/{pattern}/f", ("Edit",))
 
 
-def test_case_is_ignored_where_the_file_system_does(tmp_path: Path) -> None:
+def test_case_follows_the_file_system(tmp_path: Path) -> None:
     place = tmp_path.resolve() / "Mixed"
     place.mkdir()
     paths = PathJudge("full", Rules.parse((), ["Edit(mixed/**)"]), Places(tmp_path), Workspace(tmp_path))
@@ -305,7 +303,7 @@ def test_case_is_ignored_where_the_file_system_does(tmp_path: Path) -> None:
     assert paths.denying(f"{place}/a", ("Edit",))  # one file by two names that differ in their case
 
 
-def test_composed_and_decomposed_forms_of_brackets(tree: Workspace) -> None:
+def test_brackets_match_both_unicode_forms(tree: Workspace) -> None:
     name = unicodedata.normalize("NFD", "[é]")
     paths = PathJudge("full", Rules.parse((), ["Edit(app/[é]/**)"]), Places(tree.cwd), tree)
     assert paths.denying(f"{tree.cwd}/app/{name}/f", ("Edit",))

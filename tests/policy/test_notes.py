@@ -44,7 +44,7 @@ async def writes(policy: PermissionPolicy, path: Path, content: str = "Use tabs"
     return await judge(policy, Write(), tree or path.parents[-2], file_path=str(path), content=content)
 
 
-async def test_tools_for_files_read_and_write_notes_and_nothing_else_there(notes: Path, tmp_path: Path) -> None:
+async def test_file_tools_reach_notes_only(notes: Path, tmp_path: Path) -> None:
     policy, tree = judging(notes), tmp_path / "tree"
     assert await judge(policy, Read(), tree, file_path=str(notes / "build.md")) == Allow()
     for search in (Grep(), Glob()):
@@ -64,7 +64,7 @@ async def test_tools_for_files_read_and_write_notes_and_nothing_else_there(notes
     assert isinstance(await writes(policy, notes / "build.md"), Ask)
 
 
-async def test_the_mode_and_the_rules_hold_there_too(notes: Path, tmp_path: Path) -> None:
+async def test_mode_and_rules_hold_for_notes(notes: Path, tmp_path: Path) -> None:
     path = notes / "build.md"
     assert isinstance(await writes(judging(notes, "plan"), path), Deny)
     assert await judge(judging(notes, "plan"), Read(), tmp_path / "tree", file_path=str(path)) == Allow()
@@ -85,7 +85,7 @@ async def test_no_secret_is_written_into_a_note(notes: Path, tmp_path: Path, mod
     assert not isinstance(await writes(policy, tree / "a.md", f"the key is {KEY}", tree), Deny)
 
 
-async def test_a_link_leads_neither_out_nor_in(notes: Path, tmp_path: Path) -> None:
+async def test_link_leads_neither_out_nor_in(notes: Path, tmp_path: Path) -> None:
     policy, tree = judging(notes), tmp_path / "tree"
     (notes / "out.md").symlink_to(notes.parent / "there" / "other.md")
     (notes / "script.md").symlink_to(tmp_path / "home" / ".bashrc")

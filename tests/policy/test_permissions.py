@@ -48,14 +48,14 @@ def read(path: Path | str) -> Effect:
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_what_the_system_has_no_name_for_is_denied_and_no_error(home, tree, text):
+async def test_unnameable_path_is_denied(home, tree, text):
     for effect in (read(text), written(text), Effect("execute", command=f"cat '{text}'", confined=True)):
         for mode in MODES:
             verdict = await judge(policy(mode, home, deny=("Read(secrets/**)", "Edit(secrets/**)")), "x", effect, tree)
             assert isinstance(verdict, Deny)
 
 
-async def test_each_mode_treats_reading_writing_and_running_as_it_says(home, tree):
+async def test_modes_of_read_write_and_run(home, tree):
     effects = {
         "read": ("Read", read(tree.cwd / "a")),
         "read outside": ("Read", read("/usr/include/stdio.h")),
@@ -79,7 +79,7 @@ async def test_each_mode_treats_reading_writing_and_running_as_it_says(home, tre
     }
 
 
-async def test_a_question_names_what_would_allow_it(home, tree):
+async def test_question_names_allowing_rule(home, tree):
     asked = await judge(policy("edit", home), "Bash", Effect("execute", command="npm test -- --watch"), tree)
     assert isinstance(asked, Ask)
     assert "--permission-mode full" in asked.remedy
@@ -111,7 +111,7 @@ async def test_a_question_names_what_would_allow_it(home, tree):
         ("*", "Read", Effect("read", (Path("x"),))),
     ],
 )
-async def test_a_deny_rule_wins_in_every_mode_and_over_every_allow_rule(mode, rule, tool, effect, home, tree):
+async def test_deny_beats_modes_and_allow(mode, rule, tool, effect, home, tree):
     paths = tuple(home / str(path)[2:] if str(path).startswith("~") else tree.cwd / path for path in effect.paths)
     effect = Effect(effect.kind, paths, effect.command)
     judged = await judge(policy(mode, home, allow=(tool, rule), deny=(rule,)), tool, effect, tree)
@@ -119,7 +119,7 @@ async def test_a_deny_rule_wins_in_every_mode_and_over_every_allow_rule(mode, ru
     assert rule in judged.reason
 
 
-async def test_deny_rules_see_through_symlinks_both_ways(home, tree):
+async def test_deny_rules_follow_symlinks_both_ways(home, tree):
     (tree.cwd / "secrets").mkdir()
     (tree.cwd / "innocent").symlink_to("secrets")
     (tree.cwd / "door").symlink_to(home)
@@ -129,14 +129,14 @@ async def test_deny_rules_see_through_symlinks_both_ways(home, tree):
     assert await judge(denying, "Write", written(tree.cwd / "src" / "x"), tree) == Allow()
 
 
-async def test_a_rule_from_a_home_that_is_a_symlink_covers_the_real_place(tmp_path, home, tree):
+async def test_rule_from_linked_home_covers_target(tmp_path, home, tree):
     (tmp_path / "link").symlink_to(home)
     denying = policy("full", tmp_path / "link", deny=("Read(~/.ssh/**)",))
     assert isinstance(await judge(denying, "Read", read(home / ".ssh" / "id"), tree), Deny)
     assert isinstance(await judge(policy("edit", tmp_path / "link"), "Read", read(home / ".ssh" / "id"), tree), Ask)
 
 
-async def test_allow_rules_for_paths_are_about_the_real_path(home, tree, tmp_path):
+async def test_allow_rules_are_about_real_paths(home, tree, tmp_path):
     (tree.cwd / "src" / "out").symlink_to(tmp_path)
     allowing = policy("ask", home, allow=("Edit(src/**)",))
     assert await judge(allowing, "Write", written(tree.cwd / "src" / "new" / "a.py"), tree) == Allow()
@@ -148,7 +148,7 @@ async def test_allow_rules_for_paths_are_about_the_real_path(home, tree, tmp_pat
     assert isinstance(await judge(everywhere, "Edit", written(tmp_path / "a.py"), tree), Ask)
 
 
-async def test_patterns_follow_the_rules_of_globs(home, tree):
+async def test_patterns_follow_glob_rules(home, tree):
     allowing = policy("ask", home, allow=("Edit(src/*.py)", "Edit(docs/**/index.md)", "Edit(*.txt)", "Edit(x[!a]z)"))
     accepted = ["src/a.py", "docs/index.md", "docs/a/b/index.md", "a.txt", "deep/b.txt", "xbz"]
     refused = ["src/sub/a.py", "src/apy", "docs/index.mdx", "xaz", "x/z", "a.txt2"]
@@ -159,7 +159,7 @@ async def test_patterns_follow_the_rules_of_globs(home, tree):
 
 
 @pytest.mark.parametrize("place", [".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/sagent/config.toml"])
-async def test_reading_keys_needs_a_question_that_only_a_rule_naming_them_spares(place, home, tree):
+async def test_reading_keys_asks_unless_named(place, home, tree):
     for mode in ("plan", "ask", "edit"):
         asked = await judge(policy(mode, home), "Read", read(home / place), tree)
         assert isinstance(asked, Ask)
@@ -172,7 +172,7 @@ async def test_reading_keys_needs_a_question_that_only_a_rule_naming_them_spares
     assert await judge(named, "Read", read(home / place), tree) == Allow()
 
 
-async def test_env_files_and_process_environments_are_keys(home, tree):
+async def test_env_files_and_environ_are_keys(home, tree):
     edit = policy("edit", home)
     (tree.cwd / "plain").symlink_to(".env")
     for name in (".env", "a/.env.local", ".env_prod", ".env-old", ".env~", ".env.sample.local", "plain"):
@@ -182,7 +182,7 @@ async def test_env_files_and_process_environments_are_keys(home, tree):
         assert await judge(edit, "Read", read(tree.cwd / name), tree) == Allow(), name
 
 
-async def test_writing_what_runs_by_itself_needs_a_question_inside_the_roots_too(home, tree):
+async def test_writing_autorun_files_asks(home, tree):
     at_home = Workspace(home)
     edit = policy("edit", home)
     for place in (".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", ".sagent/config.toml"):
@@ -199,7 +199,7 @@ async def test_writing_what_runs_by_itself_needs_a_question_inside_the_roots_too
     assert isinstance(await judge(named, "Write", written(tree.cwd / ".git/config"), tree), Ask)
 
 
-async def test_what_an_editor_an_agent_or_a_shell_obeys_is_asked_about_in_every_mode_but_full(home, tree):
+async def test_obeyed_files_are_asked_unless_full(home, tree):
     planted = (
         ".vscode/tasks.json",
         "sub/.idea/x.xml",
@@ -221,7 +221,7 @@ async def test_what_an_editor_an_agent_or_a_shell_obeys_is_asked_about_in_every_
         assert await judge(policy("edit", home), "Write", written(tree.cwd / name), tree) == Allow(), name
 
 
-async def test_one_path_out_of_bounds_spoils_a_call(home, tree):
+async def test_one_outside_path_spoils_a_call(home, tree):
     effect = Effect("write", (tree.cwd / "a", Path("/etc/hosts")))
     assert isinstance(await judge(policy("edit", home), "Edit", effect, tree), Ask)
 
@@ -235,7 +235,7 @@ segments = st.lists(
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(parts=segments, absolute=st.booleans())
-def test_in_edit_mode_no_spelling_of_a_path_outside_is_allowed(parts, absolute, tmp_path_factory):
+def test_edit_mode_allows_no_outside_path(parts, absolute, tmp_path_factory):
     base = tmp_path_factory.getbasetemp() / "spelled"
     root = base / "root"
     if not root.exists():
@@ -267,12 +267,12 @@ def test_in_edit_mode_no_spelling_of_a_path_outside_is_allowed(parts, absolute, 
         ("mcp__x__y(z)", "Write mcp__x__y"),
     ],
 )
-def test_a_bad_rule_is_refused_with_what_is_accepted(rule, says):
+def test_bad_rule_is_refused_with_accepted(rule, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         Rules.parse([rule])
 
 
 @pytest.mark.parametrize("mode", ["yolo", None, "FULL"])
-def test_a_mode_that_there_is_not_is_refused_with_those_there_are(mode):
+def test_unknown_mode_lists_the_modes(mode):
     with pytest.raises(UsageError, match=f"there is no permission mode {mode!r}: give plan, ask, edit or full"):
         PermissionPolicy(mode)

@@ -80,12 +80,12 @@ def judge(tree: Workspace, command: str, rule: str) -> Verdict:
 
 
 @pytest.mark.parametrize(("rule", "command"), [(rule, each) for rule, names in SAME.items() for each in names])
-def test_denial_covers_a_program_under_its_other_names(tree: Workspace, rule: str, command: str) -> None:
+def test_denial_covers_other_program_names(tree: Workspace, rule: str, command: str) -> None:
     assert isinstance(judge(tree, command, rule), Deny)
 
 
 @pytest.mark.parametrize("command", STARTED)
-def test_denied_program_is_not_started_by_another_one_unasked(tree: Workspace, command: str) -> None:
+def test_denied_program_is_not_started_by_another(tree: Workspace, command: str) -> None:
     assert judge(tree, command, "Bash(sed:*)") != Allow()
 
 
@@ -109,7 +109,7 @@ def test_denial_leaves_other_programs_alone(tree: Workspace, rule: str, command:
     assert judge(tree, command, rule) == Allow()
 
 
-def test_a_version_that_a_rule_names_is_that_one() -> None:
+def test_rule_naming_a_version_is_exact() -> None:
     assert names_program("python3", "python3.12")
     assert not names_program("python3.11", "python3.12")
     assert not names_program("zip", "gzip")

@@ -98,7 +98,7 @@ async def test_nothing_is_planted(work: Path, monkeypatch: pytest.MonkeyPatch, n
 
 
 @pytest.mark.parametrize("name", PLANT)
-def test_the_same_is_planted_without_the_sandbox(work: Path, name: str) -> None:
+def test_same_is_planted_without_the_sandbox(work: Path, name: str) -> None:
     plant, fire = PLANT[name]
     shell(plant, work)
     shell(fire, work)

@@ -170,7 +170,7 @@ def commands_of(part: Part) -> list[tuple[Word, ...]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=scripts())
-def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> None:
+def test_shell_reading_matches_bash(script: str, tmp_path: Path) -> None:
     said = split(script)
     if said.doubt or "while" in script:
         return
@@ -216,7 +216,7 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
         ": ${x:=y} ${z=a b}",
     ],
 )  # fmt: skip
-def test_what_people_write_all_day_is_understood(script):
+def test_everyday_lines_are_understood(script):
     assert not split(script).doubt
 
 
@@ -230,10 +230,10 @@ def test_what_people_write_all_day_is_understood(script):
         "echo ${!x}", "echo ${x@P}", "cat <<EOF 2>&1 | (ls)\nEOF", "[ x -gt - 1 ]", "`ls # c`; evil`", "aa>(evil)bb",
     ],
 )  # fmt: skip
-def test_what_the_grammar_and_bash_may_read_differently_is_a_doubt(script):
+def test_ambiguous_script_is_a_doubt(script):
     assert split(script).doubt
 
 
 @pytest.mark.parametrize("script", ["time ! rm x", "time -p ! rm x", "time -p -- ! rm x", "! ! rm x"])
-def test_a_command_that_is_turned_round_behind_time_is_not_taken_for_another(script: str) -> None:
+def test_negated_time_command_is_a_doubt(script: str) -> None:
     assert split(script).doubt == "the keyword !"

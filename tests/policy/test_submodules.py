@@ -95,7 +95,7 @@ async def test_update_and_add(place: Path, monkeypatch: pytest.MonkeyPatch, mean
     assert shell("git -C sub config core.worktree", place / "main") == "../../../sub\n"  # as it was
 
 
-def test_only_a_repository_that_names_the_work_tree_can_be_written(place: Path) -> None:
+def test_only_repository_of_work_tree_is_writable(place: Path) -> None:
     found = shared_directory(place / "main/sub")
     assert found == place / "main/.git/modules/sub"
     assert without_work_tree(f"{found}/config") is not None

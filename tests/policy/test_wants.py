@@ -31,7 +31,7 @@ def rules_in(verdict: Verdict) -> list[str]:
     return [following for word, following in pairwise(words) if word == "--allow"]
 
 
-async def test_each_want_is_told_with_the_rule_that_is_just_that(tmp_path: Path) -> None:
+async def test_each_want_has_its_exact_rule(tmp_path: Path) -> None:
     verdict = await judged(tmp_path, "make", "network:pypi.org", "write:/opt/a\nb", "all")
     assert isinstance(verdict, Ask)
     assert verdict.wants == ("to reach pypi.org", "to write $'/opt/a\\nb'", "to run without the sandbox")
@@ -65,9 +65,7 @@ async def test_each_want_is_told_with_the_rule_that_is_just_that(tmp_path: Path)
         ("Network(example.com)", "notexample.com", False),
     ],
 )
-async def test_a_denied_host_is_denied_however_it_is_spelled_and_never_reached_by_what_is_allowed(
-    tmp_path: Path, rule: str, host: str, denied: bool
-) -> None:
+async def test_denied_host_in_any_spelling(tmp_path: Path, rule: str, host: str, denied: bool) -> None:
     rules = Rules.parse(["Network"], [rule])
     verdict = await judged(tmp_path, "make", f"network:{host}", rules=rules)
     assert isinstance(verdict, Deny if denied else Allow)
@@ -75,7 +73,7 @@ async def test_a_denied_host_is_denied_however_it_is_spelled_and_never_reached_b
     assert (host in profile.domains) is not denied
 
 
-async def test_where_hosts_cannot_be_told_apart_one_that_is_denied_denies_them_all(tmp_path: Path) -> None:
+async def test_indistinct_hosts_are_denied_together(tmp_path: Path) -> None:
     effect = Effect("execute", command="make", confined=True, needs=(Need("network", "*"),), reason="so I say")
     policy = PermissionPolicy("full", Rules.parse((), ["Network(example.com)"]), home=tmp_path)
     verdict = await policy.before_tool(ToolCall("c", "Bash", JsonObject({})), effect, Workspace(tmp_path))
@@ -85,17 +83,17 @@ async def test_where_hosts_cannot_be_told_apart_one_that_is_denied_denies_them_a
 @pytest.mark.parametrize(
     "command", ["rm *", "rm -r $X", "make > /opt/log", "a='1'; make \"$a\"", "*", "make $(cat x)", "ls | sh"]
 )
-async def test_what_another_time_may_be_something_else_has_no_rule(command: str, tmp_path: Path) -> None:
+async def test_changing_command_has_no_rule(command: str, tmp_path: Path) -> None:
     assert rules_in(await judged(tmp_path, command, "all", confined=False)) == []
 
 
-async def test_a_rule_of_the_persons_may_be_as_wide_as_they_like(tmp_path: Path) -> None:
+async def test_persons_rule_may_be_wide(tmp_path: Path) -> None:
     wide = Rules.parse(["Unsandboxed(rm:*)"])
     assert isinstance(await judged(tmp_path, "rm $(touch y)", "all", rules=wide, confined=False), Ask)
     assert isinstance(await judged(tmp_path, "rm $X", "all", rules=wide, confined=False), Allow)
 
 
-async def test_a_rule_for_a_command_outside_is_none_for_the_input_that_another_call_brings(tmp_path: Path) -> None:
+async def test_rule_covers_no_piped_input(tmp_path: Path) -> None:
     rules = Rules.parse(["Unsandboxed(psql prod)"])
     assert isinstance(await judged(tmp_path, "psql prod", "all", rules=rules, confined=False), Allow)
     for brought in ("psql prod <<< '\\! id'", "psql prod <<E\n\\! id\nE"):
@@ -103,7 +101,7 @@ async def test_a_rule_for_a_command_outside_is_none_for_the_input_that_another_c
 
 
 @pytest.mark.parametrize("need", ["read:/usr", "write:/tmp/x", "network:example.org"])
-async def test_a_want_that_is_granted_lets_no_command_run_that_is_not_held(need: str, tmp_path: Path) -> None:
+async def test_granted_want_runs_no_other_command(need: str, tmp_path: Path) -> None:
     rules = Rules.parse(["Edit(/tmp/x)", "Network(example.org)"])
     assert isinstance(await judged(tmp_path, "make", need, rules=rules), Allow)
     asked = await judged(tmp_path, "make", need, rules=rules, confined=False)
@@ -111,7 +109,7 @@ async def test_a_want_that_is_granted_lets_no_command_run_that_is_not_held(need:
 
 
 @pytest.mark.parametrize("command", ["rm *", "touch a*", "npm *"])
-async def test_a_wildcard_is_not_offered_as_a_rule(command: str, tmp_path: Path) -> None:
+async def test_wildcard_is_not_offered_as_rule(command: str, tmp_path: Path) -> None:
     assert rules_in(await judged(tmp_path, command, confined=False)) == []
 
 
@@ -135,7 +133,7 @@ def repository(place: Path, config: str = "", head: str = ".git") -> None:
         "git -C reached status",
     ],
 )  # fmt: skip
-async def test_git_is_asked_about_outside_where_its_repository_names_programs(command: str, tmp_path: Path) -> None:
+async def test_git_naming_programs_is_asked_outside(command: str, tmp_path: Path) -> None:
     if not command.startswith(("cd", "timeout")) and "-C" not in command and "git-dir" not in command:
         repository(tmp_path, PLANTED)
     for name in ("sub", "home/w", "store"):
@@ -157,7 +155,7 @@ async def test_git_is_asked_about_outside_where_its_repository_names_programs(co
     assert rules_in(verdict) == []  # none that would not hold
 
 
-async def test_git_runs_outside_by_a_rule_where_its_repository_names_none(tmp_path: Path) -> None:
+async def test_plain_git_runs_outside_by_rule(tmp_path: Path) -> None:
     harmless = '[remote "origin"]\n\turl = https://example.org/x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
     repository(tmp_path, harmless)
     (tmp_path / ".git/hooks").mkdir()

@@ -158,7 +158,7 @@ WAYS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("above", [1, 2, 3])
 @pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
-async def test_no_door_begins_anew_where_no_session_can_be_reached(
+async def test_unreachable_session_is_not_begun_anew(
     make: Callable[[Path], object], above: int, state: Path, tmp_path: Path
 ) -> None:
     session = session_of(state, tmp_path)
@@ -182,7 +182,7 @@ def test_id_of_no_session_begins_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("above", [0, 1, 2])
 @pytest.mark.needs("not-root")
-def test_what_may_not_be_read_is_not_begun_anew(above: int, state: Path, tmp_path: Path) -> None:
+def test_unreadable_session_is_not_begun_anew(above: int, state: Path, tmp_path: Path) -> None:
     session = session_of(state, tmp_path)
     closed = [session, *session.parents][above]
     closed.chmod(0)
@@ -221,7 +221,7 @@ async def test_a_fifo_is_not_waited_for(state: Path, tmp_path: Path) -> None:
             list(read_log(tmp_path / "log"))
 
 
-def test_what_was_killed_before_it_said_anything_is_passed_over(state: Path, tmp_path: Path) -> None:
+def test_empty_killed_session_is_skipped(state: Path, tmp_path: Path) -> None:
     older = session_of(state, tmp_path)
     with Session.create(state, tmp_path) as session:
         pass
@@ -229,7 +229,7 @@ def test_what_was_killed_before_it_said_anything_is_passed_over(state: Path, tmp
     assert latest(state, tmp_path) == older
 
 
-def test_a_log_without_permission_is_not_replaced(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_log_is_not_replaced(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = session_of(state, tmp_path)
 
     def refuse(*_: object, **__: object) -> None:
@@ -248,27 +248,27 @@ def test_a_log_without_permission_is_not_replaced(state: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_what_is_left_of_a_session_is_deleted(damage: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
+def test_rest_of_a_session_is_deleted(damage: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
     broken = session_of(state, tmp_path)
     damage(broken)
     delete(find(state, broken.name))
     assert not broken.exists()
 
 
-def test_session_that_cannot_be_begun_leaves_nothing(state: Path, tmp_path: Path) -> None:
+def test_failed_session_leaves_nothing(state: Path, tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         Session.create(state, tmp_path).begin(tmp_path, strange=object())
     assert not list(sessions(state, tmp_path))
 
 
-def test_directory_with_a_lock_of_another_program_is_none(tmp_path: Path) -> None:
+def test_foreign_lock_makes_no_session(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("4711\n")
     (tmp_path / "notes").write_text("x")
     with pytest.raises(SessionNotFound):
         Session.open(tmp_path)
 
 
-def test_session_at_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+def test_session_at_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").symlink_to(tmp_path / "gone")
     with pytest.raises(UsageError, match="which is not there"):
         Session.create_at(tmp_path / "mine")
@@ -307,7 +307,7 @@ def cut(file: Path, lines: int, rest: bytes = b"") -> None:
 
 
 @pytest.mark.parametrize("agent", ["root/once", "root/stays", "root/stays/deep"])
-async def test_missing_log_of_a_child_is_said_and_stays_missing(agent: str, tmp_path: Path) -> None:
+async def test_missing_child_log_is_said_and_kept(agent: str, tmp_path: Path) -> None:
     await family_of(tmp_path / "s")
     (tmp_path / "s" / f"{agent}.jsonl").unlink()
     said, _ = await resumed(tmp_path / "s")
@@ -316,7 +316,7 @@ async def test_missing_log_of_a_child_is_said_and_stays_missing(agent: str, tmp_
 
 
 @pytest.mark.parametrize("agent", ["root/once", "root/stays"])
-async def test_log_of_a_child_that_lacks_its_end_is_said_and_its_costs_count(agent: str, tmp_path: Path) -> None:
+async def test_cut_child_log_is_said_and_billed(agent: str, tmp_path: Path) -> None:
     await family_of(tmp_path / "s")
     cut(tmp_path / "s" / f"{agent}.jsonl", 1, b'{"id":')
     left = spend(entry for file in log_files(tmp_path / "s") for entry in read_log(file)).cost().total
@@ -325,7 +325,7 @@ async def test_log_of_a_child_that_lacks_its_end_is_said_and_its_costs_count(age
     assert known == left
 
 
-async def test_torn_end_of_a_log_is_said_by_agents_and_forks(state: Path, tmp_path: Path) -> None:
+async def test_torn_log_is_said_by_agents_and_forks(state: Path, tmp_path: Path) -> None:
     path = session_of(state, tmp_path)
     cut(path / "root.jsonl", 1, b'{"id":')
     copied = copy(path, state, tmp_path)
@@ -335,7 +335,7 @@ async def test_torn_end_of_a_log_is_said_by_agents_and_forks(state: Path, tmp_pa
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, WAYS["circle of links"]])
-async def test_a_blob_that_is_no_file_is_not_waited_for(make: Callable[[Path], object], tmp_path: Path) -> None:
+async def test_irregular_blob_is_not_waited_for(make: Callable[[Path], object], tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "s") as session:
         blob = session.log().blobs.put(b"x" * 100)
         assert session.log().blobs.get(blob.name) == b"x" * 100

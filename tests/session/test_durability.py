@@ -222,7 +222,7 @@ class Runner:
 
 @pytest.mark.needs("bash")
 @pytest.mark.parametrize("seed", range(-(-KILLS // EACH)))
-def test_nothing_that_was_told_is_lost_by_kill_9_and_the_session_goes_on(seed: int, tmp_path: Path) -> None:
+def test_kill_9_loses_nothing_told(seed: int, tmp_path: Path) -> None:
     crowd, dice = Crowd(seed), random.Random(seed)
     server, advisor = FakeProviderServer(crowd.answer), FakeProviderServer(crowd.advise)
     with server.in_thread(), advisor.in_thread():

@@ -26,7 +26,7 @@ class TestMemoryLog(LogSuite):
         log.close()
 
 
-def test_a_memory_log_leaves_nothing_behind():
+def test_memory_log_leaves_nothing_behind():
     log = MemoryLog()
     path = log.child("root/a").blobs.put(b"x")
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -35,7 +35,7 @@ def test_a_memory_log_leaves_nothing_behind():
     assert log.path == ""
 
 
-def test_a_memory_log_nobody_closed_leaves_nothing_behind():
+def test_unclosed_memory_log_leaves_nothing():
     log = MemoryLog()
     path = log.blobs.put(b"x")
     del log
@@ -43,7 +43,7 @@ def test_a_memory_log_nobody_closed_leaves_nothing_behind():
     assert not path.parent.exists()
 
 
-def test_closing_a_child_keeps_the_blobs_of_the_tree():
+def test_closing_a_child_keeps_the_blobs():
     log = MemoryLog()
     path = log.blobs.put(b"x")
     log.child("root/a").close()

@@ -76,9 +76,7 @@ def play(log: FileLog, steps: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(STEPS)
-def test_contents_tell_what_the_entries_do(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
-) -> None:
+def test_contents_tell_what_entries_do(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
     session = tmp_path_factory.mktemp("s")
     log = FileLog(session, blobs=BlobDirectory())
     play(log, steps)
@@ -105,7 +103,7 @@ def _folds(entries: list[Entry] | LogView) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def test_a_history_is_that_of_the_messages_one_by_one(tmp_path: Path) -> None:
+def test_history_equals_messages_one_by_one(tmp_path: Path) -> None:
     """What gave way is not read, and what is left is as if it had been."""
     log = FileLog(tmp_path, blobs=BlobDirectory())
     call, other = ToolCall("1", "Read"), ToolCall("2", "Bash", JsonObject({"command": "ls"}))
@@ -123,7 +121,7 @@ def test_a_history_is_that_of_the_messages_one_by_one(tmp_path: Path) -> None:
     log.close()
 
 
-def test_contents_are_those_there_were_when_they_were_asked_for(tmp_path: Path) -> None:
+def test_contents_are_those_when_asked_for(tmp_path: Path) -> None:
     for log in (FileLog(tmp_path, blobs=BlobDirectory()), MemoryLog()):
         first = log.append(Unknown("message", {"n": 1}))
         contents = log.contents()
@@ -134,7 +132,7 @@ def test_contents_are_those_there_were_when_they_were_asked_for(tmp_path: Path) 
         log.close()
 
 
-def test_contents_that_were_changed_meanwhile_are_refused(tmp_path: Path) -> None:
+def test_changed_contents_are_refused(tmp_path: Path) -> None:
     log = FileLog(tmp_path, blobs=BlobDirectory())
     for number in range(3):
         log.append(Unknown("message", {"n": number}))
@@ -186,7 +184,7 @@ with Session.open(Path(sys.argv[1])) as session:
 """
 
 
-def test_a_long_session_is_opened_with_a_fraction_of_its_size(tmp_path: Path) -> None:
+def test_long_session_opens_in_little_memory(tmp_path: Path) -> None:
     size = long_log(tmp_path / "s", 8_000)
     done = subprocess.run(
         [sys.executable, "-c", RESUME, str(tmp_path / "s")], capture_output=True, text=True, check=False
@@ -198,7 +196,7 @@ def test_a_long_session_is_opened_with_a_fraction_of_its_size(tmp_path: Path) ->
     assert int(peak) < size / 3  # of a million entries a fiftieth: most of this does not grow
 
 
-def test_the_index_of_a_log_is_a_dozen_bytes_an_entry(tmp_path: Path) -> None:
+def test_log_index_is_small(tmp_path: Path) -> None:
     import tracemalloc
 
     long_log(tmp_path / "s", 8_000)

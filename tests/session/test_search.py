@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
         (["kind", "message"], []),
     ],
 )
-def test_a_message_with_all_the_words_is_found(path: Path, words: list[str], agents: list[str]) -> None:
+def test_message_with_all_words_is_found(path: Path, words: list[str], agents: list[str]) -> None:
     found = list(search([path], words))
     assert [each.agent for each in found] == agents
     for each in found:
@@ -58,7 +58,7 @@ def test_a_message_with_all_the_words_is_found(path: Path, words: list[str], age
         assert "\n" not in each.excerpt
 
 
-def test_words_that_are_no_text_are_in_no_message(path: Path) -> None:
+def test_words_outside_text_are_not_found(path: Path) -> None:
     assert list(search([path], ["haystack", b"\xff".decode("utf-8", "surrogateescape")])) == []
 
 
@@ -71,7 +71,7 @@ def test_a_summary_shows_no_secret(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["label", "message"])
-def test_a_summary_says_what_cannot_be_read(path: Path, kind: str) -> None:
+def test_summary_says_what_is_unreadable(path: Path, kind: str) -> None:
     log = path / "root.jsonl"
     last = log.read_bytes().splitlines()[-1][7:71].decode()
     deep = b'{"role":"assistant","text":%b%b}' % (b"[" * 100_000, b"]" * 100_000)
@@ -86,14 +86,14 @@ def test_a_summary_says_what_cannot_be_read(path: Path, kind: str) -> None:
     assert seen.asked.startswith("a a a")
 
 
-def test_what_is_damaged_or_gone_is_passed_over(path: Path, tmp_path: Path) -> None:
+def test_damaged_or_gone_is_skipped(path: Path, tmp_path: Path) -> None:
     log = path / "root.jsonl"
     log.write_bytes(log.read_bytes().replace(b"HAYSTACK", b"haystick"))
     assert [each.agent for each in search([tmp_path / "nothing", path], ["haystick"])] == []
     assert [each.agent for each in search([path], ["haystack"])] == ["root/child"]
 
 
-def test_what_somebody_put_into_a_log_is_not_what_was_said(path: Path) -> None:
+def test_injected_log_text_is_not_found(path: Path) -> None:
     log = path / "root.jsonl"
     *lines, last = log.read_bytes().splitlines(keepends=True)
     for parent in ("", "0" * 64, lines[-1][7:71].decode()):
@@ -105,7 +105,7 @@ def test_what_somebody_put_into_a_log_is_not_what_was_said(path: Path) -> None:
     assert [each.agent for each in search([path], ["haystack"])] == ["root", "root/child"]
 
 
-def test_a_preview_has_first_and_last_words_files_and_cost_as_far_as_the_log_is_whole(path: Path) -> None:
+def test_preview_has_words_files_and_cost(path: Path) -> None:
     new, same = Touch("/w/a", Snapshot("absent"), Snapshot("file", "b")), Touch("/w/b", ABSENT, ABSENT)
     with Session.open(path) as session:
         log = session.log()

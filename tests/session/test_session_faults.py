@@ -96,7 +96,7 @@ def bash(command: str) -> Turn:
     return Turn(calls=(Call("Bash", {"command": command}),))
 
 
-def test_a_second_process_is_told_who_holds_the_session(place: Place) -> None:
+def test_second_process_is_told_the_holder(place: Place) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def answer(_: Received) -> Step:
@@ -124,7 +124,7 @@ def test_a_second_process_is_told_who_holds_the_session(place: Place) -> None:
 
 @pytest.mark.needs("netns")  # a user's own namespaces
 @pytest.mark.needs("bash")
-def test_a_disk_that_fills_up_is_told_once_and_keeps_what_was_told(place: Place) -> None:
+def test_full_disk_is_told_once_and_keeps_told(place: Place) -> None:
     steps = [bash(f"seq {number} {number + 1500}") for number in range(30)]
     place.serve([*steps, Turn(text="all done")])
     done = place.run_on_disk("256k", "--output-format", "stream-json", "go")
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_is_told_once_and_keeps_what_was_told(place: Place)
 
 @pytest.mark.needs("netns")
 @pytest.mark.needs("bash")
-def test_a_disk_too_full_for_a_large_output_still_has_the_log(place: Place) -> None:
+def test_full_disk_for_output_keeps_the_log(place: Place) -> None:
     server = place.serve([bash("head -c 3000000 /dev/zero | tr '\\0' x"), Turn(text="did it")])
     done = place.run_on_disk("1m", "go")
     assert (done.returncode, done.stdout) == (0, "did it\n"), done.stderr
@@ -167,7 +167,7 @@ def test_a_disk_too_full_for_a_large_output_still_has_the_log(place: Place) -> N
 
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("how", ["full", "read-only"])
-def test_a_session_that_cannot_be_begun_is_told_of_and_the_run_goes_on(place: Place, how: str) -> None:
+def test_unrecordable_run_goes_on(place: Place, how: str) -> None:
     place.serve([Turn(text="done")])
     done = place.run_on_disk("64k", "go", **({"FILL": "65536"} if how == "full" else {"READ_ONLY": "1"}))
     why = "No space left on device" if how == "full" else "Read-only file system"
@@ -178,7 +178,7 @@ def test_a_session_that_cannot_be_begun_is_told_of_and_the_run_goes_on(place: Pl
 
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("flags", [["--continue"], ["--session", "NAME"]])
-def test_a_session_that_cannot_be_written_is_not_gone_on_with_as_if_it_were_new(place: Place, flags: list[str]) -> None:
+def test_unwritable_session_is_not_continued(place: Place, flags: list[str]) -> None:
     server = place.serve([Turn(text="done")])
     assert place.run("remember this").returncode == 0
     name = str(latest(place.state, place.work))
@@ -193,7 +193,7 @@ def test_a_session_that_cannot_be_written_is_not_gone_on_with_as_if_it_were_new(
 
 
 @pytest.mark.needs("netns")
-def test_a_read_only_working_directory_is_the_models_to_read(place: Place) -> None:
+def test_read_only_workspace_is_for_the_model(place: Place) -> None:
     server = place.serve(
         [Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "x"}),)), Turn(text="I could not")]
     )
@@ -204,7 +204,7 @@ def test_a_read_only_working_directory_is_the_models_to_read(place: Place) -> No
     assert faults(latest(place.state, place.work)) == []
 
 
-def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_going_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Backwards(datetime):
         hours = 0
 
@@ -232,7 +232,7 @@ def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pyt
     assert glance(session.path).title == "first"
 
 
-def test_the_last_session_is_the_last_one_opened_where_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_last_opened_is_last_despite_clock(tmp_path: Path) -> None:
     state = tmp_path / "state"
     made: list[Path] = []
     for number in range(3):
@@ -261,7 +261,7 @@ print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 @pytest.mark.needs("bash")
 @pytest.mark.needs("linux")  # where ru_maxrss is in KiB
 @pytest.mark.parametrize("line", ["one line", "many lines"])
-def test_a_hundred_megabytes_of_output_are_kept_and_not_held(place: Place, line: str) -> None:
+def test_large_output_is_kept_not_held(place: Place, line: str) -> None:
     size, end = 100_000_000, "x" if line == "one line" else "\\n"
     server = place.serve([bash(f"head -c {size} /dev/zero | tr '\\0' '{end}'"), Turn(text="done")])
     done = place.run("go", before=(sys.executable, "-c", FLOODED))
@@ -278,7 +278,7 @@ def test_a_hundred_megabytes_of_output_are_kept_and_not_held(place: Place, line:
 
 
 @pytest.mark.needs("bash")
-def test_a_session_deleted_under_a_run_is_told_of_once_and_the_run_goes_on(place: Place) -> None:
+def test_deleted_session_is_told_once(place: Place) -> None:
     def delete(_: Received) -> Step:
         shutil.rmtree(latest(place.state, place.work))
         return bash("echo hello")
@@ -310,7 +310,7 @@ def spawn_after(text: str) -> Turn:
 
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("cap", [["--max-budget-usd", "5"], []])
-def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap(place: Place, cap: list[str]) -> None:
+def test_unlogged_child_makes_no_capped_call(place: Place, cap: list[str]) -> None:
     words = "".join(map(str, range(80_000)))
     server = place.serve([spawn_after(words), Turn(text="child's answer"), Turn(text="all done")])
     done = place.run_on_disk("256k", *cap, "go")
@@ -320,7 +320,7 @@ def test_a_child_of_which_no_log_tells_is_not_kept_and_makes_no_call_under_a_cap
     assert faults(session) == []
 
 
-def test_a_session_that_was_deleted_is_not_begun_anew_for_a_child(place: Place) -> None:
+def test_deleted_session_is_not_redone_for_child(place: Place) -> None:
     steps = iter([spawn_after("I ask."), Turn(text="child's answer"), Turn(text="done")])
 
     def answer(_: Received) -> Step:
@@ -333,7 +333,7 @@ def test_a_session_that_was_deleted_is_not_begun_anew_for_a_child(place: Place) 
     assert not list(place.state.rglob("*.jsonl"))
 
 
-def test_a_child_of_a_session_that_was_moved_is_refused(place: Place) -> None:
+def test_child_of_moved_session_is_refused(place: Place) -> None:
     moved, steps = place.home / "moved", iter([spawn_after("I ask."), Turn(text="done")])
 
     def answer(_: Received) -> Step:

@@ -57,7 +57,7 @@ def test_history_follows_the_branch_taken(log: MemoryLog):
     assert [message.content for message in history(log.entries(), log.blobs.get)] == ["one", "two"]
 
 
-def test_how_a_conversation_ends_is_told_by_the_last_bytes_of_its_log(tmp_path: Path):
+def test_last_messages_from_last_bytes(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
         for number in range(20):
@@ -76,21 +76,21 @@ def test_how_a_conversation_ends_is_told_by_the_last_bytes_of_its_log(tmp_path: 
         assert last_messages(read_end(log.file), 3) == ()
 
 
-def test_a_result_nobody_asked_for_is_left_out(log: MemoryLog):
+def test_unasked_result_is_left_out(log: MemoryLog):
     say(log, user("go"))
     log.append(Unknown("result", {"result": encode_result_part(ToolResult("9", ()), None)}))
     assert history(log.entries(), log.blobs.get) == (user("go"),)
 
 
 @pytest.mark.parametrize(("kind", "body"), [("message", {"role": "oracle"}), ("result", {"result": {"call_id": 1}})])
-def test_a_message_of_another_version_is_an_error_that_names_it(log: MemoryLog, kind: str, body: dict[str, object]):
+def test_message_of_other_version_is_named(log: MemoryLog, kind: str, body: dict[str, object]):
     say(log, assistant("", ToolCall("", "Read")))
     entry = log.append(Unknown(kind, body))
     with pytest.raises(SessionCorrupt, match=entry.id):
         history(log.entries(), log.blobs.get)
 
 
-def test_a_charge_survives_to_the_last_digit(log: MemoryLog):
+def test_charge_survives_to_the_last_digit(log: MemoryLog):
     every = [
         Charge(
             "m",
@@ -109,7 +109,7 @@ def test_a_charge_survives_to_the_last_digit(log: MemoryLog):
     assert decode("spent", {}) == ChargeEntry(Charge("", Usage()))
 
 
-def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
+def test_spend_by_role_model_and_agent(log: MemoryLog):
     def charge(agent: str, role: str, model: str, usd: str | None) -> None:
         log.append(
             ChargeEntry(
@@ -137,7 +137,7 @@ def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
     assert (found.whole.charges, found.whole.usage, found.whole.unpriced) == (5, Usage(input=5), 1)
 
 
-def test_a_title_is_the_first_prompt_unless_a_person_gave_one(log: MemoryLog):
+def test_title_is_first_prompt_or_given(log: MemoryLog):
     assert title(log.entries()) == ""
     say(log, user("news", sender="job:1"))
     say(log, assistant("hello"))
@@ -166,7 +166,7 @@ def test_counts_and_origin(log: MemoryLog):
     assert origin(log.entries()).environment == {"git": {"commit": "abc", "dirty": True}}
 
 
-def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
+def test_stubs_replace_results_only(log: MemoryLog):
     call, other = ToolCall("1", "Read"), ToolCall("2", "Read")
     say(log, user("go"))
     say(log, assistant("", call, other, stop="tool_use"))
@@ -183,7 +183,7 @@ def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
     )
 
 
-def test_a_branch_before_the_stubs_has_the_whole(log: MemoryLog):
+def test_branch_before_stubs_has_the_whole(log: MemoryLog):
     say(log, assistant("", ToolCall("1", "Read"), stop="tool_use"))
     say(log, Message("user", (ToolResult("1", (Text("whole"),)),)))
     fork = log.head

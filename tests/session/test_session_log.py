@@ -66,7 +66,7 @@ def test_each_agent_has_a_file(tmp_path: Path):
     assert (tmp_path / "s" / "root.jsonl").read_bytes() == b""
 
 
-def test_a_line_is_canonical_json_behind_its_id(session: Path):
+def test_line_is_canonical_json_behind_its_id(session: Path):
     for line in (session / "root.jsonl").read_bytes().splitlines():
         members = json.loads(line)
         entry_id = members.pop("id")
@@ -74,7 +74,7 @@ def test_a_line_is_canonical_json_behind_its_id(session: Path):
         assert sha256_hex(canonical_bytes(members)) == entry_id
 
 
-def test_a_log_cut_at_any_byte_loses_only_its_torn_tail(session: Path):
+def test_log_cut_anywhere_loses_torn_tail_only(session: Path):
     file = session / "root.jsonl"
     whole = file.read_bytes()
     entries = list(read_log(file))
@@ -115,7 +115,7 @@ def test_no_byte_can_change_unseen(session: Path):
             assert file.read_bytes() == changed  # what is damaged is left as it is
 
 
-def test_bytes_put_in_or_taken_out_are_seen(session: Path):
+def test_added_or_removed_bytes_are_seen(session: Path):
     file = session / "root.jsonl"
     whole = file.read_bytes()
     for place in range(0, len(whole) - 1, deep(5, 1)):
@@ -147,7 +147,7 @@ def test_whole_lines_cannot_be_moved_unseen(session: Path, edit: Callable[[list[
         open_log(session)
 
 
-def test_the_last_line_of_an_abandoned_branch_cannot_be_dropped_unseen(session: Path):
+def test_dropped_branch_end_is_seen(session: Path):
     log = open_log(session)
     first = next(log.entries())
     log.append(MessageEntry(StoredMessage.of(user("left behind"), None)))
@@ -160,7 +160,7 @@ def test_the_last_line_of_an_abandoned_branch_cannot_be_dropped_unseen(session: 
         list(log.entries())
 
 
-def test_the_error_names_file_line_and_remedy(session: Path):
+def test_error_names_file_line_and_remedy(session: Path):
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes().replace(b"hello", b"hullo"))
     with pytest.raises(SessionCorrupt) as caught:
@@ -183,7 +183,7 @@ bodies = st.dictionaries(
 
 @settings(max_examples=deep(12, 40), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["message", "notice", "x_1"]), bodies, st.booleans()), max_size=8))
-def test_what_is_appended_is_there_after_reopening(steps: list[tuple[str, dict[str, object], bool]]):
+def test_appended_entries_survive_reopening(steps: list[tuple[str, dict[str, object], bool]]):
     with tempfile.TemporaryDirectory() as directory:
         log = open_log(Path(directory))
         entries: list[object] = []
@@ -217,7 +217,7 @@ with Session.open(Path(sys.argv[1])) as session:
 """
 
 
-def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path):
+def test_killed_writer_keeps_acknowledged(tmp_path: Path):
     Session.create_at(tmp_path / "s").close()
     acknowledged: list[str] = []
     rng = random.Random(7)
@@ -267,7 +267,7 @@ with Session.open(Path(sys.argv[1])) as session:
 """
 
 
-def test_a_full_disk_is_an_error_and_the_log_goes_on(tmp_path: Path):
+def test_full_disk_is_an_error_log_goes_on(tmp_path: Path):
     Session.create_at(tmp_path / "s").close()
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path / "s")], capture_output=True, text=True, check=False
@@ -277,7 +277,7 @@ def test_a_full_disk_is_an_error_and_the_log_goes_on(tmp_path: Path):
     assert open_log(tmp_path / "s").torn == 0
 
 
-def test_an_interrupt_in_the_middle_of_an_append_leaves_no_trace(session: Path, monkeypatch: pytest.MonkeyPatch):
+def test_interrupted_append_leaves_no_trace(session: Path, monkeypatch: pytest.MonkeyPatch):
     log = open_log(session)
     head, real = log.head, os.write
 
@@ -302,7 +302,7 @@ def test_a_closed_log_cannot_be_written(session: Path):
         log.append(Unknown("message", {}))
 
 
-def test_results_known_before_a_crash_are_in_the_history(tmp_path: Path):
+def test_results_before_a_crash_are_kept(tmp_path: Path):
     from sagent.codec import encode_result_part
     from sagent.messages import Message, Text
 

@@ -51,7 +51,7 @@ def test_a_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
 
 
 @pytest.mark.needs("linux")
-def test_a_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
+def test_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     with Session.open(path) as session:
         for _ in range(40):
@@ -69,7 +69,7 @@ def test_a_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
     assert glance(path).size > 40 * HEAD
 
 
-def test_a_damaged_or_empty_session_is_still_seen(state: Path, tmp_path: Path):
+def test_damaged_or_empty_session_is_listed(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     (path / "root.jsonl").write_bytes(b"\xff\n{}\n")
     assert [(seen.path, seen.title, seen.last) for seen in glances(state)] == [(path, "", "")]
@@ -77,7 +77,7 @@ def test_a_damaged_or_empty_session_is_still_seen(state: Path, tmp_path: Path):
     assert glances(state)[0].size == (path / "lock").stat().st_size
 
 
-def test_what_is_old_and_not_among_the_last_goes(state: Path, tmp_path: Path):
+def test_old_sessions_beyond_last_are_pruned(state: Path, tmp_path: Path):
     old = [make(state, tmp_path, days) for days in (100, 95, 91)]
     new = make(state, tmp_path, 10)
     assert pruned(state, tmp_path, 90, keep=2, dry=True) == {old[1]: "", old[0]: ""}
@@ -88,13 +88,13 @@ def test_what_is_old_and_not_among_the_last_goes(state: Path, tmp_path: Path):
     assert pruned(state, tmp_path, 90) == {}
 
 
-def test_other_directories_sessions_stay_unless_all_are_meant(state: Path, tmp_path: Path):
+def test_other_directories_stay_unless_all(state: Path, tmp_path: Path):
     mine, theirs = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 100)
     assert pruned(state, tmp_path / "a", 90) == {mine: ""}
     assert pruned(state, None, 90) == {theirs: ""}
 
 
-def test_a_child_at_work_keeps_its_session_young(state: Path, tmp_path: Path):
+def test_child_at_work_keeps_session_young(state: Path, tmp_path: Path):
     path = make(state, tmp_path, 100)
     with Session.open(path) as session:
         session.log("root/a").append(Unknown("opened", {}))
@@ -115,7 +115,7 @@ def test_a_session_in_use_stays(state: Path, tmp_path: Path):
     assert pruned(state, tmp_path, 90) == {path: ""}
 
 
-def test_nothing_outside_the_state_directory_goes(state: Path, tmp_path: Path):
+def test_only_state_directory_is_pruned(state: Path, tmp_path: Path):
     elsewhere = Session.create_at(tmp_path / "elsewhere" / "mine")
     elsewhere.log().append(Unknown("opened", {}))
     elsewhere.close()
@@ -129,7 +129,7 @@ def test_nothing_outside_the_state_directory_goes(state: Path, tmp_path: Path):
     assert (elsewhere.path / "root.jsonl").exists()
 
 
-def test_blobs_that_are_links_are_not_followed(state: Path, tmp_path: Path):
+def test_linked_blobs_are_not_followed(state: Path, tmp_path: Path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("mine")
@@ -139,7 +139,7 @@ def test_blobs_that_are_links_are_not_followed(state: Path, tmp_path: Path):
     assert (precious / "file").read_text() == "mine"
 
 
-def test_one_that_was_used_since_the_listing_stays(state: Path, tmp_path: Path):
+def test_session_used_since_listing_stays(state: Path, tmp_path: Path):
     path = make(state, tmp_path, 100)
     found = glances(state)
     os.utime(path / "root.jsonl")
@@ -149,7 +149,7 @@ def test_one_that_was_used_since_the_listing_stays(state: Path, tmp_path: Path):
 
 
 @pytest.mark.needs("not-root")
-def test_one_that_cannot_be_deleted_is_told_of_and_the_next_goes(state: Path, tmp_path: Path):
+def test_undeletable_is_told_next_is_pruned(state: Path, tmp_path: Path):
     first, second = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 101)
     first.chmod(0o500)
     try:

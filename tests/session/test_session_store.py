@@ -47,7 +47,7 @@ def make(state: Path, cwd: Path, prompt: str = "do it") -> Path:
 # -- one writer --------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_process_is_told_who_holds_the_session(state: Path, tmp_path: Path):
+def test_second_process_is_told_who_holds(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     command = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -64,14 +64,14 @@ def test_a_second_process_is_told_who_holds_the_session(state: Path, tmp_path: P
     Session.open(path).close()
 
 
-def test_one_process_cannot_open_a_session_twice_either(state: Path, tmp_path: Path):
+def test_process_cannot_open_session_twice(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     with Session.open(path), pytest.raises(SessionBusy, match=f"process {os.getpid()} "):
         Session.open(path)
     Session.open(path).close()
 
 
-def test_a_session_that_could_not_be_opened_is_not_held(state: Path, tmp_path: Path):
+def test_unopened_session_is_not_held(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     good = (path / "root.jsonl").read_bytes()
     (path / "root.jsonl").write_bytes(good.replace(b"do it", b"do at"))
@@ -81,7 +81,7 @@ def test_a_session_that_could_not_be_opened_is_not_held(state: Path, tmp_path: P
     Session.open(path).close()
 
 
-def test_a_holder_that_has_not_said_who_it_is_still_holds(tmp_path: Path):
+def test_unnamed_holder_still_holds(tmp_path: Path):
     lock = Lock(tmp_path)
     (tmp_path / "lock").write_text("")
     with pytest.raises(SessionBusy, match="another process"):
@@ -90,7 +90,7 @@ def test_a_holder_that_has_not_said_who_it_is_still_holds(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["lock", "root.jsonl", "../last-opened"])
-def test_nothing_is_written_through_a_link_that_somebody_put_there(state: Path, tmp_path: Path, name: str):
+def test_nothing_is_written_through_a_link(state: Path, tmp_path: Path, name: str):
     path, precious = make(state, tmp_path), tmp_path / "precious"
     whole = (path / "root.jsonl").read_bytes()[:-1]
     precious.write_bytes(whole)
@@ -104,7 +104,7 @@ def test_nothing_is_written_through_a_link_that_somebody_put_there(state: Path, 
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 
-def test_ids_sort_by_time_and_name_directories_by_working_directory(state: Path, tmp_path: Path):
+def test_ids_sort_by_time_and_directory(state: Path, tmp_path: Path):
     here, there = tmp_path / "a b" / "proj", tmp_path / "a-b" / "proj"
     mine, theirs = make(state, here), make(state, there)
     assert mine.parent != theirs.parent  # the same after slugging, yet not the same
@@ -114,14 +114,14 @@ def test_ids_sort_by_time_and_name_directories_by_working_directory(state: Path,
     assert set(sessions(state)) == {mine, theirs}
 
 
-def test_a_working_directory_is_the_same_through_a_link(state: Path, tmp_path: Path):
+def test_directory_is_same_through_a_link(state: Path, tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     path = make(state, tmp_path / "real")
     assert latest(state, tmp_path / "link") == path
 
 
-def test_the_latest_is_the_one_last_written_to(state: Path, tmp_path: Path):
+def test_latest_is_the_last_written(state: Path, tmp_path: Path):
     first, second = make(state, tmp_path), make(state, tmp_path)
     os.utime(first / "root.jsonl", ns=(1, 1))
     assert latest(state, tmp_path) == second
@@ -131,9 +131,7 @@ def test_the_latest_is_the_one_last_written_to(state: Path, tmp_path: Path):
         latest(state, tmp_path / "elsewhere")
 
 
-def test_a_session_is_found_by_path_id_and_the_beginning_of_its_id(
-    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_session_is_found_by_path_or_id(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = make(state, tmp_path)
     monkeypatch.chdir(path.parent)
     for name in (str(path), str(path / "root.jsonl"), path.name, path.name[:-3]):
@@ -145,7 +143,7 @@ def test_a_session_is_found_by_path_id_and_the_beginning_of_its_id(
             find(state, name)
 
 
-def test_an_id_that_fits_several_is_refused_unless_one_is_of_this_directory(state: Path, tmp_path: Path):
+def test_ambiguous_id_is_refused_unless_local(state: Path, tmp_path: Path):
     here, there = make(state, tmp_path / "here"), make(state, tmp_path / "there")
     with pytest.raises(UsageError) as caught:
         find(state, "2")
@@ -167,27 +165,27 @@ def test_a_session_may_be_at_any_new_path(tmp_path: Path):
         Session.open(tmp_path / "full")
 
 
-def test_a_state_directory_that_cannot_be_used_is_an_os_error(tmp_path: Path):
+def test_unusable_state_directory_is_oserror(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         Session.create(tmp_path / "file" / "state", tmp_path)
 
 
 @pytest.mark.needs("not-root")
-def test_a_read_only_state_directory_is_an_os_error(tmp_path: Path):
+def test_read_only_state_directory_is_oserror(tmp_path: Path):
     (tmp_path / "state").mkdir(mode=0o500)
     with pytest.raises(PermissionError):
         Session.create(tmp_path / "state", tmp_path)
 
 
-def test_a_session_of_a_newer_version_is_refused(state: Path, tmp_path: Path):
+def test_session_of_newer_version_is_refused(state: Path, tmp_path: Path):
     with Session.create(state, tmp_path) as session:
         session.log().append(Unknown("opened", {"version": VERSION + 1}))
     with pytest.raises(UsageError, match="newer sagent"):
         Session.open(session.path)
 
 
-def test_opening_removes_what_a_dead_process_was_writing(state: Path, tmp_path: Path):
+def test_opening_removes_dead_drafts(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     with Session.open(path) as session:
         left = session.log().blobs.scratch()
@@ -201,7 +199,7 @@ def test_opening_removes_what_a_dead_process_was_writing(state: Path, tmp_path: 
 # -- listing and deleting ----------------------------------------------------------------------------------------------
 
 
-def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path):
+def test_listing_tells_session_topics(state: Path, tmp_path: Path):
     old = make(state, tmp_path, "fix\n the   tests")
     with Session.create(state, tmp_path) as session:
         log = session.log()
@@ -221,7 +219,7 @@ def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path
     assert second.title == "fix the tests"
 
 
-def test_a_damaged_session_is_listed_with_its_problem(state: Path, tmp_path: Path):
+def test_damaged_session_is_listed_with_why(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     file = path / "root.jsonl"
     file.write_bytes(file.read_bytes() + b"{}\n")
@@ -230,7 +228,7 @@ def test_a_damaged_session_is_listed_with_its_problem(state: Path, tmp_path: Pat
     assert f"{file}, line 3" in found.problem
 
 
-def test_deleting_removes_a_session_and_nothing_else(state: Path, tmp_path: Path):
+def test_deleting_removes_one_session_only(state: Path, tmp_path: Path):
     path, other = make(state, tmp_path), make(state, tmp_path)
     with Session.open(path) as session:
         session.log("root/a/b").append(Unknown("opened", {}))
@@ -274,7 +272,7 @@ print("free")
 """
 
 
-def test_a_process_that_was_forked_neither_holds_nor_frees_what_is_held_by_the_one_before(tmp_path: Path) -> None:
+def test_fork_neither_holds_nor_frees_lock(tmp_path: Path) -> None:
     argv = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path)]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "held\nfree\n"

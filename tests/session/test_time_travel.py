@@ -25,7 +25,7 @@ def texts(agent: Agent) -> list[str]:
     return [message.content for message in agent.messages]
 
 
-async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
+async def test_back_before_a_request_and_forward(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         log = session.log()
         log.append(Unknown("opened", {"session": session.id}))
@@ -60,7 +60,7 @@ async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
     assert faults(session.path) == []
 
 
-async def test_a_branch_ends_where_something_was_said_last_however_often_files_were_restored() -> None:
+async def test_branch_ends_at_its_last_message() -> None:
     log = MemoryLog()
     log.append(Unknown("opened", {}))
     agent = Agent(ScriptedModel("one", "two", "three"), resources=Resources(log=log))
@@ -123,7 +123,7 @@ def die_at(step: int) -> None:
     sys.addaudithook(strike)
 
 
-def test_a_copy_that_is_killed_at_any_step_is_no_session(tmp_path: Path) -> None:
+def test_copy_killed_at_any_step_is_none(tmp_path: Path) -> None:
     """Each process of these is killed before its next step at the file system; the last one ends."""
     state = tmp_path / "state"
     with Session.create(state, tmp_path) as session:
@@ -155,7 +155,7 @@ def test_a_copy_that_is_killed_at_any_step_is_no_session(tmp_path: Path) -> None
     assert not list(session.path.parent.glob(".copy-*"))
 
 
-def test_a_session_in_which_nothing_was_said_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_silent_session_is_not_continued(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as silent:
         silent.log().append(Opened(silent.id, "root", str(tmp_path), {}))
     with pytest.raises(SessionNotFound):

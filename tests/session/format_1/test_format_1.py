@@ -84,7 +84,7 @@ def test_it_goes_on(session: Path, tmp_path: Path) -> None:
     assert faults(session, HEAD) == []
 
 
-def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_newer_format_is_refused_and_kept(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "newer") as made:
         made.log().append(Opened(made.id, "root", "/work", {}, VERSION + 1))
     before = (tmp_path / "newer" / "root.jsonl").read_bytes()
