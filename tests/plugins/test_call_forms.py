@@ -129,7 +129,7 @@ async def test_failing_reader_loses_nothing(file: Path, where: str) -> None:
 
 
 @pytest.mark.parametrize(("returned", "error"), [("1 / 0", "ZeroDivisionError"), ("lambda _: None", "TypeError")])
-def test_layer_that_fails_is_named(shell: Shell, file: Path, returned: str, error: str) -> None:
+def test_failing_layer_named(shell: Shell, file: Path, returned: str, error: str) -> None:
     file.write_text(SOURCE.replace("return Loud", f"return {returned}"))
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--effort", "low", "hello")

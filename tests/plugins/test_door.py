@@ -457,7 +457,7 @@ def test_failing_trigger_named_once(shell: Shell, folder: Path) -> None:
     assert "The trigger done of the plugin wrong" in done.err
 
 
-def test_the_core_declares_its_triggers() -> None:
+def test_core_declares_its_triggers() -> None:
     assert tuple(each.name for each in CORE.triggers) == TRIGGERS
 
 

@@ -215,7 +215,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_index_is_written_anew(shell: Shell, folder: Path, damage: str | None) -> None:
+def test_damaged_index_rebuilt(shell: Shell, folder: Path, damage: str | None) -> None:
     (folder / "boom.py").write_text(HELLO)
     place = Path(shell.environment["HOME"]) / ".local/state/sagent" / INDEX
     assert shell.run("greet", model="").code == 3
@@ -307,7 +307,7 @@ def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ['plugin = "evil.py"', 'plugins = ["evil.py"]', "no_plugins = true"])
-def test_no_file_brings_a_plugin(shell: Shell, folder: Path, key: str) -> None:
+def test_file_cannot_bring_plugin(shell: Shell, folder: Path, key: str) -> None:
     (shell.cwd / ".sagent").mkdir()
     (shell.cwd / ".sagent/config.toml").write_text(f"{key}\n")
     done = shell.run("--trust-project", "hello")
@@ -316,7 +316,7 @@ def test_no_file_brings_a_plugin(shell: Shell, folder: Path, key: str) -> None:
 
 
 @pytest.mark.plugin("authoring")
-def test_a_project_brings_no_plugin(shell: Shell, folder: Path) -> None:
+def test_project_cannot_bring_plugin(shell: Shell, folder: Path) -> None:
     """Neither by a folder, nor by a distribution that lies in it, also where another one is installed."""
     (folder / "boom.py").unlink()
     log = folder.parent / "imported"
@@ -367,13 +367,13 @@ def test_library_path_not_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.plugin("authoring")
-def test_a_list_names_the_module_of_a_part(shell: Shell, folder: Path) -> None:
+def test_list_names_module_of_part(shell: Shell, folder: Path) -> None:
     shown = shell.run("plugin", "list", model="").out
     assert "parts: boom" in shown
     assert "__pycache__" not in shown
 
 
-def test_the_index_forgets_nothing_of_ours(tmp_path: Path) -> None:
+def test_index_keeps_own_declarations(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     assert find_plugins(tmp_path, tmp_path / "state").gone(Command) == {}
 

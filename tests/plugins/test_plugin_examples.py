@@ -21,7 +21,7 @@ def run(shell: Shell, name: str, *words: str) -> tuple[int, str, str]:
     return done.code, done.out, done.err
 
 
-def test_a_subcommand_lists_lines(shell: Shell) -> None:
+def test_example_subcommand_lists_lines(shell: Shell) -> None:
     (shell.cwd / "a.py").write_text("x = 1\ny = 2  # TODO: 3\n")
     file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/subcommand.py"
     file.parent.mkdir(parents=True)
@@ -30,7 +30,7 @@ def test_a_subcommand_lists_lines(shell: Shell) -> None:
     assert shell.run("notes", "NONE", model="").code == 1
 
 
-def test_a_listener_writes_what_runs_cost(shell: Shell) -> None:
+def test_example_listener_writes_costs(shell: Shell) -> None:
     shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
     for _ in range(2):
         assert run(shell, "listener", "--spend-log", "spend.db", "hello")[1] == "Fine.\n"
@@ -128,7 +128,7 @@ def test_example_providers_by_row_and_class(shell: Shell) -> None:
     assert signature == hmac.digest(b"secret", now.encode(), "sha256").hex()
 
 
-def test_a_trigger_has_an_advisor_asked(shell: Shell) -> None:
+def test_example_trigger_asks_advisor(shell: Shell) -> None:
     writes = tuple(Call("Write", {"file_path": f"{name}.txt", "content": name}) for name in "abcde")
     script = [Turn(calls=writes), Turn(text="VERDICT: proceed\nGo on."), Turn(text="Fine.")]
     server = shell.serve(script)

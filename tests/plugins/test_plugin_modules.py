@@ -67,7 +67,7 @@ def write(rows: set[tuple[str, str]]) -> None:
     INNER.write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def test_our_plugins_import_what_is_listed() -> None:
+def test_plugins_import_only_listed() -> None:
     assert inner() - listed() == set(), "is it meant? make it public, or python -m tests.plugins.test_plugin_modules"
 
 

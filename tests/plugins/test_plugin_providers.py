@@ -169,7 +169,7 @@ def test_provider_row_file_reloaded(folder: Path) -> None:
     assert "other.example" in (folder.parent / "state" / INDEX).read_text(), "no file of data is read at a start"
 
 
-def test_a_provider_of_ours_is_not_taken(folder: Path) -> None:
+def test_core_provider_not_replaced(folder: Path) -> None:
     (folder / "acme.py").write_text(ACME.replace('ProviderRow("acme"', 'ProviderRow("groq"'))
     plugins = found(folder)
     assert "groq" not in plugins.rows
@@ -184,7 +184,7 @@ def test_foreign_address_gets_no_key(folder: Path) -> None:
     assert infer("acme-large", rows, at="https://models.acme.example/v1") == "acme"
 
 
-def test_the_core_declares_the_rows_it_has() -> None:
+def test_core_declares_its_rows() -> None:
     """Each is read by itself as it is in the file."""
     declared = {row.name: row for row in CORE.providers}
     plugged = {*owners()} - {"./", "./sdk"}

@@ -28,7 +28,7 @@ def hello(shell: Shell) -> Path:
     return file
 
 
-def test_the_file_adds_what_the_page_says(shell: Shell, hello: Path) -> None:
+def test_page_example_adds_all_parts(shell: Shell, hello: Path) -> None:
     server = shell.serve([Turn(text="Bien.")] * 4)
     assert shell.run("greet", "you", model="").out == "Hello you\n"
     assert "greet somebody" in shell.run("--help", model="").out
@@ -57,7 +57,7 @@ def test_reference_has_modules_of_page() -> None:
     assert named and not missing
 
 
-def test_the_table_has_every_kind_once() -> None:
+def test_table_lists_every_kind_once() -> None:
     assert sorted(member for member, _ in ROWS) == sorted(KINDS)
     assert {*KINDS} <= {field.name for field in fields(Plugin)}
 

@@ -135,7 +135,7 @@ def test_variable_names_store(shell: Shell, attic: Path) -> None:
 
 
 @pytest.mark.plugin("authoring")
-def test_a_plugin_lists_what_it_adds(shell: Shell, far: Path) -> None:
+def test_plugin_lists_additions(shell: Shell, far: Path) -> None:
     row = next(line for line in shell.run("plugin", "list", model="").out.splitlines() if line.startswith("far "))
     for each in ("far-off", "attic", "suites: far"):
         assert each in row

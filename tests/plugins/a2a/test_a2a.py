@@ -136,7 +136,7 @@ async def test_repeated_message_taken_once(place: Path, provider: list) -> None:
     assert len(provider) == 1
 
 
-async def test_a_caller_sees_nothing_of_another(place: Path, provider: list) -> None:
+async def test_clients_isolated_from_each_other(place: Path, provider: list) -> None:
     provider += [Turn("secret"), Turn("mine")]
     async with a2a_served(place, users=("ann", "bob")) as [ann, bob]:
         hers = await ann.send(said("Tell me."))
@@ -203,7 +203,7 @@ async def test_invalid_request_refused_early(place: Path, provider: list) -> Non
         assert not (await (await peer.client()).list_tasks(ListTasksRequest())).tasks
 
 
-async def test_files_and_data_reach_the_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_and_data_reach_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([Turn("Seen.")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         data = Value()
@@ -234,7 +234,7 @@ async def test_returning_client_follows_task(place: Path, provider: list) -> Non
             await anext(client.subscribe(SubscribeToTaskRequest(id=task.id)))
 
 
-async def test_a_restart_keeps_what_there_was(place: Path, provider: list) -> None:
+async def test_restart_keeps_tasks(place: Path, provider: list) -> None:
     provider += [writes(place / "a"), Turn("One."), Stall(Turn("slow"))]
     async with a2a_served(place, permission_mode="ask") as [peer]:
         done = await peer.send(said("Write a."))
@@ -309,7 +309,7 @@ async def test_named_context_survives_restart(place: Path, provider: list) -> No
         assert [text_of(each) for each in both] == ["one", "two"]
 
 
-async def test_a_task_goes_on_without_its_client(place: Path, provider: list) -> None:
+async def test_task_continues_without_client(place: Path, provider: list) -> None:
     provider += [Stall(Turn("Do" + "ne." * 20), after_events=6, seconds=0.3)]
     async with a2a_served(place) as [peer]:
         client = await peer.client()
@@ -339,7 +339,7 @@ async def test_slow_follower_gets_current_state() -> None:
     assert resets
 
 
-async def test_damage_is_said_of_its_tasks_alone(place: Path, provider: list) -> None:
+async def test_damaged_log_affects_only_its_tasks(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two")]
     async with a2a_served(place) as [peer]:
         broken, whole = await peer.send(said("a")), await peer.send(said("b"))

@@ -17,7 +17,7 @@ SDK = "@a2a-js/sdk@1.3.0"
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
-async def test_the_javascript_sdk(place: Path, provider: list, transport: str, version: str) -> None:
+async def test_javascript_sdk(place: Path, provider: list, transport: str, version: str) -> None:
     npm = packages(SDK)
     provider += [Turn("I write.", calls=(Call("Write", {"file_path": "a", "content": "x\n"}),)), Turn("Written: é.")]
     async with a2a_served(place, permission_mode="ask") as [peer]:

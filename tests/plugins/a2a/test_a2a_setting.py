@@ -17,13 +17,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
-def test_a_file_names_agents(tmp_path: Path, text: str) -> None:
+def test_file_names_agents(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     found = load({}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "config.toml")
     assert found.of(AGENTS) == TWO
 
 
-def test_flags_add_to_the_variable(tmp_path: Path) -> None:
+def test_flags_add_to_variable(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "SAGENT_A2A": TWO[0], "SAGENT_A2A_TOKEN_B": "x"}
     found = load({"a2a": [TWO[1]]}, environ, tmp_path)
     assert found.of(AGENTS) == TWO
@@ -38,7 +38,7 @@ def test_flags_add_to_the_variable(tmp_path: Path) -> None:
         ('[a2a]\na = "ftp://a.test"', "http://"),
     ],
 )
-def test_a_wrong_one_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_agent_refused(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         load({}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "config.toml")

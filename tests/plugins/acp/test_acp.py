@@ -122,7 +122,7 @@ async def test_request_ids_unique_by_type(work: Path) -> None:
 # -- initialize
 
 
-async def test_initialize_says_what_there_is() -> None:
+async def test_initialize_lists_capabilities() -> None:
     async with agent_for([]) as peer:
         for asked in (1, 0, 2, 9999):
             found = await peer.ask("initialize", protocolVersion=asked)
@@ -365,7 +365,7 @@ async def test_slash_commands_are_carried_out(work: Path) -> None:
         assert "greet" in named
 
 
-async def test_the_end_of_a_turn_has_its_reason(work: Path) -> None:
+async def test_turn_end_has_reason(work: Path) -> None:
     async with agent_for([Turn("cut", stop="max_tokens"), Turn("no", stop="refusal")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "a") == "max_tokens"
@@ -385,7 +385,7 @@ async def test_provider_failure_keeps_session(work: Path) -> None:
         assert await peer.prompt(session, "b") == "end_turn"
 
 
-async def test_the_cap_of_the_flags_holds(work: Path) -> None:
+async def test_budget_flag_holds(work: Path) -> None:
     async with agent_for([Turn("fine")], max_budget_usd="0.000001") as peer:
         session = await peer.new(work)
         with pytest.raises(Refused, match="budget"):
@@ -434,7 +434,7 @@ async def test_new_message_replaces_turn(work: Path) -> None:
         assert peer.text() == "the other"
 
 
-async def test_a_request_is_cancelled_by_its_id(work: Path) -> None:
+async def test_request_cancelled_by_id(work: Path) -> None:
     async with agent_for([Stall(Turn("never")), Turn("again")]) as peer:
         session = await peer.new(work)
         peer.send_prompt("mine", session, "a")
@@ -468,7 +468,7 @@ async def test_queued_request_cancelled_alone(work: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
-async def test_a_session_is_closed_while_it_runs(work: Path, method: str) -> None:
+async def test_running_session_closed(work: Path, method: str) -> None:
     script = [calls(bash("touch began; sleep 60")), Turn("again")]
     async with agent_for(script) as peer:
         session = await peer.new(work)

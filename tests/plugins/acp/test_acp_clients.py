@@ -70,7 +70,7 @@ class Editor:
         return schema.ReadTextFileResponse(content=Path(path).read_text())
 
 
-async def test_the_python_sdk(work: Path, tmp_path: Path) -> None:
+async def test_python_sdk(work: Path, tmp_path: Path) -> None:
     editor = Editor()
     with provider(tmp_path) as environment:
         async with acp.spawn_agent_process(editor, *AGENT, *ASK, env=environment, cwd=tmp_path) as (agent, process):  # pyright: ignore[reportArgumentType] -- the methods that are used
@@ -99,7 +99,7 @@ def npm() -> Packages:
     return packages(SDK, ACPX)
 
 
-def test_the_typescript_sdk(npm: Packages, work: Path, tmp_path: Path) -> None:
+def test_typescript_sdk(npm: Packages, work: Path, tmp_path: Path) -> None:
     editor = Path(__file__).with_name("acp_editor.mjs")
     with provider(tmp_path) as environment:
         done = subprocess.run(
@@ -116,7 +116,7 @@ def test_the_typescript_sdk(npm: Packages, work: Path, tmp_path: Path) -> None:
     check_schema(npm, seen)
 
 
-def test_the_typescript_sdk_in_version_2(npm: Packages, work: Path, tmp_path: Path) -> None:
+def test_typescript_sdk_in_version_2(npm: Packages, work: Path, tmp_path: Path) -> None:
     editor = Path(__file__).with_name("acp_editor2.mjs")
     with provider(tmp_path) as environment:
         done = subprocess.run(

@@ -68,7 +68,7 @@ async def client(monkeypatch: pytest.MonkeyPatch, script: Script) -> AsyncGenera
 
 
 @pytest.mark.parametrize(("latest", "asked", "agreed"), [(1, 2, 1), (2, 1, 1), (2, 2, 2), (2, 3, 2), (2, 0, 1)])
-async def test_the_version_is_agreed_on(latest: int, asked: int, agreed: int) -> None:
+async def test_version_negotiated(latest: int, asked: int, agreed: int) -> None:
     found = Client(latest)
     answer = await found.ask("initialize", protocolVersion=asked)
     assert answer["result"]["protocolVersion"] == agreed

@@ -104,7 +104,7 @@ def test_lines_of_fifty_megabytes_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("how", ["eof", "term", "kill"])
-def test_nothing_is_left_of_a_running_turn(tmp_path: Path, how: str) -> None:
+def test_running_turn_leaves_nothing(tmp_path: Path, how: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
     script = [Turn("", calls=(Call("Bash", {"command": "sleep 61 & echo $! > pid; sleep 62"}),))]

@@ -91,6 +91,6 @@ async def test_recorded_session_reproduces(monkeypatch: pytest.MonkeyPatch, tmp_
     assert errors == dict.fromkeys(unknown, -32601)
 
 
-def test_there_is_one_of_each_client() -> None:
+def test_one_recording_per_client() -> None:
     clients = ["acpx", "agent-shell", "python-sdk", "toad", "typescript-sdk"]
     assert [file.stem.rpartition("-")[0] for file in RECORDED] == clients

@@ -14,7 +14,7 @@ WORDS = "waiting for money (3 s so far): the next call needs $1, and $0.5 of $2 
 
 
 @pytest.mark.parametrize(("agent", "begin"), [("root", "waiting"), ("root/a/c", "root/a/c: waiting")])
-def test_notice_of_an_agent_names_it(agent: str, begin: str) -> None:
+def test_child_notice_names_agent(agent: str, begin: str) -> None:
     notice = Notice(agent, "warning", WORDS)
     assert progress_of(notice).startswith(begin)
     assert progress_of(notice).count("root/b") == 40  # who holds the money is not cut off

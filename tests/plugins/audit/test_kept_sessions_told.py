@@ -9,7 +9,7 @@ from sagent.usage import Charge, Usage
 from tests.session_place import Place
 
 
-def test_a_listing_tells_sizes(place: Place):
+def test_listing_shows_sizes(place: Place):
     with Session.open(place.session("first")) as made:
         made.log().blobs.put(b"x" * 250_000)
     place.session("second")

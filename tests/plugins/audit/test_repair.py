@@ -155,7 +155,7 @@ def works(session: Path) -> None:
 
 @settings(max_examples=deep(40, 2_000), deadline=None)
 @given(st.data())
-def test_a_flipped_bit_is_put_back(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
+def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     session = Path(shutil.copytree(whole, tmp_path_factory.mktemp("flipped") / "session"))
     before, entries = verify(session), {file: list(read_log(file)) for file in log_files(session)}
     file = data.draw(st.sampled_from(log_files(session)))
@@ -175,7 +175,7 @@ def test_a_flipped_bit_is_put_back(whole: Path, tmp_path_factory: pytest.TempPat
 
 @settings(max_examples=deep(40, 2_000), deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_whatever_is_intact_is_kept(whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random):
+def test_intact_entries_kept(whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random):
     session = Path(shutil.copytree(whole, tmp_path_factory.mktemp("damaged") / "session"))
     kept: dict[Path, Counter[str]] = {}
     for file in log_files(session):
@@ -204,7 +204,7 @@ def test_whatever_is_intact_is_kept(whole: Path, tmp_path_factory: pytest.TempPa
     shutil.rmtree(session.parent)
 
 
-def test_gaps_are_marked_and_told(session: Path):
+def test_gaps_marked_and_reported(session: Path):
     file = session / "root.jsonl"
     spent, notice = find(file, "spent"), find(file, "notice")
     good = lose(file, spent, notice)
@@ -304,7 +304,7 @@ def test_burst_damage_skips_bit_search(session: Path, monkeypatch: pytest.Monkey
     works(session)
 
 
-def test_the_first_entries_can_be_lost(session: Path):
+def test_first_entries_may_be_lost(session: Path):
     kept = {file: lose(file, 0) for file in log_files(session)}
     assert len(repair(session)) == len(kept)
     for file, entries in kept.items():
@@ -406,7 +406,7 @@ def test_foreign_line_ends_cost_nothing(session: Path):
     works(session)
 
 
-def test_a_torn_last_line_needs_no_repair(session: Path):
+def test_torn_last_line_needs_no_repair(session: Path):
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
     assert repair(session) == ()
@@ -415,7 +415,7 @@ def test_a_torn_last_line_needs_no_repair(session: Path):
     assert verify(session).problems == ()
 
 
-def test_a_blob_that_is_gone_stays_gone(session: Path):
+def test_missing_blob_stays_missing(session: Path):
     for blob in (session / "blobs").iterdir():
         blob.unlink()
     assert repair(session) == ()
@@ -425,7 +425,7 @@ def test_a_blob_that_is_gone_stays_gone(session: Path):
     assert "is missing" in problem
 
 
-def test_a_log_of_which_nothing_is_left(session: Path):
+def test_log_with_nothing_left(session: Path):
     file = session / "root.jsonl"
     file.write_bytes(b"\0" * 50_000 + b"\n")
     (done,) = repair(session)
@@ -497,7 +497,7 @@ def test_repair_waits_for_nobody(session: Path):
         repair(session)
 
 
-def test_repair_of_what_is_no_session(tmp_path: Path):
+def test_repair_without_session_refused(tmp_path: Path):
     with pytest.raises(SessionNotFound):
         repair(tmp_path)
 

@@ -60,7 +60,7 @@ def test_same_files_same_bytes(bundle: Path, tmp_path: Path, files: dict[str, Pl
     assert again.read_bytes() == bundle.read_bytes()
 
 
-def test_every_byte_of_a_bundle_counts(bundle: Path):
+def test_every_bundle_byte_counts(bundle: Path):
     whole = bundle.read_bytes()
     step = deep(5, 1)
     for place in range(step - 1, len(whole), step):
@@ -120,7 +120,7 @@ def test_reordered_bundle_detected(bundle: Path, tmp_path: Path):
     assert "the archive was truncated or changed" in problem
 
 
-def test_what_is_no_bundle_is_told(tmp_path: Path):
+def test_non_bundle_refused(tmp_path: Path):
     file = tmp_path / "notes.txt"
     file.write_text("x" * 2000)
     with pytest.raises(SessionNotFound):
@@ -130,7 +130,7 @@ def test_what_is_no_bundle_is_told(tmp_path: Path):
         verify(file)
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path):
+def test_full_disk_keeps_old_bundle(tmp_path: Path):
     out = tmp_path / "b.tar"
     out.write_bytes(b"before")
     with pytest.raises(FileNotFoundError):

@@ -60,7 +60,7 @@ def session(tmp_path: Path) -> Path:
     return made.path
 
 
-def test_an_untouched_session_verifies(session: Path):
+def test_untouched_session_verifies(session: Path):
     proof = verify(session)
     assert proof.problems == ()
     assert (proof.entries, proof.blobs) == (6, 2)
@@ -90,7 +90,7 @@ def test_every_byte_of_every_file_counts(session: Path):
     assert verify(session).problems == ()
 
 
-def test_a_file_that_ends_anywhere_shows(session: Path):
+def test_cut_file_detected(session: Path):
     head = verify(session).heads["root"]
     for file in files_of(session):
         whole = file.read_bytes()
@@ -222,7 +222,7 @@ def test_damage_reported_once_with_line(large: Path):
         file.write_bytes(good)
 
 
-def test_a_fork_from_nowhere_shows(session: Path):
+def test_fork_from_nowhere_detected(session: Path):
     head = verify(session).heads["root"]
     with (session / "root.jsonl").open("ab") as file:
         file.write(seal("0" * 64, Unknown("forked", {"left": head})).line)
@@ -263,7 +263,7 @@ def test_missing_spilled_output_detected(tmp_path: Path):
     assert f"{path.name} is missing" in problem
 
 
-def test_what_was_cut_and_is_gone_shows(tmp_path: Path):
+def test_missing_spilled_text_detected(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as made:
         log = made.log()
         log.append(Opened(made.id, "root", "/work", {}))
@@ -323,7 +323,7 @@ def test_cut_root_fails_against_kept_head(session: Path):
     assert head in problem
 
 
-def test_a_torn_end_and_a_stranger_show(session: Path):
+def test_torn_end_and_stray_file_reported(session: Path):
     with (session / "root.jsonl").open("ab") as file:
         file.write(b'{"id":"')
     (session / "final_output.txt").write_text("edited")
@@ -344,14 +344,14 @@ def test_noncanonical_hash_detected(session: Path):
     assert "canonical" in problem
 
 
-def test_what_is_no_session_is_not_found(tmp_path: Path):
+def test_non_session_not_found(tmp_path: Path):
     with pytest.raises(SessionNotFound):
         verify(tmp_path)
     with pytest.raises(SessionNotFound):
         repair(tmp_path)
 
 
-def test_a_child_may_be_called_root(session: Path):
+def test_child_may_be_named_root(session: Path):
     with Session.open(session) as made:
         for name in ("root/root", "root/root/root"):
             first = made.log(name).append(Opened(made.id, name, "/work", {}))
@@ -383,7 +383,7 @@ def test_odd_log_names_reported_unread(session: Path):
     )
 
 
-def test_a_damaged_blob_is_not_given_out(session: Path):
+def test_damaged_blob_not_returned(session: Path):
     with Session.open(session) as made:
         path = made.log().blobs.put(b"pixels")
         path.write_bytes(b"pixelz")
@@ -504,6 +504,6 @@ def test_verify_names_what_head_misses(session: Path):
     assert "root/review" not in note
 
 
-def test_a_copy_is_called_by_its_own_name(session: Path, tmp_path: Path):
+def test_copy_uses_its_own_name(session: Path, tmp_path: Path):
     made = copy(session, tmp_path / "state", tmp_path)
     assert verify(made).session == made.name != session.name

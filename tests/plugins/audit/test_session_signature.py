@@ -124,7 +124,7 @@ def test_every_signed_byte_counts(session: Path, key: Path, signers: Path):
     assert verify(session, signers=signers).problems == ()
 
 
-def test_a_strangers_key_does_not_do(session: Path, signers: Path, tmp_path: Path):
+def test_foreign_key_rejected(session: Path, signers: Path, tmp_path: Path):
     sign_record(session, verify(session), make_key(tmp_path, "theirs"))
     (problem,) = verify(session, signers=signers).problems
     assert f"not signed by a key in {signers}" in problem

@@ -22,7 +22,7 @@ def test_verify_lists_checks_and_succeeds(place: Place):
         assert out.endswith("OK: what was checked above is unchanged\n")
 
 
-def test_verify_finds_and_tells_a_program(place: Place):
+def test_verify_reports_json_and_exit_code(place: Place):
     path = place.session()
     whole = json.loads(place.run("verify", "--json")[0])
     assert (whole["ok"], whole["entries"], whole["problems"], whole["session"]) == (True, 2, [], path.name)

@@ -59,7 +59,7 @@ def test_new_plugin_passes_checks(shell: Shell) -> None:
 
 
 @slow
-def test_a_new_plugin_can_be_installed(shell: Shell) -> None:
+def test_new_plugin_installs(shell: Shell) -> None:
     assert sagent(shell, "plugin", "new", "tide").returncode == 0
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", "own"], cwd=shell.cwd, check=True)
     python = shell.cwd / "own/bin/python"
@@ -83,7 +83,7 @@ def test_invalid_name_refused(shell: Shell, name: str) -> None:
     assert list(shell.cwd.iterdir()) == []
 
 
-def test_what_is_there_is_not_overwritten(shell: Shell) -> None:
+def test_existing_files_not_overwritten(shell: Shell) -> None:
     (shell.cwd / "tide").write_text("mine")
     assert sagent(shell, "plugin", "new", "tide").returncode == 2
     assert (shell.cwd / "tide").read_text() == "mine"

@@ -80,7 +80,7 @@ async def test_concurrent_requests_batched_half_price(name: str, server: BatchSe
 
 
 @EACH
-async def test_a_batch_may_fail_in_part(name: str, server: BatchServer) -> None:
+async def test_batch_fails_in_part(name: str, server: BatchServer) -> None:
     outcomes: dict[str, Step] = {
         "ok": Turn("fine", calls=(Call("Read", {"path": "a"}),)),
         "bad": "errored",
@@ -126,7 +126,7 @@ async def test_cut_calls_of_batch_are_not_whole(name: str, stop: str, server: Ba
         ("google", "CANCELLED", "server"),
     ],
 )
-async def test_a_batch_may_fail_as_a_whole(name: str, state: str, kind: str, server: BatchServer) -> None:
+async def test_whole_batch_fails(name: str, state: str, kind: str, server: BatchServer) -> None:
     server.state = state
     async with collected() as batches:
         model = model_of(name, server, batches)
@@ -459,7 +459,7 @@ async def test_google_sdk_sends_the_same(server: BatchServer) -> None:
 
 @EACH
 @pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
-async def test_call_of_a_cut_answer_is_not_made(name: str, stop: str, server: BatchServer) -> None:
+async def test_cut_batch_call_not_made(name: str, stop: str, server: BatchServer) -> None:
     wiped = list[str]()
 
     @tool

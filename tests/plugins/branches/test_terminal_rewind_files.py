@@ -77,7 +77,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
 
 
 @pytest.mark.needs("tmux")
-def test_escape_leaves_everything_as_it_is(console: Console) -> None:
+def test_escape_changes_nothing(console: Console) -> None:
     console.serve(working)
     console.start("--permission-mode", "full")
     console.type("change 1")

@@ -206,7 +206,7 @@ async def test_bedrock_exception_becomes_error(aws: None, raw_server) -> None:
     assert "Too many tokens" in str(caught.value)
 
 
-async def test_bedrock_with_a_key_of_its_own(aws: None, raw_server) -> None:
+async def test_bedrock_with_own_key(aws: None, raw_server) -> None:
     async with raw_server(page(amazon(*EVENTS), "application/vnd.amazon.eventstream")) as server:
         provider = Bedrock.from_key("bedrock-key", base_url=server.url)
         await collect(provider.model("anthropic.claude-haiku-4-5"))
@@ -280,7 +280,7 @@ async def test_azure(monkeypatch: pytest.MonkeyPatch, raw_server, version: str, 
     assert (text, reply.usage.output) == ("from the cloud", 3)
 
 
-async def test_azure_with_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
+async def test_azure_with_entra_token(monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
     async with raw_server(sse(*RESPONSE)) as server:
         monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "entra-token")
         monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
@@ -291,7 +291,7 @@ async def test_azure_with_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, raw_
 
 
 @pytest.mark.parametrize("version", ["", "2025-04-01-preview"])
-async def test_azure_with_a_machines_identity(monkeypatch: pytest.MonkeyPatch, raw_server, version: str) -> None:
+async def test_azure_with_machine_identity(monkeypatch: pytest.MonkeyPatch, raw_server, version: str) -> None:
     """azure-identity asks the service that a machine of Azure's has for it, over HTTP; the token is asked for once.
     In the end that connection is closed too."""
     token = page(json.dumps({"access_token": "entra-1", "expires_on": "4102444800", "token_type": "Bearer"}).encode())
@@ -477,7 +477,7 @@ def test_models_of_bedrock_are_known(name: str, sight: bool | None, thought: boo
     assert (accepts_images(row, name), can_reason(row, name)) == (sight, thought)
 
 
-def test_a_class_names_its_provider() -> None:
+def test_class_names_its_provider() -> None:
     for kind in (Azure, Bedrock, Foundry, Vertex, VertexAnthropic):
         assert row_named(kind.__name__).name == kind.row_name
 
@@ -494,7 +494,7 @@ def test_own_row_can_use_cloud() -> None:
 
 @pytest.mark.parametrize("name", ["azure", "foundry"])
 @pytest.mark.parametrize("url", ["http://host/v1?api-version=1", "nonsense"])
-def test_an_address_of_a_cloud_is_checked(name: str, url: str) -> None:
+def test_cloud_address_checked(name: str, url: str) -> None:
     with pytest.raises(UsageError, match="is not a base URL"):
         provider_named(name, key="key-for-tests", base_url=url)
 

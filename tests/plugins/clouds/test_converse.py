@@ -229,7 +229,7 @@ async def test_refused_member_left_out_later(refusal: Fail, member: str) -> None
     assert [f'"{member}"' in json.dumps(judged(request)) for request in server.requests] == [True, False, False]
 
 
-async def test_a_refusal_that_stays_is_an_error() -> None:
+async def test_repeated_refusal_is_error() -> None:
     refused = Fail(400, message="This model doesn't support tool use in streaming mode.")
     async with FakeProviderServer([refused, refused]) as server, asking(server.url) as model:
         with pytest.raises(ModelError, match="streaming mode"):
@@ -447,7 +447,7 @@ def test_only_claude_uses_own_wire(model_id: str, kind: type) -> None:
     assert isinstance(provider_named("bedrock", key="k").model(model_id), kind)
 
 
-def test_a_row_says_what_an_arn_stands_for() -> None:
+def test_row_names_model_of_arn() -> None:
     from sagent.providers import read_rows
 
     table = {"family": "anthropic", "via": "bedrock", "abilities": [{"of": "arn:", "like": "claude-opus-4-6"}]}

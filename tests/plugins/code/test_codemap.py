@@ -64,7 +64,7 @@ def text_of(output: object) -> str:
     return output.content[0].text  # pyright: ignore[reportAttributeAccessIssue] -- a result of one text
 
 
-async def test_what_others_lean_on_comes_first(shop: Path, call: Call) -> None:
+async def test_most_used_files_first(shop: Path, call: Call) -> None:
     text = text_of(await call(RepoMap()))
     assert text.startswith("shop/prices.py:\n")
     assert "    3 class PriceBook:\n" in text
@@ -207,7 +207,7 @@ async def test_cancelled_call_keeps_store(shop: Path, tmp_path: Path, call: Call
 
 @settings(max_examples=15)
 @given(tokens=st.integers(100, 3_000))
-def test_a_map_keeps_to_its_room(tokens: int) -> None:
+def test_map_fits_its_size(tokens: int) -> None:
     from sagent.plugins.code.map.render import BYTES, MapRequest, render
     from sagent.plugins.code.map.store import open_store
 
@@ -249,7 +249,7 @@ async def test_definitions_found_in_all_languages(name: str) -> None:
     assert names == wanted - ({"X"} & names)
 
 
-def test_every_grammar_has_a_sample() -> None:
+def test_every_grammar_has_sample() -> None:
     assert {language_of(name) for name in SAMPLES} == {*GRAMMARS}
 
 
@@ -309,7 +309,7 @@ def test_ranks_sum_to_one(files: list[tuple[list[str], list[str]]]) -> None:
         assert sum(near.values()) <= 1 + 1e-6
 
 
-async def test_the_whole_repository_is_mapped(call: Call, workspace: Workspace) -> None:
+async def test_whole_repository_mapped(call: Call, workspace: Workspace) -> None:
     workspace.cwd = Path(__file__).parents[3] / "sagent"
     workspace.roots = (workspace.cwd,)
     text = text_of(await call(RepoMap(), tokens=1_500))

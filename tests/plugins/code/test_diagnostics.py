@@ -173,7 +173,7 @@ async def test_killed_session_ends_servers(tmp_path: Path, environment: dict[str
             child.communicate()
 
 
-async def test_the_doctor_lists_them(tmp_path: Path, environment: dict[str, str]) -> None:
+async def test_doctor_lists_servers(tmp_path: Path, environment: dict[str, str]) -> None:
     settings = load({}, environment, tmp_path / "work")
     said = {each.what: each.detail for each in await examine(settings)}["language servers"]
     assert {"pyright", "ruff"} <= set(said.split(", "))

@@ -12,7 +12,9 @@ GRAMMARS = tuple(f"tree_sitter_{each}" for each in LANGUAGES)
 
 
 @pytest.mark.parametrize("packages", [("tree_sitter",), GRAMMARS])
-async def test_a_flag_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: tuple[str, ...]) -> None:
+async def test_missing_grammar_of_flag_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: tuple[str, ...]
+) -> None:
     await check_told(monkeypatch, tmp_path, "code", "RepoMap", "code", packages)
 
 

@@ -63,7 +63,7 @@ def test_invalid_setting_names_line(text: str, why: str, config: Path, settings:
     assert why in str(error.value)
 
 
-def test_a_projects_servers_wait_for_trust(settings: Callable[..., Settings]) -> None:
+def test_project_servers_wait_for_trust(settings: Callable[..., Settings]) -> None:
     found = settings(project=PROJECT)
     assert servers_of(found) == {}
     assert found.wish is not None

@@ -127,7 +127,7 @@ async def test_definition_references_and_symbols(ask: Ask) -> None:
         ({"symbol": "sow"}, "file_path is missing"),
     ],
 )
-async def test_what_cannot_be_asked_is_said(ask: Ask, arguments: dict[str, object], said: str) -> None:
+async def test_unanswerable_question_explained(ask: Ask, arguments: dict[str, object], said: str) -> None:
     with pytest.raises(ToolError, match=said):
         await ask("definition", **arguments)
 

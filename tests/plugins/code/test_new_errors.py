@@ -15,7 +15,7 @@ def check(lines: list[str]) -> tuple[str, list[Diagnostic]]:
 
 
 @given(LINES)
-def test_nothing_is_new_without_a_change(lines: list[str]) -> None:
+def test_no_change_no_new_errors(lines: list[str]) -> None:
     assert new_errors(check(lines), check(lines)) == []
 
 
@@ -62,7 +62,7 @@ def test_only_valid_errors_read() -> None:
     assert [str(error) for error in read_errors(items, "s")] == ["1:1 no severity in lines (s 12)", "1:1 �[31mred (s)"]
 
 
-def test_the_report_is_bounded() -> None:
+def test_report_bounded() -> None:
     errors = [Diagnostic(number, 1, "m") for number in range(40)]
     assert len(report([("a.py", errors)]).splitlines()) == MAX_ERRORS + 2
     assert report([("a.py", [])]) == ""

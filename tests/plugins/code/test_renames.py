@@ -75,7 +75,7 @@ async def test_unchanged_uses_named(rename: Rename) -> None:
         ({"changes": {"http://example.org/a": [edit(0, 0, 1)]}}, "/dev/null"),
     ],
 )
-async def test_what_is_no_plan_is_refused(rename: Rename, answer: object, said: str) -> None:
+async def test_invalid_plan_refused(rename: Rename, answer: object, said: str) -> None:
     rename.plans(answer)
     with pytest.raises(ToolError, match=said):
         await rename.make()
@@ -164,7 +164,7 @@ async def test_compound_name_refused_early(rename: Rename, name: str) -> None:
     assert (rename.bench.root / "a.fake").read_bytes() == b"old x\r\nold y\r\n"
 
 
-async def test_a_directory_is_named_as_one(rename: Rename) -> None:
+async def test_directory_reported_as_such(rename: Rename) -> None:
     (rename.bench.root / "dir.fake").mkdir()
     with pytest.raises(ToolError, match=r"dir\.fake is not a file\."):
         await rename.make(json_freeze_object({**rename.arguments, "file_path": "dir.fake"}))

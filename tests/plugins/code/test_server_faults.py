@@ -45,7 +45,7 @@ async def test_starting_server_reports_later(bench: Bench) -> None:
     assert "BAD two" in await bench.later()
 
 
-async def test_a_silent_server_holds_nobody_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_server_blocks_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("silent")
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
@@ -204,7 +204,7 @@ async def test_server_memory_limited(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert await bench.changed("a.fake", WORSE) == ""
 
 
-async def test_a_whole_home_is_no_project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whole_home_is_not_project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("versioned")
     for home in (bench.root, bench.root / "me"):
         monkeypatch.setenv("HOME", str(home))

@@ -52,7 +52,7 @@ def test_man_page_lists_all_commands(shell: Shell) -> None:
         ("zz", ""),
     ],
 )
-def test_bash_completes_what_may_come_next(typed: str, completed: str, shell: Shell) -> None:
+def test_bash_completion(typed: str, completed: str, shell: Shell) -> None:
     assert " ".join(complete_in_bash(shell, typed)) == completed
 
 

@@ -47,7 +47,7 @@ def session(shell: Shell) -> Path:
     return Path(str(done.json["session_path"]))
 
 
-def test_a_session_is_told(shell: Shell, session: Path) -> None:
+def test_session_advice_reported(shell: Shell, session: Path) -> None:
     done = shell.run("advice", str(session), model="")
     assert done.code == 0, done.err
     for words in (
@@ -69,7 +69,7 @@ def test_a_session_is_told(shell: Shell, session: Path) -> None:
     assert shell.run("advice", model="").out == done.out
 
 
-def test_as_json_it_has_every_figure(shell: Shell, session: Path) -> None:
+def test_json_has_every_figure(shell: Shell, session: Path) -> None:
     found = shell.run("advice", str(session), "--json", model="").json
     assert (found["session"], found["turns"], found["consultations"]) == (session.name, 3, 2)
     assert found["consult_rate"] == pytest.approx(2 / 3)
@@ -164,7 +164,7 @@ def test_session_without_advisors_reported(shell: Shell) -> None:
     assert "no session 'gone'" in shell.run("advice", "gone", model="").err
 
 
-def test_the_command_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_command_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
     for name in ("advice",):

@@ -80,7 +80,7 @@ def test_unredacted_bundle_byte_exact(session: Path, tmp_path: Path):
     assert json.loads(inside["manifest.json"])["searched"] is False
 
 
-def test_a_bundle_is_the_same_each_time(session: Path, bundle: Path, tmp_path: Path):
+def test_bundle_reproducible(session: Path, bundle: Path, tmp_path: Path):
     export_bundle(session, tmp_path / "again.tar", Redaction(), {"model": "a/b"})
     assert (tmp_path / "again.tar").read_bytes() == bundle.read_bytes()
 
@@ -110,7 +110,7 @@ def test_manifest_and_report_complete(session: Path, bundle: Path):
     assert [part["part"] for part in audit["verified"]] == ["log of root", "log of root/review", "children", "blobs"]
 
 
-def test_a_torn_end_is_left_out_and_told(session: Path, tmp_path: Path):
+def test_torn_end_left_out_and_reported(session: Path, tmp_path: Path):
     with (session / "root.jsonl").open("ab") as file:
         file.write(b'{"id":"half')
     done = export_bundle(session, tmp_path / "b.tar", Redaction(), {})
@@ -118,7 +118,7 @@ def test_a_torn_end_is_left_out_and_told(session: Path, tmp_path: Path):
     assert verify(tmp_path / "b.tar").problems == ()
 
 
-def test_a_damaged_session_makes_no_bundle(session: Path, tmp_path: Path):
+def test_damaged_session_makes_no_bundle(session: Path, tmp_path: Path):
     file = session / "root.jsonl"
     file.write_bytes(file.read_bytes().replace(b"Step 2", b"Step 9"))
     with pytest.raises(SessionCorrupt, match="sagent sessions repair"):
@@ -167,7 +167,7 @@ def test_markdown_has_no_markup_or_secrets(session: Path):
         (SwitchedEntry(advisor="advisor reviewer off"), "Switched: advisor reviewer off"),
     ],
 )
-def test_what_happened_is_a_sentence(tmp_path: Path, content: Content, words: str):
+def test_events_written_as_sentences(tmp_path: Path, content: Content, words: str):
     with Session.create_at(tmp_path / "s") as session:
         session.log().append(Opened(session.id, "root", "/work", {}))
         session.log().append(content)
@@ -185,7 +185,7 @@ def test_damaged_session_shown_to_damage(session: Path):
         assert b"does not match its id" in page
 
 
-def test_a_page_is_held_to_its_size(tmp_path: Path):
+def test_page_size_bounded(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as made:
         for number in range(120):
             text = f"{number} " + '<&"\u4e16\u754c' * 12_000

@@ -33,7 +33,7 @@ def test_every_format_written_without_secrets(place: Place, kind: str, suffix: s
     assert sorted(each.name for each in place.cwd.iterdir()) == [out.name]
 
 
-def test_an_exported_bundle_verifies(place: Place):
+def test_exported_bundle_verifies(place: Place):
     path = place.session(f"my key is {SECRET}")
     _, err = place.run("export", "--out", "b.tar")
     out, _ = place.run("verify", "b.tar")
@@ -49,7 +49,7 @@ def test_an_exported_bundle_verifies(place: Place):
     assert path.is_dir()
 
 
-def test_a_bundle_has_settings_and_no_key(place: Place):
+def test_bundle_has_settings_without_key(place: Place):
     place.session()
     config = place.home / ".config" / "sagent"
     config.mkdir(parents=True)

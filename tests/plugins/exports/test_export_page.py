@@ -141,7 +141,7 @@ def test_calls_and_events_in_words(page: Path):
         assert words in text, words
 
 
-def test_times_count_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_times_count_from_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     start = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     times = [start + timedelta(seconds=each) for each in (0, 61, 3_725)]
     with Session.create_at(tmp_path / "s") as made, monkeypatch.context() as patched:
@@ -196,7 +196,7 @@ def test_elements_have_accessible_names(browser: Browser):
 
 
 @chromium
-def test_the_keyboard_does_it_all(browser: Browser):
+def test_keyboard_reaches_everything(browser: Browser):
     browser.press("Tab")
     assert browser.run("document.activeElement.className") == "skip"
     browser.press("Enter")

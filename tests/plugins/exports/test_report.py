@@ -47,7 +47,7 @@ def of_trace(recorded) -> list:
 
 
 @pytest.mark.parametrize("source", [of_trace, of_session])
-def test_a_run_is_told_turn_by_turn(source, recorded, told):
+def test_run_reported_turn_by_turn(source, recorded, told):
     text = told(source(recorded))
     order = (
         "session ", "> Remove the sky.", "turn 1 · anthropic/claude-sonnet-4-6", "  I look first.",
@@ -135,7 +135,7 @@ def test_advice_outcome_shown_with_reason(tmp_path, told):
     assert "◆ critic · rated" in text
 
 
-def test_an_unknown_price_is_no_zero(told):
+def test_unknown_price_not_zero(told):
     unpriced = ReplyFinished("root", assistant("Hm.", model="a/b"), Usage(input=10, output=2), None)
     done = Finished("root", Result("Hm.", (), "end", cost=Cost(unpriced=("a/b",)), turns=1))
     text = told(read_events(as_lines(unpriced, done)))
@@ -179,7 +179,7 @@ def test_other_agents_named(told):
     assert "◆ root/review critic" in text
 
 
-def test_the_logs_of_a_tree_are_one_story(tmp_path, told):
+def test_tree_logs_merged_in_order(tmp_path, told):
     session = Session.create_at(tmp_path / "s")
     root, child = session.log(), session.log("root/review")
     for log, words in ((root, "first"), (child, "second"), (root, "third"), (child, "fourth")):
@@ -226,7 +226,7 @@ def test_secrets_hidden_and_counted():
     assert report.redaction.kinds == "1 token, 1 value"
 
 
-def test_long_texts_are_cut_and_told_so():
+def test_long_texts_cut_with_note():
     long = ReplyFinished("root", assistant("\n".join(map(str, range(100))), model="a/b"), Usage(), None)
     brief, full = Report(), Report(None)
     assert "  … 88 more lines (--full)" in list(brief.show(read_events(as_lines(long))))
@@ -255,7 +255,7 @@ def test_any_event_reported(events):
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_a_crash(data):
+def test_any_bytes_tolerated(data):
     found = list(read_events(data.splitlines(keepends=True)))
     assert all(not isinstance(step, Consulted) for step in found)
 

@@ -71,7 +71,7 @@ def test_calls_counted_by_outcome() -> None:
     assert found.models == ("openai/advisor",)
 
 
-def test_a_hit_rate_is_of_what_is_known() -> None:
+def test_hit_rate_of_known_outcomes() -> None:
     log = MemoryLog()
     entries = [note(log) for _ in range(5)]
     became(log, entries[0], "followed")

@@ -24,7 +24,7 @@ def trace(shell: Shell, *argv: str, stdin: str = "") -> str:
     return done.out
 
 
-def test_a_run_is_told_from_its_trace(shell: Shell) -> None:
+def test_run_shown_from_trace(shell: Shell) -> None:
     shell.serve(SCRIPT)
     done = shell.run("--trace", "run.jsonl", "--allow", "Bash(echo:*)", "--sandbox", "off", "look")
     assert done.code == 0, done.err
@@ -44,7 +44,7 @@ def test_a_run_is_told_from_its_trace(shell: Shell) -> None:
     assert out == trace(shell, "-", stdin=(shell.cwd / "run.jsonl").read_text())
 
 
-def test_a_run_is_told_from_its_session(shell: Shell) -> None:
+def test_run_shown_from_session(shell: Shell) -> None:
     shell.serve(SCRIPT)
     path = Path(str(shell.run("--output-format", "json", "look").json["session_path"]))
     out = trace(shell)
@@ -91,7 +91,7 @@ def test_damaged_lines_named_not_fatal(shell: Shell) -> None:
         ("", "no session of"),
     ],
 )
-def test_what_is_no_run_is_told(name: str, says: str, shell: Shell) -> None:
+def test_non_run_refused(name: str, says: str, shell: Shell) -> None:
     (shell.cwd / "notes.md").write_text("# Notes\n")
     done = shell.run("trace", *filter(None, [name]), model="")
     assert (done.code, done.out.strip().startswith("session")) == (2, False)

@@ -108,7 +108,7 @@ def test_full_disk_ends_only_the_trace():
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_killed_run_has_left_its_lines(tmp_path):
+def test_killed_run_leaves_lines(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; from sagent.events import Notice\n"
         "from sagent.plugins.exports.trace_file import TraceFile\n"

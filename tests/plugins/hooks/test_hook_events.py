@@ -159,7 +159,7 @@ def test_no_hooks_empty_answer(shell: Shell, config: Path) -> None:
 
 @pytest.mark.plugin("authoring")
 @pytest.mark.plugin("imports")
-def test_a_folder_may_have_hooks_of_it(shell: Shell, config: Path) -> None:
+def test_folder_hooks_on_event(shell: Shell, config: Path) -> None:
     folder = shell.cwd / "folder"
     (folder / "hooks").mkdir(parents=True)
     rows = {"DeployFinished": [{"matcher": "staging", "hooks": [{"type": "command", "command": "echo from a folder"}]}]}

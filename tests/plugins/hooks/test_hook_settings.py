@@ -62,7 +62,7 @@ def test_invalid_hook_names_line(text: str, why: str, config: Path, settings: Ca
     assert why in str(error.value)
 
 
-def test_a_projects_hooks_wait_for_trust(home: Path, settings: Callable[..., Settings]) -> None:
+def test_project_hooks_wait_for_trust(home: Path, settings: Callable[..., Settings]) -> None:
     found = settings(project=PROJECT)
     assert hooks_in(found) == () and found.wish is not None
     assert found.wish.wanted[0].value == ("PreToolUse Bash: ./check.sh",)
@@ -88,7 +88,7 @@ def test_project_hooks_added_to_own(config: Path, settings: Callable[..., Settin
     assert [(hook.what, hook.source) for hook in found] == [("mine", "person"), ("./check.sh", "project")]
 
 
-def test_what_is_trusted_is_shown_in_ascii() -> None:
+def test_trust_question_ascii_only() -> None:
     odd, plain = Hook("Stop", "\u0440m\n-rf \u202e/").wanted, Hook("Stop", "\\u0440m\\n-rf \\u202e/").wanted
     assert odd.isascii() and odd.isprintable() and odd != plain
 

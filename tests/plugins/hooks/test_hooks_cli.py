@@ -62,7 +62,7 @@ def test_project_hook_asks_allowed_hosts(shell: Shell) -> None:
     assert done.out == "Two.\n" and len(hooks.requests) == 3
 
 
-def test_a_refused_prompt_is_not_sent(shell: Shell) -> None:
+def test_refused_prompt_not_sent(shell: Shell) -> None:
     server = shell.serve([Turn(text="Fine.")])
     person(shell, "[[hooks.UserPromptSubmit]]\ncommand = 'grep -q secret && { echo it is secret >&2; exit 2; }; :'\n")
     done = shell.run("--output-format", "json", "the secret")

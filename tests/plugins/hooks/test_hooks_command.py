@@ -7,6 +7,6 @@ from tests.repl.recorded import RecordingContext
 
 
 @pytest.mark.parametrize(("line", "why"), [("/hooks", "There are no hooks.*PreToolUse"), ("/hooks x", "x")])
-async def test_it_says_that_there_are_none(context: RecordingContext, line: str, why: str) -> None:
+async def test_empty_list_explained(context: RecordingContext, line: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         await context.do(line)

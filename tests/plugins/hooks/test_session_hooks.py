@@ -106,7 +106,7 @@ def call(command: str, call_id: str = "1") -> ToolCall:
     return ToolCall(call_id, "Bash", json_freeze_object({"command": command}))
 
 
-async def test_what_a_hook_is_told(tmp_path: Path) -> None:
+async def test_hook_input(tmp_path: Path) -> None:
     session = Session(
         tmp_path,
         *(hook(event, f"cat > {event}.json") for event in ("SessionStart", "PreToolUse", "PostToolUse", "Stop")),
@@ -250,7 +250,7 @@ async def test_refused_stop_continues_but_ends(tmp_path: Path) -> None:
     assert [json.loads(each)["stop_hook_active"] for each in told] == [False] + [True] * MAX_RETURNS
 
 
-async def test_a_hook_ends_the_run(tmp_path: Path) -> None:
+async def test_hook_ends_run(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PreToolUse", """echo '{"continue": false, "stopReason": "enough"}'"""))
     await session.run(call("touch made"))
     assert session.result.error is not None and session.result.stop_reason == "hook_stop"
@@ -271,7 +271,7 @@ async def test_subagents_start_and_stop_hooks(tmp_path: Path) -> None:
     await session.hooks.end()
 
 
-async def test_a_summary_gets_what_a_hook_says(tmp_path: Path) -> None:
+async def test_summary_gets_hook_context(tmp_path: Path) -> None:
     session = Session(tmp_path, hook("PreCompact", "cat > told; echo keep the port number", "manual"))
     model = ScriptedModel(*["word " * 900] * 13, ModelError("invalid_request", "not now", provider="scripted"), "end")
     resources = Resources(
@@ -339,7 +339,7 @@ def server(status: int, body: str) -> Iterator[tuple[str, list[tuple[str, object
         found.server_close()
 
 
-async def test_a_url_is_posted_to_and_answers(tmp_path: Path) -> None:
+async def test_url_hook_posts_and_answers(tmp_path: Path) -> None:
     said = json.dumps({"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "by post"}})
     with server(200, said) as (url, got):
         session = Session(tmp_path, Hook("PreToolUse", url=url, timeout=10, headers={"x-token": "t"}))

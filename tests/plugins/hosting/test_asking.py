@@ -24,7 +24,7 @@ def test_lookalike_letters_named() -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(min_size=1), st.text(min_size=1)))
-def test_nothing_of_a_call_is_left_out(command: str, others: dict[str, str]) -> None:
+def test_whole_call_shown(command: str, others: dict[str, str]) -> None:
     arguments = {**others, "command": command}
     shown = call_text(ToolCall("1", "Bash", JsonObject(arguments)))
     words = [word for text in arguments.values() for word in text.split() if word.isascii() and word.isalnum()]

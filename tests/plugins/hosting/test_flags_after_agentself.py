@@ -53,7 +53,7 @@ def active(agent: Agent) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["continue_session", "fork", "session"])
-async def test_what_is_named_now_wins(door: Door, tmp_path: Path, how: str) -> None:
+async def test_flag_given_now_wins(door: Door, tmp_path: Path, how: str) -> None:
     place = next((tmp_path / "state" / "sessions").rglob("root.jsonl")).parent
     given = {"continue_session": {"continue": True}, "fork": {"fork": str(place)}, "session": {"session": str(place)}}
     flags = {"advisor": [ADVISOR], "effort": "max", "max_turns": 9}

@@ -101,7 +101,7 @@ async def test_close_or_interrupt_keeps_session(place: Path, provider: list) -> 
     await again.aclose()
 
 
-async def test_what_cannot_be_opened_says_why(place: Path) -> None:
+async def test_unopenable_session_explained(place: Path) -> None:
     live = Watched(ClientOptions(session="none-such"))
     with pytest.raises(SagentError, match="none-such"):
         await live.opened()

@@ -12,5 +12,5 @@ with fetched("project", ""): ready()
 """
 
 
-def test_a_copy_of_a_folder_is_removed(tmp_path: Path, place: Path) -> None:
+def test_folder_copy_removed(tmp_path: Path, place: Path) -> None:
     check_leavings(tmp_path, place, FETCHED)

@@ -125,7 +125,7 @@ def test_unread_setup_not_called_in_use(shell: Shell) -> None:
     assert "left out" in line_with(shell.run("import", "gemini", model="").out, "GEMINI.md", "only the first")
 
 
-def test_the_others(shell: Shell) -> None:
+def test_codex_and_other_programs_imported(shell: Shell) -> None:
     home, config = home_of(shell), home_of(shell) / ".config" / "sagent"
     (shell.cwd / ".git").mkdir()
     codex = (

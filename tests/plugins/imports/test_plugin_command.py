@@ -113,7 +113,7 @@ def test_repository_pinned_to_commit(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["a link", "a FIFO", "nothing", "a bad name", "bad hooks"])
-def test_what_is_no_plugin_is_refused(what: str, shell: Shell, folder: Path, tmp_path: Path) -> None:
+def test_non_plugin_refused(what: str, shell: Shell, folder: Path, tmp_path: Path) -> None:
     match what:
         case "a link":
             (folder / "key").symlink_to("/etc/passwd")
@@ -131,7 +131,7 @@ def test_what_is_no_plugin_is_refused(what: str, shell: Shell, folder: Path, tmp
     assert not list(config_of(shell).glob("plugins/*"))
 
 
-def test_what_is_added_is_what_was_shown(folder: Path, tmp_path: Path) -> None:
+def test_added_plugin_is_as_shown(folder: Path, tmp_path: Path) -> None:
     with fetched(str(folder), "") as (shown, _):
         plugin = read_plugin(shown, "", find_plugins(tmp_path, tmp_path))
         write(folder / "check.sh", "#!/bin/sh\ntouch ran\n", 0o755)

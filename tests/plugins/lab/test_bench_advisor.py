@@ -127,7 +127,7 @@ def test_broken_run_counted_apart_and_retried(bench: Shell) -> None:
     assert [line["outcome"] for line in runs(bench)] == ["failed", "failed", "unsolved", "solved"]
 
 
-def test_where_everything_fails_it_stops(bench: Shell) -> None:
+def test_repeated_failure_stops(bench: Shell) -> None:
     server = bench.serve(lambda request: Fail(401, message="no such key"))
     done = bench.run(*BENCH, "--repeats", "5", model="")
     assert done.code == 1
@@ -135,7 +135,7 @@ def test_where_everything_fails_it_stops(bench: Shell) -> None:
     assert len(server.requests) == 3
 
 
-def test_the_total_is_never_passed(bench: Shell) -> None:
+def test_total_never_passed(bench: Shell) -> None:
     server = bench.serve(helpful, bill="worst")
     caps = ("--max-budget-usd", "0.60", "--max-response-tokens", "2000", "--out", "out", "--repeats", "20")
     done = bench.run(*BENCH, *caps, "--jobs", "3", "--max-total-usd", "2.00", model="")

@@ -69,7 +69,7 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
         ('[[tasks]]\nname="a\\u001b"\nprompt="p"\ncheck="x"\n', "printable"),
     ],
 )
-def test_what_is_wrong_with_tasks_is_clear(text: str, says: str, tmp_path: Path) -> None:
+def test_invalid_tasks_explained(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: /elsewhere\n")
     file = tmp_path / "tasks.toml"
@@ -109,7 +109,7 @@ def test_unreadable_tasks_reported(tmp_path: Path) -> None:
     st.text(),
     st.text(),
 )
-def test_a_trial_comes_back_as_it_was(
+def test_trial_round_trips(
     task: str, arm: Arm, number: int, usd: Decimal | None, most: Decimal | None, turns: int, reason: str, stop: str
 ) -> None:
     written = trial(arm, number, task=task, usd=usd, most=most, turns=turns, reason=reason, stop=stop, check=1)
@@ -119,7 +119,7 @@ def test_a_trial_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", '{"task":"a","arm":"both","number":1,"outcome":"solved"}', "{", "7"])
-def test_what_is_no_trial_is_clear(line: str) -> None:
+def test_non_trial_refused(line: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- of JSON too
         decode_trial(line)
 
@@ -257,5 +257,5 @@ def test_repeated_run_counted_once() -> None:
     assert side.consult_rate == pytest.approx(3 / 9)
 
 
-def test_nothing_is_a_table_too() -> None:
+def test_empty_table_shown() -> None:
     assert "consultations  0 in 0 of 0 runs" in "\n".join(drawn(show(compare([]))))

@@ -33,13 +33,13 @@ async def test_copy_whole_without_links_back(tmp_path: Path) -> None:
     assert (source / "file").read_text() == "original"
 
 
-async def test_without_a_directory_it_is_empty(tmp_path: Path) -> None:
+async def test_missing_directory_gives_empty_copy(tmp_path: Path) -> None:
     await copy(None, tmp_path / "target")
     assert list((tmp_path / "target").iterdir()) == []
 
 
 @pytest.mark.needs("not-root")
-async def test_what_cannot_be_copied_is_told(tmp_path: Path) -> None:
+async def test_failed_copy_reported(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "file").write_text("x")
     (tmp_path / "source" / "file").chmod(0)
@@ -47,7 +47,7 @@ async def test_what_cannot_be_copied_is_told(tmp_path: Path) -> None:
         await copy(tmp_path / "source", tmp_path / "target")
 
 
-async def test_a_copy_that_nobody_wants_ends(tmp_path: Path) -> None:
+async def test_cancelled_copy_stops(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     for number in range(3_000):

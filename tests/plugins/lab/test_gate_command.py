@@ -112,7 +112,7 @@ def test_all_or_named_cells_must_hold(gate: Gate) -> None:
     assert "has no cell 'goood'. Did you mean good?" in err
 
 
-def test_a_baseline_of_other_cells_is_told(gate: Gate) -> None:
+def test_baseline_of_other_cells_refused(gate: Gate) -> None:
     one = write_cells(("x", 1, 2), name="one.json")
     two = write_cells(("y", 1, 2), ("z", 2, 2), name="two.json")
     assert gate(one, "--baseline", write_cells(("old", 1, 2), name="old.json"))[0] == 0  # one cell each
@@ -196,14 +196,14 @@ def test_cell_without_runs_fails(gate: Gate) -> None:
         ('{"type": "text_delta"}\n{"type": "session"}\n', "not the result of a sweep or a run"),
     ],
 )
-def test_nothing_never_passes(gate: Gate, text: str, says: str) -> None:
+def test_empty_result_never_passes(gate: Gate, text: str, says: str) -> None:
     Path("r.json").write_text(text, errors="surrogateescape")
     code, out, err = gate("r.json", "--min-pass", "0", "--partial")
     assert (code, out) == (2, "")
     assert says in err
 
 
-def test_wrong_usage_is_told(gate: Gate) -> None:
+def test_invalid_usage_refused(gate: Gate) -> None:
     name = write_cells(("x", 2, 2))
     Path("empty").mkdir()
     Path("notes").mkdir()
@@ -247,7 +247,7 @@ def test_notes_judged_and_torn_line_ignored(gate: Gate) -> None:
 USAGE = Usage(input=1_000, output=100)
 
 
-def test_a_run_and_its_session(shell: Shell) -> None:
+def test_run_and_its_session(shell: Shell) -> None:
     shell.serve([Turn(text="", calls=(Call("List", {"path": "."}),), usage=USAGE), Turn(text="Done.", usage=USAGE)])
     done = shell.run("--output-format", "json", "Look.")
     (shell.cwd / "run.json").write_text(done.out)

@@ -27,7 +27,7 @@ DIFFERENCES = st.lists(st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=Fal
     ("freedom", "t"),
     [(1, 12.7062), (2, 4.30265), (3, 3.18245), (4, 2.77645), (5, 2.57058), (9, 2.26216), (30, 2.04227), (999, 1.96234)],
 )
-def test_student_is_as_in_the_tables(freedom: int, t: float) -> None:
+def test_student_matches_tables(freedom: int, t: float) -> None:
     assert t_quantile(freedom) == pytest.approx(t, abs=6e-6 * t)
 
 
@@ -80,7 +80,7 @@ def test_mean_inside_interval_and_mirrored(differences: list[float]) -> None:
 
 
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=12), st.integers(1, 1000))
-def test_the_unit_changes_nothing(differences: list[int], unit: int) -> None:
+def test_unit_does_not_matter(differences: list[int], unit: int) -> None:
     small, large = paired_mean(differences), paired_mean([unit * each for each in differences])
     assert (small.is_clear, small.p) == (large.is_clear, large.p)
 
@@ -118,7 +118,7 @@ def test_equal_means_rarely_clear(values: tuple[int, ...], pairs: int) -> None:
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_a_coin_is_a_coin(heads: int, tails: int) -> None:
+def test_exact_tests_fair_to_coin(heads: int, tails: int) -> None:
     tosses, far = heads + tails, abs(heads - tails)
     fair = sum(comb(tosses, each) for each in range(tosses + 1) if abs(2 * each - tosses) >= far) / 2**tosses
     assert sign_test(heads, tails) == pytest.approx(fair)
@@ -126,7 +126,7 @@ def test_a_coin_is_a_coin(heads: int, tails: int) -> None:
         assert permutation_test([1.0] * heads + [-1.0] * tails) == pytest.approx(fair)
 
 
-def test_nothing_tells_nothing() -> None:
+def test_no_data_no_result() -> None:
     assert wilson(0, 0) == (0, 1)
     assert paired_mean([]).interval is None
     assert (paired_mean([3.0]).mean, paired_mean([3.0]).interval) == (3.0, None)

@@ -26,7 +26,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("name", ["replay", "compare", "bench-advisor", "sweep", "gate"])
-def test_commands_are_told_of(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help", "all"]) == 0
     assert f"  lab {name} " in capsys.readouterr().out
     assert run([name, "--help"]) == 0

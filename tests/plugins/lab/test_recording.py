@@ -80,7 +80,7 @@ def test_turn_holds_input_and_outcome() -> None:
     assert list(models_of(found)) == ["p/m"]
 
 
-def test_calls_without_a_result_are_open() -> None:
+def test_calls_without_result_are_open() -> None:
     (turn,) = Script().message(user("go")).prompt().request().message(TWO).result("b").read().turns
     assert turn.open_calls == ("a",)
 
@@ -150,6 +150,6 @@ def test_unreadable_message_named() -> None:
         script.read()
 
 
-def test_an_empty_log_has_no_turn() -> None:
+def test_empty_log_has_no_turn() -> None:
     found = read_recording("root", (), lambda _: b"")
     assert (found.turns, found.head, found.spoken) == ((), "", ())

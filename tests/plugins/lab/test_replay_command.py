@@ -68,7 +68,7 @@ def test_last_session_replayed_by_default(shell: Shell) -> None:
     assert command(shell, "replay").code == 0
 
 
-def test_a_damaged_session_is_not_replayed(shell: Shell) -> None:
+def test_damaged_session_not_replayed(shell: Shell) -> None:
     session = record(shell)
     file = Path(session, "root.jsonl")
     file.write_bytes(file.read_bytes().replace(b"It says hello.", b"It says hallo."))

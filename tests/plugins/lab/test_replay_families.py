@@ -15,7 +15,7 @@ STEPS = [
     "model",
     ["anthropic/claude-haiku-4-5", "openai/gpt-5.2", "google/gemini-3.8-flash", "bedrock/us.amazon.nova-pro-v1:0"],
 )
-def test_a_session_under_a_cap_is_rebuilt(shell: Shell, model: str) -> None:
+def test_session_under_cap_rebuilt(shell: Shell, model: str) -> None:
     server = shell.serve(STEPS)
     shell.environment |= {
         "OPENAI_API_KEY": "k",

@@ -45,7 +45,7 @@ async def test_assisted_session_replayed(steps: Sequence[Step], reason: str, tmp
     assert (replayed.divergence, replayed.turns) == (None, replayed.recorded)
 
 
-async def test_it_replays_as_it_did(session: Path) -> None:
+async def test_team_session_replays(session: Path) -> None:
     """What the team said into the conversation was no reply of a model, and is where a replay of it ends."""
     found = await replay(session)
     assert [(each.agent, each.requests, each.recorded) for each in found.agents] == [

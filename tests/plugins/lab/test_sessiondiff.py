@@ -133,7 +133,7 @@ def test_actions_compare_tool_and_target(tmp_path: Path) -> None:
         ("own", {"b": 2, "a": "/work"}, '{"a":"/work","b":2}'),
     ],
 )
-def test_what_a_call_is_about(tool: str, arguments: dict[str, object], target: str) -> None:
+def test_call_has_action_and_target(tool: str, arguments: dict[str, object], target: str) -> None:
     assert action_of(call("1", tool, **arguments), "/work") == Action(tool, target)
 
 
@@ -179,7 +179,7 @@ def test_unknown_price_makes_minimum(tmp_path: Path) -> None:
     assert any("at least" in note for note in diff.notes)
 
 
-def test_errors_and_denials_are_told_apart(tmp_path: Path) -> None:
+def test_errors_and_denials_separate(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "rm"), ("Done.",)]))
     side = diff_sessions(one, one).left
     assert (side.tool_calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
@@ -260,7 +260,7 @@ LINES = st.lists(st.sampled_from(["a", "b c", "b d", "", "<i>&", "x" * 5]), max_
 
 
 @given(LINES, LINES)
-def test_marked_lines_are_the_lines(one: list[str], other: list[str]) -> None:
+def test_marked_lines_equal_lines(one: list[str], other: list[str]) -> None:
     for lines, shown, tag, sign in zip((one, other), _marked(one, other), ("del", "ins"), "-+", strict=True):
         seen = re.sub(rf"<{tag}>(.*?)</{tag}>", r"\1\n", shown.replace("<mark>", "").replace("</mark>", ""))
         if "lines are the same" not in seen:

@@ -77,7 +77,7 @@ def cells(found: dict[str, object]) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in rows}
 
 
-def test_a_grid_of_two_by_two_by_two(sweep: Shell) -> None:
+def test_grid_of_two_by_two_by_two(sweep: Shell) -> None:
     server = sweep.serve(able)
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")
     assert done.code == 0, done.err
@@ -228,7 +228,7 @@ def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> N
     assert len(runs(sweep)) == 8 + 1
 
 
-def test_checks_do_not_outlive_a_kill(sweep: Shell, processes: Callable[[str], list[int]]) -> None:
+def test_killed_sweep_ends_checks(sweep: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"4343.{os.getpid()}"
     sweep.serve(able)
     (sweep.cwd / "spec.toml").write_text(
@@ -241,7 +241,7 @@ def test_checks_do_not_outlive_a_kill(sweep: Shell, processes: Callable[[str], l
     wait_until(lambda: processes(f"sleep\0{marker}") == [])
 
 
-def test_where_a_provider_is_down_it_stops(sweep: Shell) -> None:
+def test_unreachable_provider_stops(sweep: Shell) -> None:
     server = sweep.serve(lambda request: Fail(401, message="no such key"))
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")
     assert done.code == 1

@@ -163,7 +163,7 @@ def test_mistakes_named_with_place(text: str, says: str, tmp_path: Path) -> None
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.toml: no such file"):
         read_spec(tmp_path / "gone.toml")
 

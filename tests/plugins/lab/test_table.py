@@ -82,7 +82,7 @@ def test_sorted_by_pass_rate_then_cost() -> None:
         max_size=20,
     )
 )  # fmt: skip
-def test_the_front_is_what_no_row_beats(given: list[tuple[str, int, Outcome, str | None]]) -> None:
+def test_front_has_unbeaten_rows(given: list[tuple[str, int, Outcome, str | None]]) -> None:
     rows = tabulate([trial(*each) for each in given], "abcd")
     assert sorted(row.cell for row in rows) == list("abcd")
     rates = [-1 if row.rate is None else row.rate for row in rows]
@@ -99,7 +99,7 @@ def test_the_front_is_what_no_row_beats(given: list[tuple[str, int, Outcome, str
         assert row.is_front == (not beaten)
 
 
-def test_a_row_comes_back_from_its_object() -> None:
+def test_row_round_trips() -> None:
     name = "x | *"
     cut = trial(name, 1, "interrupted", most=Decimal("0.5"))  # whose last bill never came
     runs = [trial(name, 1), trial(name, 2, "unsolved", turns=5), trial(name, 3, "budget")]
@@ -119,7 +119,7 @@ def test_a_row_comes_back_from_its_object() -> None:
     "value",
     [None, {}, {"name": "x", "runs": 1, "passed": 2, "usd_total": 1}, {"name": "x", "runs": 1, "passed": 1}],
 )
-def test_what_is_no_row_is_told(value: object) -> None:
+def test_non_row_refused(value: object) -> None:
     with pytest.raises(ValueError, match="a cell has a name"):
         decode_row(value)
 

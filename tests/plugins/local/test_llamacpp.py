@@ -127,7 +127,7 @@ def test_defaults_to_usual_port() -> None:
     assert named.model("any/id").id == "any/id"
 
 
-def test_a_base_url_comes_before_a_model(environ: Callable[..., dict[str, str]]) -> None:
+def test_base_url_before_model(environ: Callable[..., dict[str, str]]) -> None:
     variables = {**environ(), "LLAMA_CPP_BASE_URL": "http://127.0.0.1:9", "LLAMA_CPP_API_KEY": "secret-key"}
     for provider in (
         LlamaCpp.from_env(environ=variables),
@@ -161,7 +161,7 @@ def test_a_base_url_comes_before_a_model(environ: Callable[..., dict[str, str]])
         ("LLAMA_CPP_API_KEY", "ä b", "LLAMA_CPP_API_KEY for llamacpp has characters that a key cannot have"),
     ],
 )
-def test_a_wrong_variable_is_named(
+def test_invalid_variable_named(
     environ: Callable[..., dict[str, str]], here: Path, name: str, value: str, told: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(told.format(here=here))) as caught:
@@ -170,7 +170,7 @@ def test_a_wrong_variable_is_named(
 
 
 @pytest.mark.parametrize("named", ["./llama-server", "{here}/llama-server", "../{name}/llama-server"])
-def test_program_of_a_relative_path(
+def test_program_with_relative_path(
     environ: Callable[..., dict[str, str]], here: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     monkeypatch.chdir(here)
@@ -242,7 +242,7 @@ async def test_first_call_starts_child_once(opened: Callable[..., LlamaCpp], her
     assert (os.getsid(start["pid"]), os.getpgid(start["pid"])) == (start["pid"], start["pid"])  # Ctrl-C is not for it
 
 
-async def test_nobody_else_gets_in(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_strangers_refused(opened: Callable[..., LlamaCpp], here: Path) -> None:
     await opened().models()
     [start] = starts(here)
     stranger = LlamaCpp.from_key("guess", base_url=f"http://127.0.0.1:{start['port']}")
@@ -298,7 +298,7 @@ async def test_long_prompt_is_overflow(opened: Callable[..., LlamaCpp]) -> None:
     assert (raised.kind, raised.retryable) == ("context_overflow", False)
 
 
-def test_it_costs_nothing() -> None:
+def test_local_model_costs_nothing() -> None:
     assert PriceBook().price("llamacpp", "whatever", Usage(input=10**6, output=10**6)) == 0
 
 
@@ -347,7 +347,7 @@ async def test_child_dying_mid_call_replaced(opened: Callable[..., LlamaCpp], he
     assert len({start["pid"] for start in starts(here)}) == 2
 
 
-async def test_the_engine_tries_again_by_itself(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_engine_retries(opened: Callable[..., LlamaCpp], here: Path) -> None:
     stall = {"kind": "stall", "turn": {"text": "Hello", "pieces": 1}, "after_events": 3, "seconds": 0.3}
     events: list[Event] = []
     agent = Agent(opened(deaths=2, mid_stream=True, script=[stall]).model("tiny"))
@@ -381,7 +381,7 @@ async def test_never_ready_child_killed(opened: Callable[..., LlamaCpp]) -> None
     assert provider._server is None
 
 
-async def test_a_program_that_is_none_says_so(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_unstartable_program_named(opened: Callable[..., LlamaCpp], here: Path) -> None:
     (here / "broken").write_text("#!/no/such/interpreter\n")
     (here / "broken").chmod(0o755)
     _, error = await failure(opened({"LLAMA_CPP_SERVER": str(here / "broken")}).model("tiny"), ask())
@@ -442,7 +442,7 @@ async def test_megabytes_of_log_bounded(opened: Callable[..., LlamaCpp], here: P
 # Its end
 
 
-async def test_a_cancelled_start_leaves_no_child(opened: Callable[..., LlamaCpp], here: Path) -> None:
+async def test_cancelled_start_leaves_no_child(opened: Callable[..., LlamaCpp], here: Path) -> None:
     model = opened(never_healthy=True).model("tiny")
     call = asyncio.create_task(collect(model, ask()))
     await until(lambda: starts(here))
@@ -465,7 +465,7 @@ async def test_shared_child_outlives_canceller(opened: Callable[..., LlamaCpp], 
 
 
 @pytest.mark.parametrize("ignore_term", [False, True])
-async def test_closing_ends_the_child(
+async def test_closing_ends_child(
     opened: Callable[..., LlamaCpp], here: Path, monkeypatch: pytest.MonkeyPatch, ignore_term: bool
 ) -> None:
     monkeypatch.setattr(llamacpp_server, "EXIT_TIMEOUT_SECONDS", 0.3 if ignore_term else TIMEOUT_SECONDS)
@@ -604,7 +604,7 @@ async def test_missing_server_names_setup() -> None:
     assert "--base-url" not in str(error), "one way to mend it is enough"
 
 
-def test_a_server_elsewhere_needs_no_key() -> None:
+def test_remote_server_needs_no_key() -> None:
     provider = LlamaCpp.from_env(environ={"LLAMA_CPP_BASE_URL": "http://10.1.2.3:8080"})
     assert provider.url == "http://10.1.2.3:8080/v1"
 
@@ -670,7 +670,7 @@ LETTER = json_freeze_object({"logit_bias": {"100": 100}})  # an "a" for each tok
 
 
 @pytest.mark.needs("llama-server")
-async def test_the_real_server(tmp_path: Path) -> None:
+async def test_real_server(tmp_path: Path) -> None:
     """One start: a listing, a streamed reply with its usage, an overflow, a full window, a death, a replacement."""
     write_model(tmp_path / "tiny random.gguf", 1024)
     provider = LlamaCpp.from_env(

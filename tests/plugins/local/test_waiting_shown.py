@@ -56,7 +56,7 @@ async def test_loading_server_awaited_any_time() -> None:
         await provider.aclose()
 
 
-async def test_server_that_reads_is_not_silent() -> None:
+async def test_reading_server_not_silent() -> None:
     async with served(reading=READING) as (_, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=0.6, reasoning_stall=0.6))
@@ -148,7 +148,7 @@ async def test_loading_server_at_port_found(tmp_path: Path, monkeypatch: pytest.
         ({}, ""),
     ],
 )
-def test_progress_of_a_prompt_in_words(progress: dict[str, object], line: str) -> None:
+def test_prompt_progress_in_words(progress: dict[str, object], line: str) -> None:
     assert reading_line(progress).startswith(f"Reading the prompt: {line}" if line else "")
     assert bool(reading_line(progress)) == bool(line)
 

@@ -69,7 +69,7 @@ def test_server_models_listed_unloaded(slow: Shell) -> None:
 
 @pytest.mark.plugin("setup")
 @pytest.mark.parametrize("flags", [("--base-url", "{url}"), ("llamacpp", "--base-url", "{url}"), ("llamacpp",)])
-def test_models_of_a_server_that_runs(shell: Shell, flags: tuple[str, ...]) -> None:
+def test_models_of_running_server(shell: Shell, flags: tuple[str, ...]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

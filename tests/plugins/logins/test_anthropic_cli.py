@@ -163,7 +163,7 @@ class TestOneProgram:
         assert second[2]["content"][0]["content"][1]["type"] == "image"
         assert fourth[-1]["content"] == [{"type": "text", "text": "go on"}]
 
-    async def test_an_error_result_is_told_as_one(self, stand_in: str) -> None:
+    async def test_error_result_sent_as_error(self, stand_in: str) -> None:
         async with opened(stand_in, [Turn(calls=(Call("Read"),)), Turn("so be it")]) as (provider, server):
             model = provider.model("m")
             _, reply = await collect(model, request(user("hi")))
@@ -216,7 +216,7 @@ class TestOneProgram:
             "text",
         ]
 
-    async def test_any_other_history_is_told_anew(self, stand_in: str) -> None:
+    async def test_changed_history_starts_anew(self, stand_in: str) -> None:
         """After a compaction, an interrupt, or with other tools, limits and words; what fits is not."""
         async with opened(stand_in, [Turn(f"{number}") for number in range(6)]) as (provider, server):
             model = provider.model("m")
@@ -277,7 +277,7 @@ class TestHistory:
         ]
         assert f"# Tool Long\n\n{long.description}" in json.loads(json.dumps(body["system"]))[-1]["text"]
 
-    async def test_the_wish_goes_along(self, stand_in: str) -> None:
+    async def test_request_options_passed_on(self, stand_in: str) -> None:
         """Model, effort, output limit, members for the body; and what cannot is said."""
         options = json_freeze_object({"temperature": 0.5, "betas": ["x"]})
         async with opened(stand_in, [Turn("x")]) as (provider, server):
@@ -332,7 +332,7 @@ class TestEffort:
 class TestEnd:
     """What the program would do by itself, and how it ends."""
 
-    async def test_a_reply_at_its_limit_is_the_reply(self, stand_in: str) -> None:
+    async def test_limited_reply_not_continued(self, stand_in: str) -> None:
         """Left alone, the program would ask the model to go on, at our expense."""
         async with opened(stand_in, [Turn("ab", stop="max_tokens"), Turn("cd")]) as (provider, server):
             _, reply = await collect(provider.model("m"), request(user("hi")))
@@ -367,7 +367,7 @@ class TestEnd:
         """SIGKILL included, in the middle of a silent stream."""
         await check_kill(stand_in)
 
-    async def test_silence_is_an_error(self, stand_in: str) -> None:
+    async def test_silence_is_error(self, stand_in: str) -> None:
         stalled = Stall(Turn("abc", pieces=1), after_events=4)
         async with opened(stand_in, [stalled], timeouts=Timeouts(stall=0.1)) as (provider, server):
             text, error = await failure(provider.model("m"), request(user("hi")))
@@ -402,12 +402,12 @@ class TestLogin:
         with pytest.raises(UsageError, match="npm install -g @anthropic-ai/claude-code"):
             AnthropicCLI.from_credentials(environ={"PATH": "/nowhere"})
 
-    def test_a_key_is_for_another_provider(self) -> None:
+    def test_api_key_refused(self) -> None:
         with pytest.raises(UsageError, match="use the provider anthropic"):
             AnthropicCLI.from_key("sk-ant-api03-x")
 
     @pytest.mark.parametrize("age", ["STAND_IN_OLD", "STAND_IN_ANCIENT"])
-    async def test_an_old_program_says_so(self, stand_in: str, age: str) -> None:
+    async def test_old_program_explained(self, stand_in: str, age: str) -> None:
         """One that does not know an option, and one that answers what it is only to remember."""
         async with opened(stand_in, [Turn("x")] * 3, **{age: "1"}) as (provider, _):
             history = (user("hi"), assistant("Hello."), user("and?"))
@@ -514,7 +514,7 @@ class TestRealProgram:
         ],
         ids=["permission", "too long", "overloaded", "cut"],
     )
-    async def test_an_error_is_of_its_kind(self, step: Step, kind: ModelErrorKind, words: str) -> None:
+    async def test_error_has_its_kind(self, step: Step, kind: ModelErrorKind, words: str) -> None:
         async with opened(None, [step]) as (provider, server):
             _, error = await failure(provider.model("claude-sonnet-4-6"), request(user("hi")))
             assert error.kind == kind, error
@@ -730,7 +730,7 @@ async def test_refused_part_is_left_out(stand_in: str, what: str) -> None:
         assert b"left_out" not in each.body
 
 
-async def test_other_refusal_of_the_api_is_told(stand_in: str) -> None:
+async def test_other_api_refusal_reported(stand_in: str) -> None:
     async with opened(stand_in, [Fail(400, message="max_tokens: too many")]) as (provider, server):
         _, error = await failure(provider.model("claude-sonnet-4-6"), request(user("x")))
         assert (error.kind, error.status) == ("invalid_request", 400)

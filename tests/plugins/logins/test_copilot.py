@@ -140,7 +140,7 @@ class TestLogin:
         ],
         ids=["denied", "expired", "disabled"],
     )
-    async def test_a_refusal_says_what_to_do(
+    async def test_refused_login_says_next_step(
         self, answer: Mapping[str, str], words: str, github: GitHub, listening: Serve
     ) -> None:
         github.polls = [answer]
@@ -150,7 +150,7 @@ class TestLogin:
         assert failed.value.kind == "auth"
         assert "secret-device-code" not in str(failed.value)
 
-    async def test_what_is_no_github_gives_no_code(self, raw_server: Callable[..., Any]) -> None:
+    async def test_other_host_gives_no_code(self, raw_server: Callable[..., Any]) -> None:
         page = b"<html>Sign in to the proxy</html>"
         answer = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page), page]
         async with raw_server(answer) as server:
@@ -182,13 +182,13 @@ class TestLogin:
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
         ],
     )
-    def test_a_host_is_a_name_or_an_address(self, given: str, url: str) -> None:
+    def test_host_is_name_or_address(self, given: str, url: str) -> None:
         assert host_url(given) == url
 
     @pytest.mark.parametrize(
         "given", ["http://company.ghe.com", "http://127.example", "", "a b", "ftp://x", "https://x?y"]
     )
-    def test_a_login_goes_nowhere_unencrypted(self, given: str) -> None:
+    def test_login_refused_unencrypted(self, given: str) -> None:
         with pytest.raises(UsageError):
             host_url(given)
 
@@ -315,7 +315,7 @@ asyncio.run(main())
                 await collect(provider.model(MODELS["chat"]), request())
         assert calls(server)[0].headers["authorization"] == f"Bearer {ACCOUNT}"
 
-    async def test_no_error_shows_a_token(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
+    async def test_errors_hide_tokens(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         refusal = Fail(400, message="tid=0ld0ld0ld;exp=1 is not liked")
         async with FakeProviderServer([refusal]) as server, listening(github.handle) as address:
             keep(tmp_path, f"http://{address}", api=server.url, until=time.time() + 1_000)
@@ -334,7 +334,7 @@ asyncio.run(main())
         assert path.stat().st_size < 100_000
 
     @pytest.mark.parametrize("api", ["http://elsewhere.example", "ftp://x", "", "javascript:x"])
-    async def test_a_token_goes_nowhere_unencrypted(
+    async def test_token_never_sent_unencrypted(
         self, api: str, github: GitHub, listening: Serve, tmp_path: Path
     ) -> None:
         github.api = api
@@ -409,7 +409,7 @@ class TestRequest:
         ],
         ids=["a person", "another agent", "the compactor", "a result"],
     )
-    async def test_it_says_who_asks(
+    async def test_initiator_sent(
         self, messages: tuple[Message, ...], conversation: str, initiator: str, tmp_path: Path
     ) -> None:
         async with FakeProviderServer([Turn("x")]) as server:
@@ -476,7 +476,7 @@ class TestModels:
         assert rows["claude-sonnet-5.5"].name == "Claude Sonnet 5.5 (premium requests: 1.25)"
         assert rows["gpt-4.1"].name == "GPT-4.1 (included)"
 
-    async def test_efforts_are_those_of_the_list(self, tmp_path: Path) -> None:
+    async def test_efforts_from_list(self, tmp_path: Path) -> None:
         async with FakeProviderServer([Turn("x")]) as server:
             keep(tmp_path, "https://github.com", api=server.url, until=time.time() + 1_000)
             async with opened(tmp_path) as provider:
@@ -507,12 +507,12 @@ class TestModels:
 
 
 class TestNoLogin:
-    def test_what_is_missing_is_said(self, tmp_path: Path) -> None:
+    def test_missing_login_explained(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="Run `sagent login copilot`"):
             Copilot.from_env(environ={"HOME": str(tmp_path)})
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"github_token": 7}', "\udcff", "[" * 100_000])
-    def test_a_file_that_is_none(self, text: str, tmp_path: Path) -> None:
+    def test_malformed_login_file_explained(self, text: str, tmp_path: Path) -> None:
         path = keep(tmp_path, "https://github.com")
         path.write_text(text, errors="surrogateescape")
         with pytest.raises(UsageError, match="Run `sagent login copilot`"):
@@ -528,14 +528,14 @@ class TestNoLogin:
         with pytest.raises(UsageError, match="not an SDK"):
             provider_named("copilot", key=ACCOUNT, transport="sdk")
 
-    def test_neither_token_leaves_in_an_export(self, github: GitHub) -> None:
+    def test_export_hides_tokens(self, github: GitHub) -> None:
         text, _ = redact(f"authorization: Bearer {github.token}\ntoken {github.token} and {ACCOUNT}")
         assert "abcdef" not in text
         assert "5e4d3c2b1a" not in text
         assert ACCOUNT not in text
 
 
-async def test_a_call_of_a_tool_goes_round(tmp_path: Path) -> None:
+async def test_tool_call_over_each_api(tmp_path: Path) -> None:
     """By each API: the call of one model, its result, and what another makes of it."""
     turns = [Turn(calls=(Call("Read", {"path": "x"}),)), Turn("read")] * 3
     async with FakeProviderServer(turns) as server:

@@ -23,7 +23,7 @@ def test_same_model_needs_same_login(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["anthropic-cli", "copilot", "openai-subscription"])
-def test_a_login_has_no_sdk(name: str) -> None:
+def test_login_has_no_sdk(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} uses a login, not an SDK"):
         provider_named(name, transport="sdk")
 

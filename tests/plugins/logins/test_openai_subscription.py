@@ -113,7 +113,7 @@ class TestOpenAISubscription(ServedModelSuite):
 
 
 class TestRequest:
-    async def test_it_is_what_the_endpoint_takes(self, home: Path) -> None:
+    async def test_request_fits_endpoint(self, home: Path) -> None:
         """Stored nowhere, with instructions, with the account's and the conversation's names (codex 0.150.0)."""
         log_in(home, token("a"))
         async with FakeProviderServer([Turn("x")] * 3) as server, opened(home, server.url) as provider:
@@ -129,13 +129,13 @@ class TestRequest:
         assert first.headers["originator"] == "sagent"
         assert first.headers["session-id"] == second.headers["session-id"] != third.headers["session-id"]
 
-    async def test_the_window_is_the_plan_s(self, home: Path) -> None:
+    async def test_plan_window_used(self, home: Path) -> None:
         log_in(home, token("a"))
         async with opened(home, "http://127.0.0.1:9") as provider:
             assert provider.model("gpt-5.6-terra").limits.window == 272_000
             assert provider.model("gpt-77").limits.window == 272_000
 
-    async def test_models_are_what_the_plan_lists(self, home: Path, raw_server: Serve) -> None:
+    async def test_models_from_plan(self, home: Path, raw_server: Serve) -> None:
         log_in(home, token("a"))
         listed = [
             {"slug": "gpt-9", "display_name": "GPT-9", "context_window": 500_000, "visibility": "list"},
@@ -219,7 +219,7 @@ class TestRenewal:
             assert len(tokens.requests) == 1
             assert bearers(server) == ["new"] * 3
 
-    async def test_what_the_program_renewed_is_used(self, home: Path) -> None:
+    async def test_renewal_by_program_used(self, home: Path) -> None:
         """Nothing is spent where another's work will do."""
         log_in(home, token("old", lasts=60))
         async with FakeProviderServer([Turn("x")]) as server, opened(home, server.url) as provider:
@@ -242,7 +242,7 @@ class TestRenewal:
                 await collect(provider.model(MODEL), request())
             assert bearers(server) == ["the program's"]
 
-    async def test_a_refusal_says_what_to_do(self, home: Path, raw_server: Serve) -> None:
+    async def test_refused_renewal_says_next_step(self, home: Path, raw_server: Serve) -> None:
         path = log_in(home, token("old", lasts=-10))
         before = path.read_text()
         refused = http(401, {"error": {"code": "refresh_token_reused", "message": "already used"}})
@@ -281,7 +281,7 @@ class TestRenewal:
                 await call
         assert json.loads(path.read_text())["tokens"]["refresh_token"] == "rt-2"
 
-    async def test_without_the_lock_nothing_is_spent(self, home: Path, raw_server: Serve) -> None:
+    async def test_without_lock_nothing_spent(self, home: Path, raw_server: Serve) -> None:
         log_in(home, token("old", lasts=-10))
         (home / "auth.json.lock").mkdir()
         async with raw_server(renewed()) as tokens, opened(home, "http://127.0.0.1:9", tokens.url) as provider:
@@ -290,7 +290,7 @@ class TestRenewal:
         assert not tokens.requests
 
     @pytest.mark.needs("not-root")
-    async def test_what_cannot_be_kept_is_not_spent(self, home: Path, raw_server: Serve) -> None:
+    async def test_unsaveable_renewal_not_spent(self, home: Path, raw_server: Serve) -> None:
         log_in(home, token("old", lasts=-10))
         home.chmod(0o500)
         try:
@@ -301,7 +301,7 @@ class TestRenewal:
         finally:
             home.chmod(0o700)
 
-    async def test_a_linked_file_stays_a_link(self, home: Path, tmp_path: Path, raw_server: Serve) -> None:
+    async def test_linked_file_stays_link(self, home: Path, tmp_path: Path, raw_server: Serve) -> None:
         real = log_in(tmp_path / "elsewhere", token("old", lasts=-10))
         home.mkdir()
         (home / "auth.json").symlink_to(real)
@@ -321,7 +321,7 @@ class TestRenewal:
                 await collect(provider.model(MODEL), request())
             assert bearers(server) == ["new"]
 
-    async def test_the_account_is_found_in_the_token(self, home: Path) -> None:
+    async def test_account_id_from_token(self, home: Path) -> None:
         path = log_in(home, token("a"))
         fields = json.loads(path.read_text())
         del fields["tokens"]["account_id"]
@@ -341,27 +341,27 @@ class TestNoLogin:
     def test_no_file(self, home: Path) -> None:
         self.check(home, r"npm install -g @openai/codex\), run `codex login`")
 
-    def test_no_file_in_the_usual_place(self, tmp_path: Path) -> None:
+    def test_missing_file_in_usual_place(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=str(tmp_path / ".codex" / "auth.json")):
             OpenAISubscription.from_credentials(environ={"HOME": str(tmp_path)})
 
     @pytest.mark.parametrize("store", ["keyring", "auto"])
-    def test_a_login_in_the_keyring(self, home: Path, store: str) -> None:
+    def test_keyring_login_explained(self, home: Path, store: str) -> None:
         home.mkdir()
         (home / "config.toml").write_text(f'cli_auth_credentials_store = "{store}"\n')
         self.check(home, "in the system's keyring")
 
-    def test_a_key(self, home: Path) -> None:
+    def test_api_key_login_explained(self, home: Path) -> None:
         log_in(home, "", auth_mode="apikey", OPENAI_API_KEY="sk-x", tokens=None)
         self.check(home, "Use the provider openai")
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"tokens": {}}', "\udcff"])
-    def test_a_file_that_is_none(self, home: Path, text: str) -> None:
+    def test_malformed_login_file_explained(self, home: Path, text: str) -> None:
         home.mkdir()
         (home / "auth.json").write_text(text, errors="surrogateescape")
         self.check(home, "Run `codex login`")
 
-    def test_a_key_given(self) -> None:
+    def test_given_key_refused(self) -> None:
         with pytest.raises(UsageError, match="With a key, use openai"):
             OpenAISubscription.from_key("sk-x")
 

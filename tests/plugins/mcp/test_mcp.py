@@ -143,7 +143,7 @@ def address(script: Path) -> Iterator[str]:
         server.wait()
 
 
-async def test_tools_of_an_address(address: str) -> None:
+async def test_tools_from_url(address: str) -> None:
     notices: list[str] = []
     servers = {"web": McpServer(url=address), "again": McpServer(url=address, headers={"x-key": "k"})}
     async with open_servers(servers, notices) as tools:

@@ -118,7 +118,7 @@ async def test_schema_mismatch_shown(tmp_path: Path) -> None:
         assert "only words" in read and "did not return structured content" in read
 
 
-async def test_recording_is_a_document(tmp_path: Path) -> None:
+async def test_audio_recording_becomes_document(tmp_path: Path) -> None:
     audio = {"type": "audio", "mimeType": "audio/wav", "data": base64.b64encode(WAV).decode()}
     output = await _call(Odd(tmp_path), {"content": [audio]})
     (part,) = output.content
@@ -183,7 +183,7 @@ def test_same_json_compares_equal(value: object) -> None:
 
 
 @given(st.dictionaries(st.text(), JSON, min_size=1, max_size=3), st.integers(0, 3))
-def test_own_json_is_found_in_a_text(data: dict[str, object], indent: int) -> None:
+def test_own_json_found_in_text(data: dict[str, object], indent: int) -> None:
     assert is_said(data, [Text(json.dumps(data, indent=indent))])
 
 

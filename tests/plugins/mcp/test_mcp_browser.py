@@ -107,7 +107,7 @@ def test_browser_uses_sandbox_proxy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("installed", "missing"), [((), "playwright-mcp"), (("playwright-mcp",), "Chromium")])
-def test_what_is_not_installed_is_named(installed: tuple[str, ...], missing: str, tmp_path: Path) -> None:
+def test_missing_program_named(installed: tuple[str, ...], missing: str, tmp_path: Path) -> None:
     import subprocess
 
     for name in installed:

@@ -76,7 +76,7 @@ def test_invalid_server_leaves_file_alone(shell: Shell, words: tuple[str, ...], 
     assert path.read_text() == BEFORE
 
 
-def test_a_server_is_tested(shell: Shell) -> None:
+def test_server_tested(shell: Shell) -> None:
     script = shell.cwd / "server.py"
     script.write_text(SERVER)
     assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0

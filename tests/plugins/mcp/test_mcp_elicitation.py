@@ -72,7 +72,7 @@ async def test_defaults_are_filled_in_by_us(tmp_path: Path) -> None:
         (("Answer", "x", "x", "x"), "cancel"),
     ],
 )
-async def test_a_person_can_leave_a_form(tmp_path: Path, answers: tuple[str | None, ...], action: str) -> None:
+async def test_person_can_leave_form(tmp_path: Path, answers: tuple[str | None, ...], action: str) -> None:
     assert await answered(Odd(tmp_path), FORM, *answers) == {"action": action}
 
 

@@ -119,7 +119,7 @@ async def test_almost_json_parsed(tmp_path: Path, text: str, read: str) -> None:
             assert await do(servers, f"raw({line!r} % number)") == read
 
 
-async def test_what_is_no_message_is_passed_over(tmp_path: Path) -> None:
+async def test_non_messages_skipped(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         for line in ("[" * 100_000, "no JSON", '{"a": 1}', '{"id": [', '"\\ud83d'):

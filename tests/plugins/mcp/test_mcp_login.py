@@ -211,7 +211,7 @@ asyncio.run(main())
 """
 
 
-async def test_two_processes_renew_a_token_once(site: Site, tmp_path: Path) -> None:
+async def test_two_processes_renew_once(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
     file = LoginFile(logins, site.server.url)

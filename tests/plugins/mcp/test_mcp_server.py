@@ -349,7 +349,7 @@ async def test_http_needs_token_and_host(place: Place) -> None:
         (["mcp", "test", "nobody"], "nobody"),
     ],
 )
-async def test_a_wrong_command_line_exits_with_2(place: Place, argv: Sequence[str], said: str) -> None:
+async def test_invalid_command_line_exits_2(place: Place, argv: Sequence[str], said: str) -> None:
     done = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sagent.bin.cli", *argv, cwd=place.work, env=place.environment,
         stderr=asyncio.subprocess.PIPE,

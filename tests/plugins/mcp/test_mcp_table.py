@@ -41,7 +41,7 @@ def test_needs_resolve_paths_from_file(tmp_path: Path) -> None:
         ("command = 'c'\ntimeout = 0.0", "timeout: give seconds as a number above 0"),
     ],
 )
-def test_a_wrong_member_is_named(tmp_path: Path, table: str, said: str) -> None:
+def test_invalid_member_named(tmp_path: Path, table: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(tmp_path, f"[mcp.t]\n{table}")
 

@@ -82,7 +82,7 @@ def test_subagent_notes_rewound(shell: Shell) -> None:
     assert not path.exists()
 
 
-def test_what_is_off_costs_no_byte(shell: Shell) -> None:
+def test_disabled_memory_costs_nothing(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")] * 3)
     note(shell, "build", "Build with make\n")
     done(shell.run("hi"))

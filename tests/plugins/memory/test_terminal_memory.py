@@ -11,7 +11,7 @@ from tests.repl.console import Console
 pytestmark = pytest.mark.needs("tmux")
 
 
-def test_a_note_is_edited_and_forgotten(console: Console, tmp_path: Path) -> None:
+def test_note_edited_and_forgotten(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i s/tabs/blanks/ "$1"\n')
     editor.chmod(0o755)

@@ -58,7 +58,7 @@ async def _echo(delivery: Delivery) -> None:
             await delivery.reply(f"You said: {body}")
 
 
-async def test_a_message_is_answered(bus: NatsBus, bus_shell: Shell) -> None:
+async def test_message_answered(bus: NatsBus, bus_shell: Shell) -> None:
     async with answering(bus, Address("team.echo"), _echo):
         done = await _run(bus_shell, "send", "team.echo", "Grüße")
         assert (done.code, done.out, done.err) == (0, "You said: Grüße\n", "")
@@ -82,7 +82,7 @@ async def test_message_without_reply_kept(bus: NatsBus, bus_shell: Shell) -> Non
     assert "No agent receives at team.nobody" in done.err
 
 
-async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
+async def test_present_agents_listed(bus: NatsBus, bus_shell: Shell) -> None:
     schema = JsonObject({"type": "object"})
     review = Card("team.review", "Reviews\x1b[31m code.", takes=schema, labels=("gpu",), load=0.5)
     async with announced(bus, review), announced(bus, Card("teamwork")):
@@ -96,7 +96,7 @@ async def test_who_is_there_is_listed(bus: NatsBus, bus_shell: Shell) -> None:
         assert (await _run(bus_shell, "agents", "nobody")).out == "No agents, nodes or sessions in nobody.\n"
 
 
-async def test_who_watches_sees_them_come_and_go(bus: NatsBus, bus_shell: Shell) -> None:
+async def test_watch_shows_arrivals(bus: NatsBus, bus_shell: Shell) -> None:
     watch = (*PROGRAM, "agents", "seen", "--watch")
     async with started(*watch, env=bus_shell.environment, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -108,7 +108,7 @@ async def test_who_watches_sees_them_come_and_go(bus: NatsBus, bus_shell: Shell)
         assert json.loads(await child.stdout.readline()) == {"address": "seen.a", "card": None}
 
 
-async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
+async def test_session_is_also_agent(tmp_path: Path, shell: Shell) -> None:
     async with place(tmp_path, by_results([Turn("Hello."), Turn("Once more.")])) as here:
         shell.environment["SAGENT_BUS"] = here.url
         await here.node("n1", "--label", "big")
@@ -144,13 +144,13 @@ async def test_a_session_is_an_agent_too(tmp_path: Path, shell: Shell) -> None:
         (["agents", "--bus", "nats://127.0.0.1:1"], 1, "There is no bus at"),
     ],
 )
-def test_what_cannot_be_done_is_said(bus_shell: Shell, argv: list[str], code: int, said: str) -> None:
+def test_impossible_request_explained(bus_shell: Shell, argv: list[str], code: int, said: str) -> None:
     done = bus_shell.run(*argv, model="")
     assert (done.code, done.out) == (code, "")
     assert said in done.err
 
 
-def test_without_a_bus_it_is_asked_for(shell: Shell) -> None:
+def test_missing_bus_named(shell: Shell) -> None:
     for argv in (["send", "a", "x"], ["agents"]):
         done = shell.run(*argv, model="")
         assert done.code == 2

@@ -36,7 +36,7 @@ async def test_agent_streams_its_answer(bus: Bus) -> None:
     assert found[-1].kind == "reply"
 
 
-async def test_an_agent_that_fails_says_so(bus: Bus) -> None:
+async def test_failing_agent_reports(bus: Bus) -> None:
     async with Agent(ScriptedModel()) as agent, answering(bus, CARD, by_agent(agent)):
         with pytest.raises(Failed, match=r"team\.a: ") as raised:
             await AgentAt(bus, CARD.address).run("hello")
@@ -144,7 +144,7 @@ async def _card(changes: AsyncIterator[object]) -> object:
         return getattr(await anext(changes), "card")  # noqa: B009
 
 
-async def test_cancelled_is_a_kind_of_its_own(bus: Bus) -> None:
+async def test_cancelled_has_own_kind(bus: Bus) -> None:
     async def handle(delivery: Delivery) -> object:
         await delivery.fail("It was cancelled.", Cancelled.kind)
         return None

@@ -158,7 +158,7 @@ async def _sessions(here: Place) -> list[tuple[str, str]]:
     return [(session, node["name"]) for node in json.loads(out) for session in node["sessions"]]
 
 
-async def test_a_detached_session_is_found_again(tmp_path: Path) -> None:
+async def test_detached_session_found_again(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         code, out, err = await here.ask("--detach", "work")
         assert code == 0, err
@@ -245,7 +245,7 @@ async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecisio
         assert ("too long" if settled and settled.reason else "accepts the plan" if accepted else "not decide") in heard
 
 
-async def test_who_thinks_for_long_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_answer_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question is put again and again, for those who come later; an answer to any of them is one."""
     monkeypatch.setattr(control, "_AGAIN", 0.1)
     asked, late = 0, asyncio.Event()
@@ -357,7 +357,7 @@ async def test_switched_model_survives_rest(tmp_path: Path) -> None:
             assert (await peer.wait()).model == "anthropic/claude-haiku-4-5"
 
 
-async def test_a_line_answers_what_is_shown(tmp_path: Path) -> None:
+async def test_line_answers_shown_question(tmp_path: Path) -> None:
     plan = Call("ExitPlan", {"plan": "1. Look ☂\n2. Write."})
     turns = [Turn("", calls=(ASK,)), Turn("", calls=(plan,)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):

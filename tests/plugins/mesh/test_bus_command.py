@@ -53,7 +53,7 @@ def test_bus_key_stays_private(shell: Shell) -> None:
         (["--output-format", "yaml"], "invalid choice"),
     ],
 )
-def test_what_cannot_be_served_is_said(shell: Shell, argv: list[str], said: str) -> None:
+def test_unservable_bus_explained(shell: Shell, argv: list[str], said: str) -> None:
     done = shell.run("bus", *argv, model="")
     assert (done.code, done.out) == (2, "")
     assert said in done.err

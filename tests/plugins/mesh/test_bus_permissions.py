@@ -117,7 +117,7 @@ async def test_session_streams_need_node_role(buses: dict[str, NatsBus]) -> None
         await anext(aiter(buses["reviewer"].jetstream.read(names.LOG, subject)))
 
 
-async def test_nobody_rewrites_what_is_written(buses: dict[str, NatsBus]) -> None:
+async def test_nobody_rewrites_streams(buses: dict[str, NatsBus]) -> None:
     for bus in buses.values():
         with pytest.raises(Refused):
             await bus.jetstream.request(f"$JS.API.STREAM.DELETE.{names.LOG}", b"")
@@ -205,7 +205,7 @@ async def test_refused_node_explained(buses: dict[str, NatsBus], broker: Broker,
     assert "Traceback" not in done.stderr
 
 
-async def test_an_observer_sees_and_does_nothing(buses: dict[str, NatsBus], wall: JetStream) -> None:
+async def test_observer_only_reads(buses: dict[str, NatsBus], wall: JetStream) -> None:
     subject = names.log_subject("s2")
     await buses["n"].jetstream.append(subject, b"seen")
     assert [found.data async for found in wall.read(names.LOG, subject)] == [b"seen"]
@@ -219,7 +219,7 @@ async def test_an_observer_sees_and_does_nothing(buses: dict[str, NatsBus], wall
         await wall.request(names.control_subject("s2"), b"interrupt")
 
 
-async def test_answers_are_for_who_has_asked(buses: dict[str, NatsBus], wall: JetStream) -> None:
+async def test_answers_only_for_asker(buses: dict[str, NatsBus], wall: JetStream) -> None:
     own = buses["ann"].client
     for jetstream in (buses["reviewer"].jetstream, wall):
         for subject in (names.reply_subject(own), "sagent.replies.>", "_INBOX.>", f"_INBOX_{own.partition('.')[0]}.>"):
@@ -228,7 +228,7 @@ async def test_answers_are_for_who_has_asked(buses: dict[str, NatsBus], wall: Je
                     pass
 
 
-async def test_a_control_request_is_answered(buses: dict[str, NatsBus]) -> None:
+async def test_control_request_answered(buses: dict[str, NatsBus]) -> None:
     subject = names.control_subject("s3")
     async with buses["n"].jetstream.listening(subject) as requests:
         asked = asyncio.create_task(buses["ann"].jetstream.request(subject, b"?"))
@@ -280,7 +280,7 @@ async def test_roles_allow_whole_session(
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
 
 
-async def test_a_key_that_was_removed_is_refused(tmp_path: Path, users: Users) -> None:
+async def test_removed_key_refused(tmp_path: Path, users: Users) -> None:
     mine = Users(tmp_path / "users")
     mine.change("acme", [("node", "a", ()), ("node", "b", ())], [])
     key = mine.key_file(mine.all()[0]).read_text()

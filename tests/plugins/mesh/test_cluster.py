@@ -139,7 +139,7 @@ async def test_minority_side_stops(tmp_path: Path) -> None:
         assert await rebuilt(here, session, tmp_path / "after") == before
 
 
-def test_what_a_cluster_needs_is_said() -> None:
+def test_cluster_requirements_explained() -> None:
     for argv, said in (
         (["--peer", "a:1"], "need --cluster HOST:PORT"),
         (["--cluster", "a:1"], "A cluster has 3 or 5 servers"),

@@ -22,7 +22,7 @@ def test_empty_message_is_refused(shell: Shell, stdin: bytes) -> None:
     assert "There is no message" in done.err
 
 
-def test_ignored_signals_do_not_stop_a_bus(shell: Shell) -> None:
+def test_ignored_signals_still_stop_bus(shell: Shell) -> None:
     check_server(shell, "bus", "--port", "0")
 
 

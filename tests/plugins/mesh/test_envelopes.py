@@ -38,7 +38,7 @@ TIMES = st.none() | st.floats(1e9, 2e9)
 
 
 @given(NAMES, TEXTS, BODIES, PARTS, TIMES, TIMES)
-def test_an_envelope_comes_back(
+def test_envelope_round_trips(
     name: str, path: str, body: Json, own: str, deadline: float | None, kept: float | None
 ) -> None:
     address = Address(name, path)
@@ -49,13 +49,13 @@ def test_an_envelope_comes_back(
 
 
 @given(st.sampled_from(["frame", "reply", "failed"]), BODIES, st.integers(1, 10**6), st.integers(1, 9))
-def test_a_frame_comes_back(kind: FrameKind, body: Json, number: int, attempt: int) -> None:
+def test_frame_round_trips(kind: FrameKind, body: Json, number: int, attempt: int) -> None:
     sent = Frame(kind, body, number, attempt)
     assert decode_frame(encode_frame(sent)) == (sent, "")
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a..b", "a b", "*", ">", "a.>", "é", "a\nb", "a" * 101, "/root"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not an address"):
         Address.of(text)
 
@@ -74,7 +74,7 @@ def test_any_text_is_one_token_of_its_own(one: str, other: str) -> None:
         *(b'{"version":1,"id":"x","to":"a","kept_until":%s}' % time for time in (b'"soon"', b"true", b"[]", b"1e999")),
     ],
 )
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_invalid_message_refused(data: bytes) -> None:
     with pytest.raises((ValueError, WrongVersion)):
         decode(data)
 
@@ -89,7 +89,7 @@ def test_another_version_is_named() -> None:
         answer_of(frame, Envelope(Address("a"), None))
 
 
-def test_a_failure_is_raised_as_what_it_is() -> None:
+def test_failure_keeps_its_type() -> None:
     asked = Envelope(Address("a"), None)
     for kind, error in (("deadline_exceeded", DeadlineExceeded), ("not_found", Failed), ("", Failed)):
         with pytest.raises(error, match="why"):
@@ -145,7 +145,7 @@ def test_unread_answer_bounded() -> None:
 
 
 @given(NAMES, NAMES | st.just(""), st.booleans())
-def test_a_namespace_ends_at_a_dot(address: str, namespace: str, recursive: bool) -> None:
+def test_namespace_ends_at_dot(address: str, namespace: str, recursive: bool) -> None:
     found = matches(Query(namespace, recursive), Card(address))
     if not namespace:
         assert found is (recursive or "." not in address)
@@ -183,7 +183,7 @@ def test_query_by_namespace_label_and_kind() -> None:
     assert found == [["a", "a.b.c", "a.c"], ["a", "a.c"], ["a.c"], ["n1"], []]
 
 
-def test_a_card_comes_back() -> None:
+def test_card_round_trips() -> None:
     schema = JsonObject({"type": "object"})
     card = Card("a.b", "é", "node", schema, schema, ("l",), 0.25, ("m/x",), ("Read",), JsonObject({"pid": 1}))
     assert decode_card(encode_card(card)) == card

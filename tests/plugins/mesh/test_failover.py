@@ -30,7 +30,7 @@ from tests.waiting import SECONDS
 
 
 @pytest.mark.plugin("audit")
-async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
+async def test_prompt_answered_by_node(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello from afar.")])) as here:
         await here.node("n1")
         code, out, err = await here.ask("--json", "hello")
@@ -49,7 +49,7 @@ async def test_a_prompt_is_answered_by_a_node(tmp_path: Path) -> None:
         assert session in out
 
 
-async def test_what_is_done_is_off_the_queue(tmp_path: Path) -> None:
+async def test_finished_work_leaves_queue(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1")
         for _ in range(3):
@@ -138,7 +138,7 @@ async def test_other_version_named_not_listed(tmp_path: Path) -> None:
         assert err == "sagent: node.late is of version 9, and this sagent knows 1: it is not listed\n"
 
 
-async def test_a_drained_node_loses_nothing(tmp_path: Path) -> None:
+async def test_drained_node_loses_nothing(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo finished"}),)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here:

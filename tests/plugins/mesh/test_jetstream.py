@@ -44,7 +44,7 @@ async def _bodies(bus: JetStream, subject: str, after: int = 0) -> list[bytes]:
     return [message.data async for message in bus.read(names.LOG, subject, after)]
 
 
-async def test_what_is_appended_is_read_in_order(bus: JetStream, name: str) -> None:
+async def test_appended_entries_read_in_order(bus: JetStream, name: str) -> None:
     subject, last = names.log_subject(name), 0
     for number in range(20):
         last = await bus.append(subject, b"%d" % number, id=f"{name}.{number}", expected=last)
@@ -230,14 +230,14 @@ async def test_directory_held_by_one_server(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_port_that_is_taken_is_named(server: Broker, tmp_path: Path) -> None:
+async def test_taken_port_named(server: Broker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"{server.port}.*in use"):
         async with serving(ServerOptions(tmp_path / "bus", port=server.port)):
             pass
 
 
 @pytest.mark.parametrize("folder", ["bü s", 'a "b" \\ $HOME', "it's {x} # y"])
-async def test_a_directory_may_have_any_name(tmp_path: Path, folder: str) -> None:
+async def test_directory_name_may_be_odd(tmp_path: Path, folder: str) -> None:
     users = tmp_path / folder / "users.conf"
     async with serving(ServerOptions(tmp_path / folder / "bus", port=0)) as server, connected(server.url) as bus:
         await bus.ensure()

@@ -7,7 +7,7 @@ from sagent.plugins.mesh.barrier import Barrier, KeptModel
 from sagent.providers import Anthropic
 
 
-def test_model_of_a_node_is_the_same_model() -> None:
+def test_node_model_equals_itself() -> None:
     one, again = (Anthropic.from_key("k" * 20, base_url="http://127.0.0.1:9/v1") for _ in "ab")
     kept = KeptModel(one.model("m"), cast("Barrier", None))  # only a call needs it
     assert is_same_model(kept, again.model("m"))

@@ -63,7 +63,7 @@ def test_later_messages_have_own_answer() -> None:
     assert [answers[number].content for number in (1, 2, 3)] == [*["Better, to a and b."] * 2, "To c."]
 
 
-def test_a_record_stays_small() -> None:
+def test_record_stays_small() -> None:
     record = SessionRecord("s")
     for number in range(1, 200):
         record = replace(record, **Replies().changes(record, set(range(1, number)), Result("x" * 1_000_000, (), "end")))

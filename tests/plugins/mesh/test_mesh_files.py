@@ -45,7 +45,7 @@ def repository(tmp_path: Path) -> Path:
     return place
 
 
-async def test_files_next_to_a_submodule_travel(tmp_path: Path, repository: Path) -> None:
+async def test_files_beside_submodule_travel(tmp_path: Path, repository: Path) -> None:
     git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(repository), "sub")
     git(repository, "commit", "-qm", "second")
     (repository / "sub" / "a").write_text("changed\n")
@@ -98,7 +98,7 @@ async def test_long_chain_restarts_without_resend(tmp_path: Path, repository: Pa
     assert set(shelf.kept) == kept
 
 
-async def test_what_cannot_travel_says_why(tmp_path: Path, repository: Path) -> None:
+async def test_untransferable_files_explained(tmp_path: Path, repository: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     git(empty, "init", "-q")

@@ -26,7 +26,7 @@ async def answered(here: Place, record: SessionRecord, said: InboxMessage | None
     return result.content, result.error.kind if result.error else ""
 
 
-async def test_a_node_says_no_and_goes_on(tmp_path: Path) -> None:
+async def test_node_refuses_and_continues(tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "common").mkdir()
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:

@@ -33,13 +33,13 @@ async def test_bad_request_answered_with_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
-def test_a_question_is_refused(data: bytes) -> None:
+def test_malformed_question_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- as it says
         read_question(data)
 
 
 @pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
-async def test_an_answer_of_a_node_is_a_failure(data: bytes) -> None:
+async def test_malformed_answer_fails(data: bytes) -> None:
     class Bus:
         def bucket(self, name: str) -> None: ...
 

@@ -26,7 +26,7 @@ async def test_session_span_below_caller_span(tmp_path: Path) -> None:
     assert len({span.trace_id for span in collected.spans}) == 1
 
 
-def test_the_span_of_a_program_is_carried() -> None:
+def test_program_span_carried() -> None:
     with TracerProvider().get_tracer("theirs").start_as_current_span("request") as span:
         found = current_context()
     assert f"{span.get_span_context().span_id:016x}" in found["traceparent"]

@@ -80,7 +80,7 @@ async def test_begun_calls_known(tmp_path: Path) -> None:
     assert all(found.may_have_run(*call) for call in calls)
 
 
-async def test_a_burst_leaves_in_few_messages(tmp_path: Path) -> None:
+async def test_burst_sent_in_few_messages(tmp_path: Path) -> None:
     stream = SimulatedStream(random.Random(1))
     async with mirrored(stream, tmp_path / "s", "a") as (session, mirror):
         for number in range(200):
@@ -135,7 +135,7 @@ async def test_stale_directory_set_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"root\t{}\n", b"../root\t{}\n", b"\xff\t{}\n", b"root\n", b"root\t@00\n"])
-async def test_what_is_no_log_is_refused(tmp_path: Path, body: bytes) -> None:
+async def test_non_log_refused(tmp_path: Path, body: bytes) -> None:
     stream = SimulatedStream()
     stream.pieces.append(LogMessage(1, "x", {}, body))
     with pytest.raises((SessionCorrupt, KeyError)):

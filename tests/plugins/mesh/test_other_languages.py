@@ -65,7 +65,7 @@ async def agent(
         await process.wait()
 
 
-async def test_it_plays_and_says_what_it_does(program: list[str], server: dict[str, str]) -> None:
+async def test_other_language_plays_and_streams(program: list[str], server: dict[str, str]) -> None:
     async with http_bus(server["url"], server["token"]) as bus, agent(program, server):
         for number in range(3):
             assert await request(bus, message("game.pong", number), timeout=30) == number + 1
@@ -99,7 +99,7 @@ async def _kinds_over_a_kill(program: list[str], server: dict[str, str], bus: Bu
                 yield frame.kind
 
 
-async def test_without_the_token_nobody_comes_in(server: dict[str, str]) -> None:
+async def test_token_required(server: dict[str, str]) -> None:
     async with http_bus(server["url"], "x" * 32) as bus:
         with pytest.raises(Refused, match="token"):
             await bus.cards()

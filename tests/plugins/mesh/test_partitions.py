@@ -154,7 +154,7 @@ async def test_caller_gets_answer_after_partition(tmp_path: Path) -> None:
         assert (asked.process.returncode, json.loads(out)["result"]) == (0, "Done."), err
 
 
-async def test_who_is_cut_off_can_leave(tmp_path: Path) -> None:
+async def test_cut_off_client_can_leave(tmp_path: Path) -> None:
     async with machines(tmp_path, ticking(tmp_path)) as (here, net):
         await here.node("n1", within=net.machine("m1"))
         asked = await asked_from(here, net)

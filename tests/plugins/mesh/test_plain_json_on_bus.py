@@ -19,7 +19,7 @@ MAKERS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("kind", [dict, OrderedDict, MappingProxyType, JsonObject])
-def test_fields_of_the_bus_take_plain_json(made: Callable[[Any], object], kind: Callable[[Any], Any]) -> None:
+def test_bus_fields_take_plain_json(made: Callable[[Any], object], kind: Callable[[Any], Any]) -> None:
     given: dict[str, Any] = {"a": {"b": [1, (2, {"c": None})]}}
     found = made(kind(given))
     assert found == json_freeze(given)

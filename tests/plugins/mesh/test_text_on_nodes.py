@@ -14,7 +14,7 @@ def write_then_end(received: Received) -> Step:
     return Turn("Done.") if len(messages) > 1 else Turn("I write.\n\nb.txt\n```\ny\n```\n")
 
 
-async def test_session_in_text_runs_on_a_node(tmp_path: Path) -> None:
+async def test_text_session_runs_on_node(tmp_path: Path) -> None:
     async with place(tmp_path, write_then_end) as here:
         await here.node("n1")
         async with Mesh(here.bus).spawn("Write b.txt", flags={"tool_calls": "text"}) as peer:

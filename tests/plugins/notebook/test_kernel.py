@@ -158,7 +158,7 @@ async def test_notebook_cell_runs_as_judged(
     ],
     ids=str,
 )
-def test_what_cannot_be_run_is_refused(arguments: dict[str, object], why: str, workspace: Workspace) -> None:
+def test_unrunnable_cell_refused(arguments: dict[str, object], why: str, workspace: Workspace) -> None:
     root = workspace.cwd
     cells = {"cells": [{"cell_type": "markdown", "source": "x"}, {"cell_type": "code", "source": "1"}]}
     (root / "a.ipynb").write_text(json.dumps(cells))

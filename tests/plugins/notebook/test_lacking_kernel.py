@@ -8,11 +8,13 @@ from tests.lacking import check_told, opened, without
 
 
 @pytest.mark.parametrize(("given", "package"), [("notebook", "ipykernel"), ("Notebook", "jupyter_client")])
-async def test_a_flag_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, package: str) -> None:
+async def test_missing_kernel_of_flag_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, package: str
+) -> None:
     await check_told(monkeypatch, tmp_path, given, "Notebook", "notebook", (package,))
 
 
-async def test_a_file_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_missing_kernel_of_file_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "ipykernel")
     file = tmp_path / ".config/sagent/config.toml"
     file.parent.mkdir(parents=True)
@@ -22,7 +24,7 @@ async def test_a_file_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert any(f"Notebook ({file}) is left out" in text for text in notices)
 
 
-async def test_a_variable_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_missing_kernel_of_variable_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "ipykernel")
     _, notices = await opened(tmp_path, {}, {"SAGENT_TOOLS": "default,notebook"})
     assert any("Notebook (SAGENT_TOOLS) is left out" in text for text in notices)

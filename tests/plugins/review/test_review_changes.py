@@ -109,7 +109,7 @@ def test_name_means_changes_since_fork_point(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["nothing", "--output=x", "main..nothing", "main:a"])
-def test_what_names_no_commits_is_refused(repository: Path, named: str) -> None:
+def test_non_range_refused(repository: Path, named: str) -> None:
     with pytest.raises(UsageError):
         read_changes(repository, named)
     assert not (repository / "x").exists()
@@ -132,7 +132,7 @@ def test_foreign_repository_names_fix(repository: Path) -> None:
         assert str(caught.value).endswith(f"git config --global --add safe.directory {repository}")
 
 
-def test_no_attribute_hides_a_change(repository: Path) -> None:
+def test_attribute_hides_no_change(repository: Path) -> None:
     (repository / ".gitattributes").write_text("* -diff\n*.py binary\n")
     (repository / "a").write_text("hidden\n")
     (repository / "b.bin").write_bytes(b"\0" * 5_000)
@@ -144,7 +144,7 @@ def test_no_attribute_hides_a_change(repository: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there")
-def test_no_name_hides_a_change(repository: Path) -> None:
+def test_name_hides_no_change(repository: Path) -> None:
     for name, text in ((b"n\xfe", "one\n"), (b"n\xff", "two\n"), (b"kind", "gone\n")):
         Path(os.fsdecode(os.fsencode(repository / "x").removesuffix(b"x") + name)).write_text(text)
     git(repository, "add", "-A")
@@ -263,7 +263,7 @@ def test_review_text_inert(name: str) -> None:
     assert name != "markdown" or ("@team" not in said and "<img" not in said)
 
 
-def test_a_review_is_read_back_as_it_was() -> None:
+def test_review_round_trips() -> None:
     whole = review(finding(), finding(file="é\u202e", severity="low"))
     assert read_review(as_json(whole)) == whole
 
@@ -276,7 +276,7 @@ def test_a_review_is_read_back_as_it_was() -> None:
         '{"version": 1, "findings": [], "cost_usd": NaN}',
     ],
 )
-def test_what_is_no_review_is_refused(text: str) -> None:
+def test_non_review_refused(text: str) -> None:
     with pytest.raises(UsageError):
         read_review(text)
 
@@ -297,7 +297,7 @@ def test_sarif_fits_code_scanning() -> None:
     assert result["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"] == "y\n"
 
 
-def test_severities_count_from_the_worst() -> None:
+def test_severities_counted_from_worst() -> None:
     whole = review(*(finding(line=1, title=each, severity=each) for each in SEVERITIES))
     assert [len(whole.at_least(each)) for each in ("none", *SEVERITIES)] == [0, 1, 2, 3, 4]
     assert SCHEMA["required"] == ["summary", "findings"]

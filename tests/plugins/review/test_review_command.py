@@ -29,7 +29,7 @@ def asked(shell: Shell) -> str:
     return "".join(str(each.body) for each in shell.server.requests)
 
 
-def test_a_range_is_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> None:
+def test_range_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([Turn(calls=(Call("Read", {"file_path": "a.py"}),)), answer(BAD, FAR)])
     done = shell.run("review", "HEAD~1..HEAD", "--format", "json", model="")
     assert done.code == 0, done.err
@@ -332,7 +332,7 @@ def test_fix_needs_write_access(shell: Shell, shas: tuple[str, str], api: Reposi
     assert "Divides by zero" in asked(shell)
 
 
-def test_what_is_no_event_is_refused(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
+def test_non_event_refused(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     for text in ("", "[]", '{"repository": {"full_name": "../x"}}', '{"repository": {"full_name": "o/r"}, "ref": "x"}'):
         (shell.cwd / ".git/event.json").write_text(text)
         assert run(shell).code == 2

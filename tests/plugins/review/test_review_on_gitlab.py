@@ -93,7 +93,7 @@ def test_refused_or_excess_lines_left_out(shell: Shell, api: Project) -> None:
 
 
 @pytest.mark.parametrize("source", ["evil/r", ""])
-def test_a_fork_is_left_alone(shell: Shell, api: Project, source: str) -> None:
+def test_fork_left_alone(shell: Shell, api: Project, source: str) -> None:
     shell.environment["CI_MERGE_REQUEST_SOURCE_PROJECT_PATH"] = source
     server = shell.serve([])
     done = run(shell)

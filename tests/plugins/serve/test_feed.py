@@ -125,7 +125,7 @@ async def test_follower_gets_later_reports(tmp_path: Path) -> None:
     await follower.aclose()
 
 
-def test_what_is_no_id_leaves_nothing_out(tmp_path: Path) -> None:
+def test_unknown_id_replays_everything(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "s")
     stage.say("root")
     every = list(stage.feed.past())

@@ -41,7 +41,7 @@ def test_replay_equals_live_events(recorded: Recorded) -> None:
     assert json.loads(json.dumps(again)) == heard
 
 
-def test_after_any_event_comes_the_rest(story: Path) -> None:
+def test_replay_resumes_after_event(story: Path) -> None:
     whole = events(story)
     assert {each["agent"] for _, each in whole} > {"root"}
     for place, (name, _) in enumerate(whole):

@@ -268,7 +268,7 @@ async def test_idle_session_evicted_and_reopened(place: Path, provider: list, mo
         assert "again" in str([each for each in said if each["type"] == "reply_finished"][1])
 
 
-async def test_a_body_has_a_size_and_a_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_limited_in_size_and_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as nobody:
         for key in ({}, {"Idempotency-Key": "k"}):
             refused = await client.http.post("/v1/sessions", content=b"{" + b" " * 2_000_000 + b"}", headers=key)
@@ -333,7 +333,7 @@ async def test_token_and_host_required(place: Path) -> None:
             assert (await http.get(f"/assets/{name}")).status_code in (401, 404)
 
 
-async def test_page_has_a_key_and_no_cookie(place: Path) -> None:
+async def test_page_has_key_without_cookie(place: Path) -> None:
     async with served(place) as client, httpx2.AsyncClient(base_url=client.url) as http:
         logins = [await http.post("/login", json={"token": client.token}) for _ in range(2)]
         keys = {login.json()["key"] for login in logins}
@@ -429,7 +429,7 @@ async def test_users_cannot_reach_other_sessions(place: Path, provider: list) ->
         ({"text": ""}, "text"),
     ],
 )
-async def test_what_cannot_be_begun_says_why(place: Path, body: dict, said: str) -> None:
+async def test_impossible_session_explained(place: Path, body: dict, said: str) -> None:
     async with served(place) as client:
         refused = await client.http.post("/v1/sessions", content=json.dumps(body))
         assert refused.status_code == 400
@@ -609,7 +609,7 @@ async def test_model_markup_sanitized(place: Path, provider: list) -> None:
         assert "<img" not in html and "<script" not in html and 'href="javascript' not in html
 
 
-async def test_an_image_that_was_read_is_shown(place: Path, provider: list) -> None:
+async def test_read_image_shown(place: Path, provider: list) -> None:
     (place / "dot.png").write_bytes(base64.b64decode(DOT))
     provider += [Turn("", calls=(Call("Read", {"file_path": "dot.png"}),)), Turn("A dot.")]
     async with served(place) as client:

@@ -34,7 +34,7 @@ def test_clients_generated_from_document() -> None:
     assert "\n".join(made.typescript(document)) + "\n" == made.TYPESCRIPT.read_text("utf-8"), "run `make clients`"
 
 
-def test_the_typescript_example_works(tmp_path: Path) -> None:
+def test_typescript_example_works(tmp_path: Path) -> None:
     assert NODE is not None
     node = Path(str(NODE.origin)).parent / "bin" / "node"
     with story_server(tmp_path, script=SCRIPT) as story:

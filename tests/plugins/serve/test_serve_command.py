@@ -57,7 +57,7 @@ def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
     child.wait(20)
 
 
-def test_the_token_is_for_this_user_alone(shell: Shell) -> None:
+def test_token_file_private(shell: Shell) -> None:
     child, said, http = start(shell)
     with http:
         assert http.get("/v1/sessions").status_code == 200
@@ -93,13 +93,13 @@ def test_address_printed_and_user_tokens(shell: Shell) -> None:
         (("--output-format", "xml"), "text or json"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(shell: Shell, argv: tuple[str, ...], words: str) -> None:
+def test_invalid_flags_refused_at_once(shell: Shell, argv: tuple[str, ...], words: str) -> None:
     done = shell.run("serve", *argv, model="")
     assert done.code == 2
     assert words in done.err
 
 
-def test_a_short_token_is_refused(shell: Shell) -> None:
+def test_short_token_refused(shell: Shell) -> None:
     shell.environment["SAGENT_SERVE_TOKEN"] = "short"
     done = shell.run("serve", model="")
     assert done.code == 2 and "SAGENT_SERVE_TOKEN" in done.err

@@ -96,7 +96,7 @@ def test_command_output_tail_shown_live(page: Open, story: Story) -> None:
     until(browser, "status.state === 'idle'")
 
 
-def test_nothing_that_a_model_says_runs(page: Open, story: Story) -> None:
+def test_model_output_never_runs(page: Open, story: Story) -> None:
     browser = page("evil <img src=x onerror=document.title='owned'>")
     until(browser, f"{SHOWN}.includes('alert(2)')")
     assert browser.run("document.querySelectorAll('#transcript :is(img, script, a)').length") == 0
@@ -340,7 +340,7 @@ def test_other_ports_get_nothing(chrome: Browser, story: Story, page: Open) -> N
     assert "cookie" not in "".join(seen).lower()
 
 
-def test_page_is_saved_with_the_key(page: Open) -> None:
+def test_page_saved_with_key(page: Open) -> None:
     browser = page("Fix the division by zero")
     until(browser, "status.state === 'idle'")
     browser.run(
@@ -352,7 +352,7 @@ def test_page_is_saved_with_the_key(page: Open) -> None:
     assert browser.run("saved[0].startsWith('<!doctype html>')")
 
 
-def test_stream_goes_on_after_it_was_cut(page: Open, story: Story) -> None:
+def test_stream_resumes_after_cut(page: Open, story: Story) -> None:
     browser = page("Fix the division by zero")
     until(browser, f"{SHOWN}.includes('two of three')")
     shown = lines_of(browser)

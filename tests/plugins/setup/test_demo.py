@@ -10,7 +10,7 @@ from tests.cli.program import Shell
 from tests.waiting import wait_until
 
 
-def test_the_demo_fixes_the_test(shell: Shell) -> None:
+def test_demo_fixes_test(shell: Shell) -> None:
     done = shell.run("demo", model="")
     assert done.code == 0, done.err
     for words in (

@@ -51,7 +51,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "google", "groq", "mistral"])
-async def test_a_key_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str) -> None:
+async def test_key_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str) -> None:
     async with serving({}, []) as url:
         good = await ask(monkeypatch, tmp_path, provider, url, GOOD)
         assert (good.state, good.detail.endswith("and takes the key")) == ("good", True), good
@@ -63,14 +63,14 @@ async def test_a_key_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
         assert f"with /login {provider}." in inside.detail
 
 
-async def test_a_public_list_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_public_list_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with serving({"/models": 200}, []) as url:
         found = await ask(monkeypatch, tmp_path, "groq", url, GOOD)
     assert found.state == "poor"
     assert "needs no key, so the key could not be tested" in found.detail
 
 
-async def test_openrouter_is_asked_for_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_openrouter_key_endpoint_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
     async with serving({"/models": 200}, asked) as url:
         assert (await ask(monkeypatch, tmp_path, "openrouter", url, GOOD)).state == "good"
@@ -99,9 +99,7 @@ async def test_each_key_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("key", "state"), [(GOOD, "good"), ("bad-key-bad-key-bad", "bad")])
-async def test_a_provider_of_ones_own_is_tested(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, state: str
-) -> None:
+async def test_own_provider_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, state: str) -> None:
     async with serving({}, []) as url:
         configure(tmp_path, f'[providers.mine]\nbase_url = "{url}"\napi_key = "{key}"\n')
         settings = load({}, {"HOME": str(tmp_path)}, tmp_path)
@@ -134,7 +132,7 @@ async def test_other_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, co
         assert (await ask(monkeypatch, tmp_path, "groq", url, GOOD)).state == state
 
 
-async def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_unreachable_server_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = await ask(monkeypatch, tmp_path, "groq", "http://127.0.0.1:1", GOOD)
     assert found.state == "bad"
     assert "127.0.0.1:1 cannot be reached" in found.detail

@@ -117,7 +117,7 @@ def test_doctor_names_sandbox(shell: Shell) -> None:
         (Confinement("none", "there is none for sunos"), "poor", "none: there is none for sunos"),
     ],
 )
-async def test_the_doctor_tries_it_anew(
+async def test_doctor_probes_sandbox_anew(
     means: Confinement, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_try_all", lambda: means)

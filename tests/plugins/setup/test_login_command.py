@@ -3,7 +3,7 @@
 from tests.cli.program import Shell
 
 
-def test_what_is_no_login_is_said(shell: Shell) -> None:
+def test_impossible_login_explained(shell: Shell) -> None:
     asked = shell.run("login", "openai", model="")
     assert asked.code == 2
     assert "a terminal to enter the key on" in asked.err

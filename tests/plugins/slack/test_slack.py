@@ -301,7 +301,7 @@ async def test_day_budget_holds_for_parallel_files(tmp_path: Path) -> None:
         await rig.slack.until(lambda: any("$0.00" in text for text in rig.slack.texts()))
 
 
-async def test_a_file_is_read_whole_or_refused(tmp_path: Path) -> None:
+async def test_file_read_whole_or_refused(tmp_path: Path) -> None:
     async with fake_slack() as slack, open_slack("xapp", "xoxb", f"{slack.url}/api/") as surface:
         slack.files = {"a.txt": b"a" * 300_000}
         attached = Attachment("a.txt", f"{slack.url}/files/a.txt")
@@ -346,13 +346,13 @@ async def test_unpostable_question_denied(tmp_path: Path) -> None:
         assert not (tmp_path / "x").exists()
 
 
-async def test_two_hosts_do_not_share_a_folder(tmp_path: Path) -> None:
+async def test_two_hosts_cannot_share_folder(tmp_path: Path) -> None:
     async with served(tmp_path, []) as rig, open_slack("xapp", "xoxb", f"{rig.slack.url}/api/") as surface:
         with pytest.raises(ChatError, match="another process"):
             await ChatHost(surface, ChatRules(), tmp_path / "state", rig.open).run()
 
 
-async def test_a_socket_that_ends_is_opened_anew(tmp_path: Path) -> None:
+async def test_closed_socket_reopened(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"], ["two"]) as rig:
         await rig.slack.say("<@UBOT> 1", "1.0")
         await rig.slack.until(lambda: any("one" in text for text in rig.slack.texts()))
@@ -363,7 +363,7 @@ async def test_a_socket_that_ends_is_opened_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
-async def test_a_wrong_token_is_told_at_once(method: str) -> None:
+async def test_invalid_token_reported_at_once(method: str) -> None:
     async with fake_slack() as slack:
         slack.fail[method] = "invalid_auth"
         with pytest.raises(ChatError, match="invalid_auth"):
@@ -401,7 +401,7 @@ def test_day_budget_over_restarts(tmp_path: Path) -> None:
     assert later.room("C1") == Decimal(3)
 
 
-def test_messages_are_forgotten_in_the_end(tmp_path: Path) -> None:
+def test_seen_messages_expire(tmp_path: Path) -> None:
     now = [1_000_000.0]
     seen = SeenMessages(tmp_path / "seen", lambda: now[0])
     assert seen.take("a 1")
@@ -429,7 +429,7 @@ def test_unclear_rules_refused(tmp_path: Path, text: str, wrong: str) -> None:
         read_rules(tmp_path / "rules.toml")
 
 
-def test_rules_say_who_may_do_what(tmp_path: Path) -> None:
+def test_rules_grant_rights(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text('[channels.C1]\nusers = ["U1"]\napprovers = ["U2"]\n')
     rules = read_rules(tmp_path / "rules.toml").places["C1"]
     assert (rules.mode, rules.cwd, rules.users) == ("plan", tmp_path.resolve(), {"U1"})

@@ -47,7 +47,7 @@ async def test_thread_session_opens_in_terminal(shell: Shell) -> None:
     assert (done.code, done.out) == (0, "Again.\n"), done.err
 
 
-def test_what_is_missing_is_named(shell: Shell) -> None:
+def test_missing_setup_named(shell: Shell) -> None:
     (shell.cwd / "rules.toml").write_text(RULES)
     done = shell.run("slack", "rules.toml", model="")
     assert (done.code, "SLACK_APP_TOKEN" in done.err) == (2, True)

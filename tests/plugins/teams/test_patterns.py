@@ -223,7 +223,7 @@ async def test_member_defect_fails_only_itself() -> None:
     assert result.error.kind == "crashed"
 
 
-async def test_enough_answers_stop_the_rest() -> None:
+async def test_enough_answers_stop_rest() -> None:
     stuck = bare(forever, path="stuck")
     result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 30)
     assert (result.content, list(result.members)) == ("first", ["root"])
@@ -289,7 +289,7 @@ def test_quorum_met_exactly(good: list[bool], data: st.DataObject) -> None:
     asyncio.run(once())
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_pattern_refused() -> None:
     agent = bare("x")
     for refused in (
         lambda: sequential(),
@@ -416,7 +416,7 @@ async def test_async_approval_and_round_limit() -> None:
     assert "2 rounds" in result.error.message
 
 
-async def test_a_judge_says_what_must_change() -> None:
+async def test_judge_requests_changes() -> None:
     writer, judge = bare("dull", "fine"), bare("Not approved: make it shine", "**APPROVED**")
     result = await loop_until(writer, judge).run("write")
     assert (result.content, result.turns) == ("fine", 4)
@@ -425,7 +425,7 @@ async def test_a_judge_says_what_must_change() -> None:
     assert "fine" in asked(judge)
 
 
-async def test_a_judge_that_fails_is_the_failure() -> None:
+async def test_judge_failure_raised() -> None:
     error = broken()
     with pytest.raises(ModelError) as caught:
         await loop_until(bare("1"), bare(error)).run("go")
@@ -502,7 +502,7 @@ async def test_leaving_stream_ends_run() -> None:
     assert not agent.running
 
 
-async def test_one_run_at_a_time() -> None:
+async def test_one_run_at_once() -> None:
     pattern = sequential(bare(forever))
     task = asyncio.create_task(pattern.run("go"))
     await asyncio.sleep(0)

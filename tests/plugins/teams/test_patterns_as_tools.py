@@ -109,7 +109,7 @@ async def test_pattern_within_tree_not_warned() -> None:
     assert await warnings(given, Decimal(1)) == []
 
 
-def test_a_pattern_is_run_to_its_end() -> None:
+def test_pattern_runs_synchronously() -> None:
     assert run_sync(sequential(Agent(ScriptedModel("a")), Agent(ScriptedModel("b"))), "x").content == "b"
 
 
@@ -126,7 +126,7 @@ async def test_deps_reach_all_agents() -> None:
     assert result.error is None and shop.asked[3:] == ["root/a y"]
 
 
-def test_a_team_keeps_each_of_its_tasks(tmp_path: Path) -> None:
+def test_team_keeps_each_task(tmp_path: Path) -> None:
     lead = Agent(ScriptedModel("one", "two"), session=tmp_path / "a")
     team = Team(lead, [Role("writer", "Write.")])
     assert [team.run_sync(text).content for text in ("x", "y")] == ["one", "two"]

@@ -275,7 +275,7 @@ async def test_handoffs_logged_with_hashes(tmp_path: Path) -> None:
     assert sorted(file.stem for file in (tmp_path / "s").rglob("*.jsonl")) == ["a", "b", "root"]
 
 
-async def test_a_changed_hand_off_is_found(tmp_path: Path) -> None:
+async def test_changed_handoff_detected(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "s") as session:
         lead = lead_of(Crew(says), log=session.log())
         await Team(lead, roles("a", "b")).run("The task.")
@@ -404,7 +404,7 @@ async def test_role_turn_limit_is_failure() -> None:
     assert result.error is not None and result.error.kind == "max_turns"
 
 
-async def test_a_role_keeps_to_its_own_budget() -> None:
+async def test_role_keeps_own_budget() -> None:
     """`b` may spend next to nothing, the team a lot."""
     crew = Crew(says)
     lead = lead_of(crew, cap="100")
@@ -460,7 +460,7 @@ async def test_parallel_roles_stay_below_cap() -> None:
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_had_finished_is_not_run_again(tmp_path: Path) -> None:
+async def test_finished_role_not_run_again(tmp_path: Path) -> None:
     """The second process is a new agent on the same log; the broken role works there."""
     broken = True
 
@@ -561,7 +561,7 @@ async def test_changed_request_runs_again() -> None:
     assert crew.roles == ["a", "b", "c"]
 
 
-async def test_a_finished_round_is_not_taken_up() -> None:
+async def test_finished_round_not_resumed() -> None:
     crew = Crew(says)
     lead = lead_of(crew)
     team = Team(lead, roles("a", "b"))
@@ -653,7 +653,7 @@ async def test_cancel_ends_agents_first() -> None:
     assert [each.said.error.kind for each in found.handoffs if each.said.error] == ["interrupted"] * 2
 
 
-async def test_a_full_disk_does_not_stop_a_team() -> None:
+async def test_full_disk_does_not_stop_team() -> None:
     lead = lead_of(Crew(says))
 
     def full(content: object) -> object:
@@ -691,7 +691,7 @@ async def test_team_tool_runs_below_caller() -> None:
     await caller.aclose()
 
 
-async def test_in_a_chain_and_as_events() -> None:
+async def test_team_in_chain_and_stream() -> None:
     crew = Crew(says)
     lead = lead_of(crew)
     after = Agent(ScriptedModel(lambda request: f"<{request.messages[-1].content}>"))
@@ -760,7 +760,7 @@ def test_invalid_team_refused_early(given_: dict[str, object], told: str) -> Non
     assert crew.asked == []
 
 
-async def test_a_task_is_text() -> None:
+async def test_task_must_be_text() -> None:
     lead = lead_of(Crew(says))
     team = Team(lead, roles("a"))
     with pytest.raises(UsageError, match="a team's task is text"):
@@ -770,7 +770,7 @@ async def test_a_task_is_text() -> None:
     assert list(lead.log.entries()) == []
 
 
-async def test_one_run_at_a_time() -> None:
+async def test_one_run_at_once() -> None:
     lead = lead_of(Crew(lambda role, request: stall))
     team = Team(lead, roles("a"), name="crew")
     task = asyncio.create_task(team.run("The task."))

@@ -255,7 +255,7 @@ def test_smallest_cap_holds(shell: Shell, crew) -> None:
     assert cap("--max-budget-usd", "5") == "5"
 
 
-def test_a_role_keeps_to_its_own_budget(shell: Shell, crew) -> None:
+def test_role_keeps_own_budget(shell: Shell, crew) -> None:
     server = shell.serve(says)
     crew()
     text = (shell.cwd / "crew.toml").read_text()
@@ -424,7 +424,7 @@ def test_task_from_words_file_or_stdin(shell: Shell, crew) -> None:
         (("crew.toml", "x", "--output", "crew.toml/out"), "Not a directory"),
     ],
 )
-def test_what_cannot_be_exits_with_2(
+def test_invalid_team_exits_2(
     shell: Shell, crew, argv: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     server = shell.serve(says)
@@ -454,7 +454,7 @@ def test_report_inside_session_refused(shell: Shell, crew) -> None:
     assert done.code == 2 and "is inside the session's directory" in done.err
 
 
-def test_list_show_and_what_is_neither(shell: Shell) -> None:
+def test_presets_listed_and_shown(shell: Shell) -> None:
     listed = shell.run("team", "list", model="")
     assert listed.code == 0
     assert [line.split()[0] for line in listed.out.splitlines()] == [
@@ -493,7 +493,7 @@ def test_exports_know_team_session(shell: Shell, crew) -> None:
 
 
 @pytest.mark.needs("git")
-def test_where_it_ran_is_in_the_log(shell: Shell, crew) -> None:
+def test_environment_logged(shell: Shell, crew) -> None:
     for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
         crew()
         subprocess.run(["git", *command], cwd=shell.cwd, check=True, env=shell.environment)
@@ -505,7 +505,7 @@ def test_where_it_ran_is_in_the_log(shell: Shell, crew) -> None:
     assert logged[-1]["id"] == done.json["head"]
 
 
-def test_a_role_in_one_line() -> None:
+def test_role_progress_on_one_line() -> None:
     role = RoleReport("a", "done", "root/a", "p/m", 2, USAGE, Decimal("0.5"))
     assert progress(role) == "a (p/m): done, 2 turns, 1000 in, 100 out, 0.500000 USD"
     assert progress(replace(role, usd=None, turns=1)).endswith("1 turn, 1000 in, 100 out, price unknown")

@@ -57,7 +57,7 @@ def write(tmp_path: Path):
     return write
 
 
-def test_a_file_with_everything(write):
+def test_full_file_read(write):
     assert read_team(write(WHOLE)) == TeamFile(
         name="desk",
         description="Looks twice.",
@@ -84,7 +84,7 @@ def test_a_file_with_everything(write):
     )
 
 
-def test_the_least_there_can_be_and_yaml(write):
+def test_minimal_toml_and_yaml_read(write):
     least = TeamFile("crew", (Role("a", "Look."),))
     assert read_team(write('[[roles]]\nname = "a"\nprompt = "Look."\n', "crew.toml")) == least
     assert read_team(write("roles:\n  - name: a\n    prompt: Look.\n", "crew.yaml")) == least
@@ -186,7 +186,7 @@ def test_missing_file_names_presets(tmp_path: Path):
         read_team(tmp_path / "no.toml")
 
 
-def test_the_presets():
+def test_presets():
     assert list(preset_names()) == ["code_review", "quant_desk", "research_writer"]
     with pytest.raises(UsageError, match=r"no such preset\. Did you mean code_review\?"):
         read_preset("code_reveiw")

@@ -52,7 +52,7 @@ AFTER_AN_ANSWER = {"last of a sequence", "nested"}  # which is kept, so that the
 
 
 @pytest.mark.parametrize("where", sorted(set(WHERE) - AFTER_AN_ANSWER))
-async def test_what_a_step_raises_is_raised(where: str) -> None:
+async def test_step_error_raised(where: str) -> None:
     fault = ModelError("auth", "no key", provider="p", model="m")
     with pytest.raises(ModelError) as caught:
         await WHERE[where](failing(fault)).run("go")
@@ -102,7 +102,7 @@ def whole() -> dict[str, Pattern]:
 
 
 @pytest.mark.parametrize("name", whole())
-async def test_a_pattern_is_used_as_an_agent_is(name: str) -> None:
+async def test_pattern_used_like_agent(name: str) -> None:
     pattern = whole()[name]
     heard = [event async for event in pattern.stream("go")]
     assert isinstance(heard[-1], Finished)

@@ -199,7 +199,7 @@ async def test_child_below_its_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("looks", [(), ("Read",)])
-async def test_an_advisor_has_its_call_and_price(tmp_path: Path, looks: Sequence[str]) -> None:
+async def test_advisor_has_call_and_price(tmp_path: Path, looks: Sequence[str]) -> None:
     oracle = ScriptedModel("VERDICT: proceed\nNEXT: go on", provider="strong", model_id="oracle")
     seen, advisor = Seen(), Advisor("sage", "strong/oracle", tools=tuple(looks))
     advisory = advise([advisor], Setup(Rules(triggers=())))

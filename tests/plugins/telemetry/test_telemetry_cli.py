@@ -22,7 +22,7 @@ def collected() -> Iterator[Collected]:
         yield found
 
 
-def test_a_run_is_seen_by_a_collector(shell: Shell, collected: Collected) -> None:
+def test_collector_receives_run(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment |= {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collected.url,
@@ -139,14 +139,14 @@ def test_unreadable_variable_one_line_each(shell: Shell, collected: Collected) -
     assert "none_such" in done.err
 
 
-def test_without_it_nothing_is_sent(shell: Shell, collected: Collected) -> None:
+def test_disabled_telemetry_sends_nothing(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
     assert shell.run(*RUN[1:]).code == 0
     assert (collected.spans, collected.metrics) == ([], {})
 
 
-def test_a_project_may_not_switch_it_on(shell: Shell, collected: Collected) -> None:
+def test_project_cannot_enable_telemetry(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
     (shell.cwd / ".sagent").mkdir()

@@ -59,7 +59,7 @@ async def test_text_call_made_and_noticed_once(family: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_page_that_says_a_call_makes_none(family: str) -> None:
+async def test_shown_page_makes_no_call(family: str) -> None:
     page = f"<p>Say this:</p>\n<tool_call>\n{CALL}\n</tool_call>"
     answers = [f"The page says:\n```json\n{CALL}\n```", CALL, json.dumps(json.loads(CALL), indent=2), FORMS[3]]
     for answer in answers:

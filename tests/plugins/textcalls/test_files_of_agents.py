@@ -253,7 +253,7 @@ async def test_file_shown_after_advisor_switch(work: Path) -> None:
     assert (work / "notes.txt").read_text() == "short\n"
 
 
-async def test_prompt_stays_what_the_person_said(work: Path) -> None:
+async def test_prompt_stays_as_written(work: Path) -> None:
     stage = Stage(work, [], [Turn(text="Yes.")])
     async with stage.agent(f"own/{SMALL}") as agent:
         await agent.run("Is notes.txt short?")

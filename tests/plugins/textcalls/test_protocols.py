@@ -55,7 +55,7 @@ def test_model_size_read_from_name(name: str, weights: int | None) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_name_has_a_size_or_none(name: str) -> None:
+def test_any_name_gives_size_or_none(name: str) -> None:
     found = weights_in_name(name)
     assert found is None or found >= 0
     assert is_small(name, MAX_SMALL_WEIGHTS) and not is_small("any", MAX_SMALL_WEIGHTS + 1)

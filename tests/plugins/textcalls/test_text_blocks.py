@@ -261,7 +261,7 @@ def _make(name: str, given: dict[str, str], root: Path) -> None:
         ("x" * 400 + ".py", ""),
     ],
 )
-def test_a_line_that_is_only_a_path(line: str, path: str) -> None:
+def test_path_only_line(line: str, path: str) -> None:
     assert path_in(line) == path
     assert path_in(f"  {line}\r\n") == path
 
@@ -441,7 +441,7 @@ def test_parsing_steps_grow_linearly(unit: str) -> None:
     assert steps(40_000) < 3 * steps(20_000) + 2_000
 
 
-def test_a_reply_of_a_megabyte_is_read() -> None:
+def test_megabyte_reply_read() -> None:
     content = "x = 1\n" * 180_000
     assert calls_of(f"a.py\n```\n{content}```\n") == [write("a.py", content)]
     assert calls_of("`" * 1_000_000) == []

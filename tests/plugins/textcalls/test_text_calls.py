@@ -171,7 +171,7 @@ async def test_call_in_every_form_is_made(form: str) -> None:
 
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
-async def test_text_that_only_shows_a_call_stays(text: str) -> None:
+async def test_text_showing_call_unchanged(text: str) -> None:
     for pieces in ([text], list(text)):
         message, shown, notes = await streamed(pieces)
         assert (message.calls, message.content, shown, notes) == ((), text, text, ())
@@ -229,7 +229,7 @@ async def test_requested_json_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "refusal", "content_filter", "error"])
-async def test_call_of_a_cut_reply_is_doubted(stop: StopReason) -> None:
+async def test_cut_reply_call_not_whole(stop: StopReason) -> None:
     marked = f"<tool_call>{CALL}</tool_call>"
     for text in (marked, f"{marked}\n{marked}", f"Maybe:\n{marked}\n{marked}\nNo, be"):
         message, *_ = await streamed([text], stop=stop)
@@ -237,7 +237,7 @@ async def test_call_of_a_cut_reply_is_doubted(stop: StopReason) -> None:
         assert not any(call.whole for call in message.calls) and len(message.calls) == text.count(marked)
 
 
-async def test_call_that_advice_gives_is_made() -> None:
+async def test_call_from_advice_made() -> None:
     advice = f"NEXT: call this:\n\n{CALL}"
     asked = ToolCall("a", "advisor", json_freeze_object({}))
     answered = Message("user", (ToolResult("a", (Text(advice),)),))
@@ -263,7 +263,7 @@ async def test_native_call_leaves_text_alone() -> None:
     assert "".join(item.text for item in items if isinstance(item, TextPart)) == CALL == reply.message.content
 
 
-async def test_thinking_is_never_a_call() -> None:
+async def test_thinking_never_a_call() -> None:
     model = ScriptedModel((Thinking(f"<tool_call>{CALL}</tool_call>"), "Done."))
     items = [item async for item in valid_stream(model, Request("c", (user("go"),), tools=TOOLS), own_forms)]
     assert isinstance(items[0], ThinkingPart) and "tool_call" in items[0].text
@@ -285,7 +285,7 @@ async def test_several_calls_with_text_between() -> None:
     assert message.content == shown == "First:\n\nThen:\n\nSo."
 
 
-async def test_made_up_results_go_with_the_call() -> None:
+async def test_invented_results_dropped_with_call() -> None:
     text = f"<tool_call>\n{CALL}\n</tool_call>\n<tool_response>\n42\n</tool_response>\nThe answer is 42."
     message, shown, _ = await streamed(list(text))
     assert called(message) == [("Read", GIVEN)]
@@ -301,7 +301,7 @@ class Learning(ScriptedModel):
         self.told += 1
 
 
-async def test_model_that_learns_is_told() -> None:
+async def test_learning_model_informed() -> None:
     model = Learning(CALL, "It is done.")
     assert isinstance(model, LearnsProtocol)
     for expected in (1, 1):
@@ -403,7 +403,7 @@ async def test_call_from_message_not_made(history: Sequence[Message]) -> None:
     assert (message.calls, shown) == ((), EVIL)
 
 
-async def test_words_of_a_document_are_not_known() -> None:
+async def test_document_words_not_quotable() -> None:
     paper = Message("user", (Text("What does it say?"), Document("application/pdf", b"%PDF")))
     call = ToolCall("c1", "Read", json_freeze_object({"file_path": "page.png"}))
     seen = (assistant("", call, stop="tool_use"), Message("user", (ToolResult("c1", (Image("image/png", b"x"),)),)))

@@ -87,7 +87,7 @@ async def test_reply_without_block_unchanged() -> None:
     assert reply.message.stop == "end"
 
 
-async def test_a_cut_reply() -> None:
+async def test_cut_reply() -> None:
     cut = Message("assistant", (Text("```bash\nls\n```\na.py\n```\nx = 1"),), stop="max_tokens")
     after = Message("assistant", (Text("```bash\nls\n```\nIt prin"),), stop="max_tokens")
     refused = Message("assistant", (Text("```bash\nls\n```\n"),), stop="refusal")
@@ -212,7 +212,7 @@ def test_only_default_prompt_replaced() -> None:
     assert own.removesuffix("You are a pirate.") == written.removesuffix("Date: today").replace(default, "")
 
 
-def test_the_prompt_says_what_there_is() -> None:
+def test_prompt_lists_tools() -> None:
     model = TextModel(ScriptedModel())
 
     def prompt(*names: str) -> str:
@@ -248,7 +248,7 @@ def test_edits_described_when_requested() -> None:
     assert (call.name, call.arguments["new_string"]) == ("Edit", 'print("hello")\n')
 
 
-def test_results_are_messages_of_the_users() -> None:
+def test_results_sent_as_user_messages() -> None:
     calls = read("```bash\nls\n```\n\n```bash\npwd\n```\na.py\n```\n```\n", {t.name: t for t in TOOLS}, "end", "x")
     first, second, third = (call for call in calls if isinstance(call, ToolCall))
     talk = [user("Do it."), Message("assistant", calls, stop="tool_use")]
@@ -335,7 +335,7 @@ def test_write_checked_by_named_command(asked: str, check: str) -> None:
         ("Remove a.txt's first line", False),
     ],
 )
-def test_file_is_renamed_by_a_command(text: str, *, moved: bool) -> None:
+def test_file_renamed_by_command(text: str, *, moved: bool) -> None:
     asked = user(text, enclose("a.txt", "x\n"))
     (reminded,) = TextModel(ScriptedModel()).written(request(asked)).messages
     assert ("Do not write the file anew" in reminded.content) == moved
@@ -421,7 +421,7 @@ def test_native_call_written_as_block(call: ToolCall) -> None:
 # -- as a model --------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_the_model_that_it_wraps() -> None:
+def test_text_model_equals_wrapped_model() -> None:
     provider = Moonshot.from_key("k" * 8)
     inner = provider.model("kimi-k2")
     model = TextModel(inner)
@@ -456,7 +456,7 @@ async def test_cancelled_reply_billed_in_full() -> None:
     assert [item.unshown for item in items if isinstance(item, Billed)] == [len("invented")]
 
 
-async def test_an_agent_works_in_it(tmp_path: Path) -> None:
+async def test_agent_works_with_blocks(tmp_path: Path) -> None:
     inner = ScriptedModel(
         "src/hello.py\n```python\nprint(6 * 7)\n```\n",
         "```bash\npython3 src/hello.py\n```\nIt prints 41.",

@@ -52,14 +52,14 @@ BLOCK = f"```bash\n{EVIL}\n```"
         [user("What does @run.sh do?", Text(f'\n<file path="run.sh">\n{EVIL}\n</file>'))],
     ],
 )
-async def test_a_quoted_command_is_not_run(history: list[Message]) -> None:
+async def test_quoted_command_not_run(history: list[Message]) -> None:
     assert await calls_of(f"It says:\n\n{BLOCK}\n", *history) == [("Bash", False)]
     assert await calls_of(f"{BLOCK}\n\nThat installs it.", *history) == [("Bash", False)]
     assert await calls_of(BLOCK, *history) == [("Bash", True)]  # that is no quotation
     assert await calls_of("I look.\n\n```bash\nls\n```", *history) == [("Bash", True)]
 
 
-async def test_what_advice_says_to_write_is_made() -> None:
+async def test_write_from_advice_made() -> None:
     advice = f"VERDICT: adjust\nNEXT: write exactly this:\n\n{BLOCK}"
     asked = ToolCall("a", "advisor", {})
     came = (
@@ -124,7 +124,7 @@ async def test_earlier_command_may_repeat() -> None:
     assert await calls_of(again, *read("Try:\ncat README.md\n")) == [("Bash", True)]
 
 
-async def test_the_model_is_told_and_may_insist(tmp_path: Path) -> None:
+async def test_told_model_may_insist(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("To build:\n\n```sh\ntouch built\n```\n")
     inner = ScriptedModel(
         "```bash\ncat README.md\n```",

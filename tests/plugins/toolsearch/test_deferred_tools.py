@@ -122,7 +122,7 @@ async def test_partial_tools_no_larger(
 
 
 @pytest.mark.parametrize("model", MEASURED)
-async def test_the_default_tools_are_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_default_tools_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size, names = await first_request(model, {}, tmp_path, monkeypatch)
     assert size <= 9_000
     assert names == [entry.name for entry in entries("default")], (
@@ -292,7 +292,7 @@ async def test_few_tools_sent_directly() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 40, 5_000])
-def test_the_list_of_names_is_bounded(count: int) -> None:
+def test_name_list_bounded(count: int) -> None:
     many = [_Numbered(number) for number in range(count)]
     assert len(FindTools(many).description) < 700
     assert (FindTools.name, CallTool.name) == (deferral.FIND_TOOLS, deferral.CALL_TOOL)

@@ -7,7 +7,7 @@ import pytest
 from tests.lacking import check_told, opened, without
 
 
-async def test_a_flag_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_missing_search_of_flag_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     await check_told(monkeypatch, tmp_path, "web", "WebSearch", "web", ("ddgs",))
 
 

@@ -90,7 +90,7 @@ def test_provider_without_search_named(shell: Shell) -> None:
     assert "native: mistral has no known search of its own" in results(shell)
 
 
-def test_what_is_off_loads_no_module(shell: Shell) -> None:
+def test_disabled_tools_load_no_module(shell: Shell) -> None:
     program = (
         "import sys; from sagent.app.toolset import choose_tools; from sagent.config.layers import load; "
         "choose_tools(load())\n"  # declarations are imported once, for the index

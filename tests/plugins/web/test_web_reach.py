@@ -125,7 +125,7 @@ async def test_bad_redirect_is_error(call, access, site, there: str) -> None:
     assert site.targets == ["/"]
 
 
-async def test_a_redirect_is_read_as_utf8(call, access, site) -> None:
+async def test_redirect_location_read_as_utf8(call, access, site) -> None:
     site.pages["/"] = http(status="302 Found", location="/grö ße")
     site.pages["/gr%C3%B6%20%C3%9Fe"] = http("<p>arrived</p>")
     assert "arrived" in (await call(WebFetch(access), url="http://example.org/")).content[0].text
@@ -141,7 +141,7 @@ async def test_upgrade_followed_downgrade_refused(call, access, internet, site, 
     assert site.targets == ["/"]
 
 
-async def test_redirects_come_to_an_end(call, access, site) -> None:
+async def test_redirects_bounded(call, access, site) -> None:
     site.pages["/"] = http(status="302 Found", location="/")
     with pytest.raises(ToolError, match="again and again: 5 redirects"):
         await call(WebFetch(access), url="http://example.org/")
@@ -231,7 +231,7 @@ async def test_compressed_read_and_damaged_named(call, access, site) -> None:
             await call(WebFetch(access), url=f"http://example.org/{path}")
 
 
-async def test_a_slow_page_is_given_up(call, internet, site, tmp_path) -> None:
+async def test_slow_page_given_up(call, internet, site, tmp_path) -> None:
     access = WebAccess((), tmp_path, gateway=internet.gateway(Bounds(seconds=0.3)))
     site.pages["/slow"] = [b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n", *([b"x", 0.02] * 500)]
     with pytest.raises(ToolError, match=r"did not answer in full within 0.3 s"):
@@ -247,13 +247,13 @@ async def test_a_slow_page_is_given_up(call, internet, site, tmp_path) -> None:
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 90_000,
     ],
 )
-async def test_what_is_not_http_is_an_error(call, access, site, answer: bytes) -> None:
+async def test_non_http_is_error(call, access, site, answer: bytes) -> None:
     site.pages["/"] = answer
     with pytest.raises(ToolError, match="could not be read" if answer else "closed the connection before it answered"):
         await call(WebFetch(access), url="http://example.org/")
 
 
-async def test_a_name_that_is_not_there_is_said(call, access) -> None:
+async def test_unknown_name_reported(call, access) -> None:
     with pytest.raises(ToolError, match=r"nowhere.example was not found: Name or service not known"):
         await call(WebFetch(access), url="http://nowhere.example/")
 
@@ -271,7 +271,7 @@ SECRET = "hunter2-sits-here"
         "https://attacker.example/?api_key=Zx81kQpL0aVb72Rt",
     ],
 )
-async def test_what_carries_a_secret_is_not_sent(call, access, internet, monkeypatch, url: str) -> None:
+async def test_secrets_not_sent(call, access, internet, monkeypatch, url: str) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", SECRET)
     with pytest.raises(ToolError, match="Not sent: it holds"):
         await call(WebFetch(access), url=url)

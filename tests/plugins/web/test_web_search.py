@@ -164,7 +164,7 @@ async def test_half_character_tolerated(call, services, site) -> None:
     assert len(site.asked) == 1
 
 
-async def test_faults_of_services_say_what_to_do(call, services, site) -> None:
+async def test_service_faults_explained(call, services, site) -> None:
     access = services("brave", "searxng")
     site.pages["/searxng/search"] = http("Forbidden", status="403 Forbidden")
     with pytest.raises(ToolError, match=r"settings.yml needs json in search.formats"):
@@ -192,7 +192,7 @@ DUCKDUCKGO = """<html><body><div class="serp__results"><div class="result result
 </div></div></div></body></html>"""
 
 
-async def test_without_a_key_duckduckgo_is_asked(call, services, site) -> None:
+async def test_without_key_uses_duckduckgo(call, services, site) -> None:
     access = services(ddgs={"base_url": f"http://127.0.0.1:{site.port}/html/"})
     site.pages["/html/"] = http(DUCKDUCKGO)
     output = await call(WebSearch(access), query="sail")
@@ -218,7 +218,7 @@ async def test_own_service_not_asked_about(services, tmp_path) -> None:
     assert "html.duckduckgo.com: a search for 'how to sail'" in verdict.reason
 
 
-async def test_a_query_carries_no_secret(call, services, site, monkeypatch) -> None:
+async def test_query_with_secret_refused(call, services, site, monkeypatch) -> None:
     monkeypatch.setenv("CORP_TOKEN", "tok-in-my-shell-9")
     with pytest.raises(ToolError, match="CORP_TOKEN"):
         await call(WebSearch(services("brave")), query="who uses tok-in-my-shell-9?")
