@@ -687,19 +687,17 @@ def test_standard_streams_full_or_closed(shell: Shell, redirect: str, code: int)
         )  # fmt: skip
         assert (done.returncode, b"Traceback" in done.stderr) == (code, False), (output, done.stderr)
         assert code == 0 or b"the output could not be written" in done.stderr or "2>" in redirect
-    for argv in (
-        "--help",
-        "--version",
-        "sessions show",
-        "models",
-        "plugin list",
-        "sessions show --json --session none",
-    ):
+    for argv in ("--help", "--version", "sessions show", "models", "plugin list"):
         done = subprocess.run(
             ["sh", "-c", f'exec "$@" {argv} {redirect}', "sh", *PROGRAM],
             cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" sessions show --json --of nobody {redirect}', "sh", *PROGRAM],
+        cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, b"Traceback" in done.stderr) == (2, False), done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--max-turns", "x"], ["--session", "{held}"]])
