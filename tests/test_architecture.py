@@ -20,7 +20,7 @@ def test_the_files_it_names_are_there() -> None:
         assert (ROOT / name).exists() or (ROOT / "sagent" / name).exists(), f"there is no {name}"
 
 
-def test_its_layers_are_those_that_the_linter_holds() -> None:
+def test_layers_are_those_of_the_linter() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     held = next(contract for contract in contracts if contract["name"] == "Imports point one way")["layers"]
     drawn = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)
@@ -31,7 +31,7 @@ def test_its_layers_are_those_that_the_linter_holds() -> None:
     assert rows == [seen for layer in layers if (seen := [name for name in layer if name not in unseen])]
 
 
-def test_no_import_is_hidden_from_the_linter() -> None:
+def test_no_import_is_hidden_from_linter() -> None:
     """Imports by name are of other packages, of a package's own members, or of what plugins name."""
     hidden = re.compile(r"import_module\(\s*(f?\"sagent|module)")
     found = {
@@ -40,7 +40,7 @@ def test_no_import_is_hidden_from_the_linter() -> None:
     assert found == {"sagent/plugin.py", "sagent/bridges/mcp.py"}  # the second leads from an old name
 
 
-def test_a_plugin_imports_no_other_but_those_it_needs() -> None:
+def test_plugin_imports_only_its_needs() -> None:
     mentioned = re.compile(r"\bsagent\.plugins\.(\w+)")
     for folder in ROOT.glob("sagent/plugins/*/"):
         if not (folder / "__init__.py").is_file():

@@ -94,7 +94,7 @@ messages = st.builds(
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(messages)
-def test_a_message_survives_with_media_inline(message: Message):
+def test_message_survives_with_inline_media(message: Message):
     line = json.dumps(encode_message(message, None))
     again = decode_message(json.loads(line), None)
     assert again == message
@@ -103,7 +103,7 @@ def test_a_message_survives_with_media_inline(message: Message):
 
 @settings(max_examples=deep(40, 100), deadline=None)
 @given(messages)
-def test_a_message_survives_with_media_in_blobs(message: Message):
+def test_message_survives_with_media_in_blobs(message: Message):
     blobs: dict[str, bytes] = {}
 
     def keep(data: bytes) -> str:
@@ -115,7 +115,7 @@ def test_a_message_survives_with_media_in_blobs(message: Message):
     assert decode_message(json_load(line), blobs.get) == message
 
 
-def test_members_from_a_later_version_are_passed_over():
+def test_members_of_later_versions_are_skipped():
     encoded = encode_message(assistant("hi", ToolCall("1", "Read")), None)
     encoded["later"] = 1
     for part in encoded["parts"]:
@@ -155,12 +155,12 @@ def test_members_from_a_later_version_are_passed_over():
         },
     ],
 )
-def test_what_is_no_message_is_a_value_error(broken: object):
+def test_non_message_is_a_value_error(broken: object):
     with pytest.raises(ValueError, match=r"."):
         decode_message(broken, None)
 
 
-def test_lost_media_leave_a_note_where_the_reader_allows_it():
+def test_lost_media_leave_a_note():
     encoded = encode_message(user("look", Image("image/png", b"x")), sha256_hex)
     assert decode_message(encoded, lambda _: None).content == f"look[image/png is lost: blob {sha256_hex(b'x')}]"
 
@@ -191,7 +191,7 @@ def test_usage_adds_up(one: Usage, other: Usage):
 
 
 @given(usages)
-def test_a_charge_in_the_log_keeps_its_fees(usage: Usage):
+def test_logged_charge_keeps_its_fees(usage: Usage):
     bill = Charge(
         "claude-x", usage, "priority+us", Decimal("0.0100001"), role="executor", provider="anthropic", agent="root"
     )
@@ -199,7 +199,7 @@ def test_a_charge_in_the_log_keeps_its_fees(usage: Usage):
     assert decode(kind, json.loads(canonical_bytes(body))) == ChargeEntry(bill)
 
 
-def test_usage_of_a_log_from_before_there_were_fees():
+def test_usage_of_log_before_fees():
     assert decode_usage({"input": 3, "output": 1}) == Usage(input=3, output=1)
     assert "fees" not in encode_usage(Usage(input=3))
 
@@ -248,12 +248,12 @@ EVENTS: dict[str, Event] = {
 }
 
 
-def test_every_class_of_event_is_tried_here():
+def test_every_event_class_is_tried_here():
     assert {type(event) for event in EVENTS.values()} == set(get_args(Event))
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_an_event_is_plain_json_with_its_type_and_agent(name: str):
+def test_event_is_json_with_type_and_agent(name: str):
     line = json.dumps(encode_event(EVENTS[name]))
     assert json.loads(line)["type"] == name
     assert json.loads(line)["agent"] == "root"
@@ -264,7 +264,7 @@ def test_a_text_delta_is_as_documented():
     assert encode_event(TextDelta("root", "hel")) == {"type": "text_delta", "agent": "root", "text": "hel"}
 
 
-def test_a_finished_tool_shows_call_text_and_what_media_there_are():
+def test_finished_tool_shows_call_and_media():
     assert encode_event(EVENTS["tool_finished"]) == {
         "type": "tool_finished",
         "agent": "root",
@@ -289,7 +289,7 @@ def test_a_finished_tool_shows_call_text_and_what_media_there_are():
     }
 
 
-def test_a_malformed_call_shows_what_the_model_wrote():
+def test_malformed_call_shows_its_text():
     shown = encode_event(ToolStarted("root", ToolCall("1", "Read", malformed='{"file')))
     assert shown["malformed"] == '{"file'
 
@@ -304,7 +304,7 @@ def test_a_reply_shows_usage_and_price():
     assert encode_event(ReplyFinished("root", assistant("x"), Usage(), None))["usd"] is None
 
 
-def test_a_result_has_the_members_that_scripts_read():
+def test_result_has_members_scripts_read():
     assert encode_result(OUTCOME) == {
         "result": "All done.",
         "is_error": False,
@@ -333,7 +333,7 @@ def test_a_result_has_the_members_that_scripts_read():
     }
 
 
-def test_a_failed_result_says_what_failed():
+def test_failed_result_says_what_failed():
     shown = encode_result(Result("", (), "error", error=Failure("auth", "bad key")))
     assert shown["is_error"] is True
     assert shown["error"] == {"kind": "auth", "message": "bad key"}

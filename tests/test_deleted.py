@@ -51,7 +51,7 @@ def test_all_plugins_may_be_deleted(copy: Path, check: list[str]) -> None:
         ("from sagent.plugin import Plugin\nfrom tests.depth import slow\n", "", ""),
     ],
 )
-def test_file_lacks_the_plugins_that_it_imports(tmp_path: Path, text: str, collected: str, whole: str) -> None:
+def test_file_lacks_plugins_it_imports(tmp_path: Path, text: str, collected: str, whole: str) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(text)
     assert (lacked(file), lacking(text)) == (collected, whole)

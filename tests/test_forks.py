@@ -21,7 +21,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     ("words", "code"),
     [("--version", 0), ("config show", 0), ("--help", 0), ("--frob", 2), ("config nothing", 2)],
 )
-def test_it_says_and_ends_as_one_that_is_started(
+def test_fork_answers_as_a_started_process(
     forks: Forks, environment: dict[str, str], tmp_path: Path, words: str, code: int
 ) -> None:
     argv = words.split()
@@ -33,9 +33,7 @@ def test_it_says_and_ends_as_one_that_is_started(
     assert (forked.returncode, forked.stdout, forked.stderr) == (code, started.stdout, started.stderr)
 
 
-def test_it_has_its_own_input_directory_and_variables(
-    forks: Forks, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_fork_has_own_input_cwd_variables(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
     turns = [Turn(calls=(Call("Bash", {"command": "pwd; env"}),)), Turn(text="ok")]
     with FakeProviderServer(turns * 2).in_thread() as server:
         environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
@@ -68,7 +66,7 @@ def test_what_is_read_at_a_start_is(forks: Forks, environment: dict[str, str], t
     assert b"import 'sagent'" in forks.run("--version", cwd=tmp_path, environment=environment).stderr
 
 
-def test_one_that_does_not_end_is_named_and_ended(environment: dict[str, str], tmp_path: Path) -> None:
+def test_unending_fork_is_named_and_ended(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lasts.py").write_text("import time\ntime.sleep(600)")
     forks, null, (out, stdout) = Forks(), os.open(os.devnull, os.O_RDWR), os.pipe()
     streams = (null, stdout, os.dup(null))

@@ -63,7 +63,7 @@ def test_importing_does_no_work() -> None:
     assert done.stdout.strip() == "['sagent', 'sagent.version'] []"
 
 
-def test_modules_before_the_first_request_stay_few(tmp_path: Path) -> None:
+def test_modules_before_first_request_are_few(tmp_path: Path) -> None:
     """Count what is not Python's own, whose number differs by version; the first run writes the index of plugins."""
     code = (
         "import sys\n"
@@ -115,7 +115,7 @@ def test_the_end_of_a_run_is_whole(tmp_path: Path, stdout: str, code: int) -> No
     assert (tmp_path / "ended").exists()
 
 
-def test_it_runs_as_a_module_and_as_a_file_by_its_path(tmp_path: Path) -> None:
+def test_runs_as_module_and_as_file(tmp_path: Path) -> None:
     program = ROOT / "sagent" / "bin" / "cli.py"
     link = tmp_path / "sagent"
     link.symlink_to(program)
@@ -131,6 +131,6 @@ def test_it_runs_as_a_module_and_as_a_file_by_its_path(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, f"sagent {__version__}\n"), done.stderr
 
 
-def test_the_lines_a_reader_must_know_are_counted() -> None:
+def test_lines_of_the_core_are_counted() -> None:
     done = subprocess.run([sys.executable, "scripts/reading.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert re.search(r"lines a reader must know: [\d,]+ \(vocabulary [\d,]+, contracts [\d,]+, engine", done.stdout)

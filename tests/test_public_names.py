@@ -101,7 +101,7 @@ def listed() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_public_names_are_those_listed() -> None:
+def test_public_names_are_those_listed() -> None:
     assert listed() == expected(), "the public API changed: is it meant? python -m tests.test_public_names"
 
 

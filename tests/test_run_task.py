@@ -71,7 +71,7 @@ def test_a_task_in_one_call(served: FakeProviderServer, place: Path) -> None:
     assert not isinstance(raised.value.__context__, RuntimeError)  # of there being no event loop
 
 
-def test_the_summary_is_of_this_task_alone(place: Path) -> None:
+def test_summary_is_of_this_task_alone(place: Path) -> None:
     turns = [Turn(text=text, usage=Usage(input=100, output=10)) for text in ("One.", "Two.")]
     with FakeProviderServer(turns).in_thread() as server:
         (place.parent / "config.yaml").write_text(FILE.format(url=server.url, state=place.parent / "state"))
@@ -85,7 +85,7 @@ def test_the_summary_is_of_this_task_alone(place: Path) -> None:
     assert found[1].result.cost.total == sum(each or Decimal(0) for each in usd)
 
 
-def test_a_session_in_memory_is_summed_up_too(place: Path) -> None:
+def test_in_memory_session_is_summed_up(place: Path) -> None:
     with FakeProviderServer([Turn(text="Yes.", usage=Usage(input=7, output=3))]).in_thread() as server:
         (place.parent / "config.yaml").write_text(FILE.format(url=server.url, state=place.parent / "state"))
         result = sagent.run_task("?", config=sagent.load_config(place.parent / "config.yaml", ephemeral=True))
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_raised(place: Path) -> None:
         asyncio.run(inside())
 
 
-async def test_an_agent_as_the_command_line_has_it_with_a_tool_more(served: FakeProviderServer, place: Path) -> None:
+async def test_agent_of_command_line_with_own_tool(served: FakeProviderServer, place: Path) -> None:
     def area(width: float, height: float) -> float:
         """The area of a rectangle."""
         return width * height
@@ -148,7 +148,7 @@ async def test_an_agent_as_the_command_line_has_it_with_a_tool_more(served: Fake
             pass
 
 
-def test_settings_of_a_program_win_and_take_values_of_python(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_settings_win_as_python_values(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGENT_MODEL", "openai/gpt-5.5")
     (place / "more").mkdir()
     config = sagent.load_config(
@@ -179,7 +179,7 @@ def test_type_checkers_know_every_setting() -> None:
     assert done.returncode == 0, "run scripts/make_settings.py"
 
 
-def test_names_come_when_they_are_asked_for() -> None:
+def test_names_are_imported_lazily() -> None:
     code = (
         "import sys, sagent; before = set(sys.modules)\n"
         "from sagent import load_config, run_task\n"
@@ -194,9 +194,7 @@ def test_names_come_when_they_are_asked_for() -> None:
     ]
 
 
-async def test_inside_a_tool_it_is_beyond_the_callers_cap_and_the_caller_says_so(
-    served: FakeProviderServer, place: Path
-) -> None:
+async def test_run_in_a_tool_warns_of_callers_cap(served: FakeProviderServer, place: Path) -> None:
     config = sagent.load_config(place.parent / "config.yaml")
 
     @tool(effect="none")

@@ -49,7 +49,7 @@ def reported(*programs: str) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
-def test_settled_process_starts_programs_as_a_terminal_does() -> None:
+def test_settled_process_starts_like_terminal() -> None:
     usual, hostile, settled = reported(REPORT), reported(HOSTILE, REPORT), reported(HOSTILE, SETTLED)
     assert [name for name in usual if usual[name] == hostile[name]] == []
     assert settled == {**usual, "umask": 0o022, "files": settled["files"], "zone": "UTC"}
@@ -58,7 +58,7 @@ def test_settled_process_starts_programs_as_a_terminal_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["with space", "a&b", "é", "x" * 60, "plain"])
-def test_temporary_files_lie_where_their_paths_are_short_and_plain(name: str) -> None:
+def test_temporary_paths_are_short_and_plain(name: str) -> None:
     asks = "import os, tempfile; from tests.surroundings import settle; settle();"
     asks += "print(tempfile.gettempdir() == os.environ['TMPDIR'] and os.environ['TMPDIR'])"
     with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as base:
@@ -69,7 +69,7 @@ def test_temporary_files_lie_where_their_paths_are_short_and_plain(name: str) ->
     assert os.fsdecode(done.stdout).strip() == (str(place) if name == "plain" else "/tmp")
 
 
-def test_ignored_interrupt_reaches_python_again() -> None:
+def test_ignored_interrupt_is_python_again() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         settle()
@@ -88,7 +88,7 @@ def test_ignored_interrupt_reaches_python_again() -> None:
         "A_NAME_THAT_NOBODY_KNOWS",
     ],
 )  # fmt: skip
-def test_variable_of_the_caller_is_not_seen(name: str) -> None:
+def test_callers_variable_is_not_seen(name: str) -> None:
     assert foreign([name, "PATH", "TMPDIR"]) == [name]
 
 
@@ -100,7 +100,7 @@ def test_this_test_has_its_surroundings() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_to_the_suite_ends_its_tests(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_to_suite_ends_its_tests(tmp_path: Path, number: signal.Signals) -> None:
     begun = tmp_path / "begun"
     lines = f"pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))", "time.sleep(600)"
     (tmp_path / "test_long.py").write_text(f"import os, pathlib, time\ndef test():\n  {lines[0]}\n  {lines[1]}\n")

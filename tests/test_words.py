@@ -43,12 +43,12 @@ def test_plain_source_passes(tmp_path: Path, source: str) -> None:
         ("x = 1\nGRACE = 2\n", "sagent/module.py:2"),
     ],
 )
-def test_old_dialect_fails_with_its_place(tmp_path: Path, source: str, place: str) -> None:
+def test_old_dialect_fails_with_place(tmp_path: Path, source: str, place: str) -> None:
     code, complaint = check(tmp_path, source)
     assert code == 1
     assert complaint.startswith(f"{place}: ")
 
 
-def test_one_docstring_in_a_hundred_may_open_so(tmp_path: Path) -> None:
+def test_one_docstring_in_100_may_open_so(tmp_path: Path) -> None:
     source = "".join(f'def f{n}():\n    """Return {n}."""\n' for n in range(99))
     assert check(tmp_path, f'{source}def last():\n    """How it ends."""\n') == (0, "")

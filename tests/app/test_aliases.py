@@ -20,7 +20,7 @@ def chosen(tmp_path: Path, config: str = "", **given: object) -> Choice:
     return Choice(load(given, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml"))
 
 
-def test_each_is_a_model_that_has_a_price() -> None:
+def test_each_alias_has_a_price() -> None:
     book = PriceBook()
     for name in shipped():
         provider, _, model = newest(name, book, ()).partition("/")
@@ -29,7 +29,7 @@ def test_each_is_a_model_that_has_a_price() -> None:
         assert name not in built_in(), "a provider is called so"
 
 
-def test_the_newest_of_a_family_is_taken_by_its_version() -> None:
+def test_newest_of_family_by_version() -> None:
     listed = ("gpt-9-terra", "gpt-10.1-terra", "gpt-9.9-terra", "gpt-11-terra-preview", "gpt-2512-terra", "gpt-12-sol")
     book = PriceBook({f"openai/{model}": {"input": 1, "output": 2} for model in listed})
     assert newest("gpt", book, ()) == "openai/gpt-10.1-terra"
@@ -38,7 +38,7 @@ def test_the_newest_of_a_family_is_taken_by_its_version() -> None:
     assert newest("grok", PriceBook(), ()) != "xai/grok-4.20"  # which came before 4.3
 
 
-def test_it_is_at_the_first_provider_with_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alias_at_first_provider_with_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", "k" * 8)
     assert full_name(chosen(tmp_path).resolve("sonnet")).startswith("openrouter/anthropic/claude-sonnet-")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 8)
@@ -55,12 +55,12 @@ async def test_a_named_provider_is_kept_to(tmp_path: Path, monkeypatch: pytest.M
         await choice.aclose()
 
 
-def test_without_a_key_the_error_is_that_of_the_provider(tmp_path: Path) -> None:
+def test_missing_key_is_the_providers_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No key for anthropic: set ANTHROPIC_API_KEY"):
         chosen(tmp_path).resolve("haiku")
 
 
-async def test_a_server_of_ones_own_may_have_a_model_called_so(tmp_path: Path) -> None:
+async def test_own_server_may_have_that_model(tmp_path: Path) -> None:
     config = '[aliases]\nquick = "qwen3:8b"\n'
     async with FakeProviderServer([Turn(text="ok")], require_key=False) as server:
         for name, model in (("sonnet", "sonnet"), ("quick", "qwen3:8b")):
@@ -72,7 +72,7 @@ async def test_a_server_of_ones_own_may_have_a_model_called_so(tmp_path: Path) -
             await choice.aclose()
 
 
-def test_own_ones_come_first_and_may_name_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_aliases_come_first_and_nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 8)
     config = '[aliases]\nwork = "opus"\nsonnet = "anthropic/claude-sonnet-4-6"\nMine = "work"\n'
     choice = chosen(tmp_path, config)
@@ -83,12 +83,12 @@ def test_own_ones_come_first_and_may_name_others(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("table", ['a = "b"\nb = "a"', 'a = "a"', "a = 1", 'a = ""', '"a/b" = "c"'])
-def test_what_is_no_alias_is_refused_with_its_line(table: str, tmp_path: Path) -> None:
+def test_bad_alias_is_refused_with_line(table: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mine\.toml:\d"):
         chosen(tmp_path, f"[aliases]\n{table}")
 
 
-def test_they_are_those_of_fallbacks_and_compactors_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aliases_work_for_fallback_and_compactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 8)
     choice = chosen(tmp_path, fallback="haiku,opus", compactor="haiku")
     assert [model.id.split("-")[1] for model in choice.fallbacks()] == ["haiku", "opus"]

@@ -172,7 +172,7 @@ async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @settings(max_examples=deep(12, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
-def test_whatever_happens_the_bill_is_not_over_the_cap(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_bill_never_exceeds_cap(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("tree")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retries, "MIN_WAIT_SECONDS", 0.002)

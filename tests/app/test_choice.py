@@ -39,7 +39,7 @@ def test_names(name: str, provider: str | None, expected: tuple[str | None, str]
     assert split_model(name, provider, {"mine": Row("mine")}) == expected
 
 
-async def test_a_model_of_an_unknown_provider_says_how_to_name_it(tmp_path: Path) -> None:
+async def test_unknown_provider_says_how_to_name_it(tmp_path: Path) -> None:
     settings = load({"model": "nobody-knows"}, {"HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UsageError, match="provider/model"):
         await choose_model(settings)
@@ -57,15 +57,13 @@ async def test_a_model_of_an_unknown_provider_says_how_to_name_it(tmp_path: Path
         ("anthropic", "give anthropic/MODEL"),
     ],
 )
-async def test_names_as_other_programs_have_them_are_told_as_ours(name: str, says: str, tmp_path: Path) -> None:
+async def test_foreign_names_are_told_as_ours(name: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         await choose_model(load({"model": name}, {"HOME": str(tmp_path)}, tmp_path))
     assert says in str(caught.value)
 
 
-async def test_a_server_on_this_machine_is_not_sent_the_key_of_who_made_its_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_local_server_gets_no_makers_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASHSCOPE_API_KEY", "for-dashscope")
     async with FakeProviderServer([Turn(text="ok")] * 3, require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="qwen3"))
@@ -86,9 +84,7 @@ async def test_a_server_on_this_machine_is_not_sent_the_key_of_who_made_its_weig
         await choice.aclose()
 
 
-async def test_a_provider_of_ours_may_have_its_key_under_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_provider_key_by_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text('[providers.openai]\nkey = "WORK_KEY"\ndefault = "gpt-mine"\n')
     monkeypatch.setenv("WORK_KEY", "k" * 8)
     choice = await choose_model(load({}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml"))
@@ -96,7 +92,7 @@ async def test_a_provider_of_ours_may_have_its_key_under_another_name(
     await choice.aclose()
 
 
-async def test_a_wrong_key_is_looked_for_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wrong_key_is_looked_for_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-good-one")
     (tmp_path / "mine.toml").write_text('[providers.openai]\napi_key = "not one"\n')
     settings = load({"model": "gpt-9"}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml")
@@ -104,29 +100,27 @@ async def test_a_wrong_key_is_looked_for_where_it_is(tmp_path: Path, monkeypatch
         await choose_model(settings)
 
 
-async def test_a_compactor_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+async def test_unusable_compactor_is_named(tmp_path: Path) -> None:
     choice = choices.Choice(load({"compactor": "sonnet"}, {"HOME": str(tmp_path)}, tmp_path))
     with pytest.raises(UsageError, match=r"^compactor = 'sonnet': "):
         choice.compactor()
 
 
-async def test_a_session_whose_model_is_not_allowed_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_disallowed_session_model_says_next_step(tmp_path: Path) -> None:
     settings = load({"allow_providers": "openai"}, {"HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UsageError, match=r"last used anthropic/claude-x: .*Or choose another model with --model\."):
         await choose_model(settings, "anthropic/claude-x")
 
 
 @pytest.mark.parametrize(("allowed", "says"), [("", "allows no provider"), ("ollama", "Give --model")])
-async def test_where_nothing_that_is_allowed_has_a_key(allowed: str, says: str, tmp_path: Path) -> None:
+async def test_no_allowed_provider_has_a_key(allowed: str, says: str, tmp_path: Path) -> None:
     settings = load({"allow_providers": allowed}, {"HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UsageError, match=says) as caught:
         await choose_model(settings)
     assert "OLLAMA_API_KEY" not in str(caught.value)
 
 
-async def test_a_project_may_rule_a_provider_out_and_not_so_choose_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_project_may_only_rule_out_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "k")
     (tmp_path / "tree/.sagent").mkdir(parents=True)
@@ -156,9 +150,7 @@ async def test_nothing_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytes
         await choose_model(load({}, {"HOME": str(tmp_path)}, tmp_path))
 
 
-async def test_a_resumed_session_keeps_its_model_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_resumed_session_keeps_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "k")
     environ = {"HOME": str(tmp_path)}
@@ -173,7 +165,7 @@ async def test_a_resumed_session_keeps_its_model_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("family", "path"), [("anthropic", ""), ("responses", "/v1"), ("google", ""), ("openai", "/v1")]
 )
-async def test_a_provider_of_ones_own_may_speak_any_family(tmp_path: Path, family: str, path: str) -> None:
+async def test_own_provider_of_any_family(tmp_path: Path, family: str, path: str) -> None:
     async with FakeProviderServer([Turn(text="ok")]) as server:
         file = tmp_path / "config.toml"
         file.write_text(f'[providers.acme]\nbase_url = "{server.url}{path}"\napi_key = "k"\nfamily = "{family}"\n')
@@ -197,7 +189,7 @@ async def test_a_provider_of_ones_own(tmp_path: Path) -> None:
         await choice.aclose()
 
 
-async def test_a_provider_of_ones_own_is_spoken_to_as_its_row_says(tmp_path: Path) -> None:
+async def test_own_provider_follows_its_row(tmp_path: Path) -> None:
     async with FakeProviderServer([Turn(text="ok")]) as server:
         file = tmp_path / "config.toml"
         file.write_text(
@@ -227,7 +219,7 @@ def _place(tmp_path: Path, url: str, **flags: object) -> Settings:
     )
 
 
-async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path) -> None:
+async def test_listing_is_fetched_once(tmp_path: Path) -> None:
     listed = [Listed("m", window=9_000), Listed("other")]
     async with FakeProviderServer([], models=listed, require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m"))
@@ -245,7 +237,7 @@ async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path)
         await choice.aclose()
 
 
-async def test_a_model_at_an_address_of_its_own_has_no_sizes_of_another(tmp_path: Path) -> None:
+async def test_other_address_has_no_shared_sizes(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m"))
         await choice.study(choice.model.provider)
@@ -264,7 +256,7 @@ async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
         await choice.aclose()
 
 
-async def test_a_listing_that_cannot_be_had_is_done_without_and_not_asked_for_again(tmp_path: Path) -> None:
+async def test_failed_listing_is_not_retried(tmp_path: Path) -> None:
     choice = await choose_model(_place(tmp_path, "http://127.0.0.1:9", model="m"))
     await choice.study(choice.model.provider)
     assert choice.limits(choice.model) == ModelLimits() and not choice.wants_listing(choice.model)
@@ -272,7 +264,7 @@ async def test_a_listing_that_cannot_be_had_is_done_without_and_not_asked_for_ag
     await choice.aclose()
 
 
-async def test_models_that_data_know_need_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_models_need_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     choice = await choose_model(load({"model": "claude-sonnet-4-6"}, {"HOME": str(tmp_path)}, tmp_path))
     assert not choice.wants_listing(choice.model)
@@ -280,7 +272,7 @@ async def test_models_that_data_know_need_no_listing(tmp_path: Path, monkeypatch
     await choice.aclose()
 
 
-async def test_an_ephemeral_run_keeps_no_listing(tmp_path: Path) -> None:
+async def test_ephemeral_run_keeps_no_listing(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m", ephemeral=True))
         await choice.study(choice.model.provider)
@@ -289,7 +281,7 @@ async def test_an_ephemeral_run_keeps_no_listing(tmp_path: Path) -> None:
         await choice.aclose()
 
 
-async def test_no_password_of_an_address_is_kept(tmp_path: Path) -> None:
+async def test_no_address_password_is_kept(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
         url = server.url.replace("://", "://me:hidden@")
         choice = await choose_model(_place(tmp_path, url, model="m"))
@@ -298,7 +290,7 @@ async def test_no_password_of_an_address_is_kept(tmp_path: Path) -> None:
         await choice.aclose()
 
 
-async def test_fallbacks_are_had_at_the_start_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fallbacks_are_checked_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     environ = {"HOME": str(tmp_path)}
 
@@ -319,7 +311,7 @@ async def test_fallbacks_are_had_at_the_start_or_refused(tmp_path: Path, monkeyp
         await fallbacks(fallback="openai/gpt-5.5", allow_providers="anthropic")
 
 
-async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path: Path) -> None:
+async def test_other_model_of_named_server_works(tmp_path: Path) -> None:
     async with FakeProviderServer([Turn(text="ok")], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m", fallback="openai-compatible/n"))
         (other,) = choice.fallbacks()
@@ -338,13 +330,13 @@ async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path:
         ("openrouter/qwen/qwen3+x", "openrouter", "qwen/qwen3+x"),
     ],
 )
-def test_weights_are_told_from_models_of_services(name: str, provider: str | None, model: str) -> None:
+def test_weights_are_told_from_services(name: str, provider: str | None, model: str) -> None:
     assert split_model(name, None, {}) == (provider, model)
 
 
 @pytest.mark.parametrize("provider", [None, "openai-compatible", "anthropic"])
 @pytest.mark.parametrize("answered", [b"", b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"])
-async def test_server_that_never_lists_its_models_is_given_up(
+async def test_unlisting_server_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bytes, provider: str | None
 ) -> None:
     monkeypatch.setattr(choices, "LISTING_SECONDS", 0.3)
@@ -368,7 +360,7 @@ async def test_server_that_never_lists_its_models_is_given_up(
     assert (address in told[0], told[-1]) == (True, "")
 
 
-async def test_where_no_model_could_be_chosen_connections_are_closed(tmp_path: Path) -> None:
+async def test_unchosen_model_closes_connections(tmp_path: Path) -> None:
     ended = asyncio.Event()
 
     async def list_none(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,9 +33,7 @@ class Model:
 
 
 @pytest.mark.parametrize("how", ["fork", "fork, and the first one deleted", "moved"])
-async def test_what_a_cut_names_can_be_read_in_a_copy_too(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cut_file_is_readable_in_copy(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     async with FakeProviderServer(Model().answer) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
@@ -62,7 +60,7 @@ async def test_what_a_cut_names_can_be_read_in_a_copy_too(
 
 
 @pytest.mark.parametrize("wrong", ["provider", "damaged", "newer"])
-async def test_a_fork_in_which_nobody_can_go_on_leaves_no_copy(tmp_path: Path, wrong: str) -> None:
+async def test_unusable_fork_leaves_no_copy(tmp_path: Path, wrong: str) -> None:
     state = tmp_path / "state"
     with Session.create(state, tmp_path) as session:
         session.log().append(Opened(session.id, "root", str(tmp_path), {}))

@@ -27,7 +27,7 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load({**given, "continue": True})
 
 
-async def test_the_loop_goes_on_while_one_is_opened(long: Settings) -> None:
+async def test_loop_runs_during_opening(long: Settings) -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -44,7 +44,7 @@ async def test_the_loop_goes_on_while_one_is_opened(long: Settings) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 30])
-async def test_whoever_leaves_while_one_is_opened_leaves_it_closed(long: Settings, rounds: int) -> None:
+async def test_leaving_during_opening_closes_it(long: Settings, rounds: int) -> None:
     async def opening() -> None:
         async with open_agent(long, lambda _: None):
             await asyncio.Event().wait()

@@ -22,13 +22,13 @@ def user(config):
     return write
 
 
-def test_without_an_advisor_there_is_none(settings):
+def test_no_advisor_by_default(settings):
     found = settings()
     assert (found.advisors, found.advisor_rules, found.advisor_addresses) == ((), None, {})
     assert (found.advisor_mode, found.advisor_stop, found.panel) == ("auto", "pass", "first")
 
 
-def test_advisors_by_flag_variable_and_file(user, settings):
+def test_advisors_by_flag_variable_file(user, settings):
     first = Advisor("advisor", "openai/gpt-5.5")
     critic = Advisor("critic", "anthropic/claude-opus-4-6", effort="high", max_calls=3, max_usd=Decimal("0.50"))
     assert settings(advisor=["openai/gpt-5.5"]).advisors == (first,)
@@ -65,7 +65,7 @@ def test_the_same_in_toml(user, settings):
     assert (found.advisor_mode, found.advisor_rules) == ("client", Rules(cooldown_turns=7))
 
 
-def test_other_settings_of_advisors_have_flags_and_variables(user, settings):
+def test_advisor_settings_by_flag_and_variable(user, settings):
     found = settings(advisor_mode="native", advisor_stop="end", advisor_panel="all")
     assert (found.advisor_mode, found.advisor_stop, found.panel) == ("native", "end", "all")
     environ = {
@@ -78,7 +78,7 @@ def test_other_settings_of_advisors_have_flags_and_variables(user, settings):
     assert found.warnings == ()
 
 
-def test_a_role_starts_where_it_was_named_and_must_be_there(home, user, settings):
+def test_role_path_is_relative_and_must_exist(home, user, settings):
     file = user("advisor: {model: x/y, role: critic.md}")
     with pytest.raises(ConfigError, match=rf"^{file}:1: advisor: .*critic\.md"):
         settings()
@@ -139,7 +139,7 @@ def test_bad_advisors_are_told(given, says, settings):
         ("advisor_rules:\n  max_turns: 3\n", 2, "there is no setting advisor_rules.max_turns"),
     ],
 )
-def test_a_bad_file_is_told_with_its_line(text, line, says, user, settings):
+def test_bad_file_is_told_with_its_line(text, line, says, user, settings):
     file = user(text)
     with pytest.raises(ConfigError) as caught:
         settings()
@@ -198,7 +198,7 @@ def test_the_seeds_file_is_understood(user, settings):
         settings()
 
 
-def test_a_table_that_is_for_something_else_is_no_mistake_and_said_where_it_asks_for_it(user, settings):
+def test_tables_of_other_tools_are_no_mistake(user, settings):
     user("model: a/b\nsearch:\n  enabled: false\n")
     assert settings().warnings == ()
     file = user("model: a/b\nsearch:\n  enabled: true\n")
@@ -206,7 +206,7 @@ def test_a_table_that_is_for_something_else_is_no_mistake_and_said_where_it_asks
 
 
 @pytest.mark.parametrize("table", ["policy", "advisor_rules"])
-def test_a_threshold_works_wherever_it_is_set_and_is_warned_of_where_it_cannot(table, user, settings):
+def test_useless_threshold_is_warned_of(table, user, settings):
     user(f"{table}: {{failure_threshold: 3, confidence_threshold: 0.2, stagnation_turns: 5}}")
     rules = settings().advisor_rules
     assert {"failures", "confidence", "stagnation"} <= set(rules.fired_by("llama-3.1-70b"))
@@ -219,7 +219,7 @@ def test_a_threshold_works_wherever_it_is_set_and_is_warned_of_where_it_cannot(t
     )
 
 
-def test_executor_and_advisor_are_names_of_model_and_advisors_everywhere(user, settings):
+def test_executor_and_advisor_are_aliases(user, settings):
     user("model: mine/own")
     found = settings(environ={"SAGENT_EXECUTOR": "a/b", "SAGENT_ADVISOR": "c/d"})
     assert (found.model, found.advisors) == ("a/b", (Advisor("advisor", "c/d"),))
@@ -272,7 +272,7 @@ def test_rules_by_variable(settings):
         pytest.param('trace = "/tmp/x"', marks=pytest.mark.plugin("exports")),
     ],
 )
-def test_a_project_cannot_name_an_advisor_or_ask_for_more_advice(text, user, settings):
+def test_project_cannot_add_advice(text, user, settings):
     user("max_turns: 10\nadvisor_rules: {max_usd: 1}\nadvisor: mine/own")
     without = {row.name: (row.value, row.origin) for row in show(settings())}
     found = settings(project=text)
@@ -285,7 +285,7 @@ def test_a_project_cannot_name_an_advisor_or_ask_for_more_advice(text, user, set
     assert {row.name: (row.value, row.origin) for row in show(found)} == without
 
 
-def test_a_project_may_lower_what_bounds_advice(user, settings):
+def test_project_may_lower_advice_bounds(user, settings):
     user("advisor_rules: {max_advisor_calls: 4, max_share: 0.5}\nadvisor: mine/own")
     project = "[policy]\nmax_advisor_calls = 1\nmax_share = 0.1\nmax_usd = 0.05\nmax_turns = 3"
     found = settings(project=project + '\n[logging]\nlevel = "info"')
@@ -294,7 +294,7 @@ def test_a_project_may_lower_what_bounds_advice(user, settings):
     assert (found.max_turns, found.log_level) == (3, "info")
 
 
-def test_a_project_may_name_the_executor_as_it_may_the_model(settings):
+def test_project_may_name_executor_as_model(settings):
     found = settings(project='executor = "openai/gpt-5.5"')
     assert found.model is None and "model = openai/gpt-5.5" in found.warnings[0]
     found = settings(project='executor = "openai/gpt-5.5"', trust_project=True)
@@ -304,7 +304,7 @@ def test_a_project_may_name_the_executor_as_it_may_the_model(settings):
 # -- where a model is reached ------------------------------------------------------------------------------------------
 
 
-def test_the_executors_key_and_address_are_its_providers(user, settings):
+def test_executor_key_and_address_set_provider(user, settings):
     user("executor: {model: openai/local, api_base: 'http://localhost:8000/v1', api_key: k1}")
     found = settings()
     openai = found.providers["openai"]
@@ -322,7 +322,7 @@ def test_the_executors_key_and_address_are_its_providers(user, settings):
     )  # fmt: skip
 
 
-def test_a_key_of_one_server_is_not_sent_to_another(user, settings):
+def test_key_of_one_server_stays_there(user, settings):
     user(
         "providers: {openai: {base_url: 'https://gateway.example/v1', api_key: gate}}\n"
         "executor: {model: openai/local, api_base: 'http://localhost:8000/v1'}\n"
@@ -338,7 +338,7 @@ def test_a_key_of_one_server_is_not_sent_to_another(user, settings):
     }
 
 
-def test_the_executors_address_is_for_it_alone(settings):
+def test_executor_address_is_for_it_alone(settings):
     both = {"model": "openai/local", "advisor": ["openai/gpt-4o"]}
     found = settings(**both, executor_api_base="http://localhost:8000")
     assert (found.base_url, found.origins["base_url"]) == ("http://localhost:8000/v1", "--executor-api-base")
@@ -354,7 +354,7 @@ def test_the_executors_address_is_for_it_alone(settings):
         settings(**both, executor_api_base="localhost")
 
 
-def test_advisors_addresses_by_flag_are_paired_in_order(user, settings):
+def test_advisor_addresses_pair_in_order(user, settings):
     flags = {"advisor": ["openai/a", "critic=ollama/b"]}
     found = settings(**flags, advisor_api_base=["http://one.example/v1", "http://localhost:1"])
     assert found.advisor_addresses == {

@@ -37,7 +37,7 @@ def test_a_flag_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_a_variable_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None:
+def test_variable_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None:
     text = "false" if setting.default is True else "true" if setting.default is False else _variable(setting)
     found = load({}, {"HOME": str(tmp_path), setting.variable: text}, tmp_path)
     assert found.origins == {setting.name: setting.variable}
@@ -51,6 +51,6 @@ def _variable(setting: Setting) -> str:
     return known.get(setting.name, str(setting.order[0]) if setting.order else "7" if numeric else "a")
 
 
-def test_an_unsaid_switch_leaves_what_a_file_says() -> None:
+def test_unsaid_switch_leaves_file_value() -> None:
     _, flags = Parser("any").parse_apart([], (), "")
     assert not {setting.keyword for setting in SETTINGS} & {*flags}

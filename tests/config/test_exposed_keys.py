@@ -24,7 +24,7 @@ KEY = "sk-ant-api03-abcdefghijklmnop"
         ),
     ],
 )
-def test_a_key_in_a_file_that_others_may_read_is_warned_of_once(tmp_path, name, text, line, keys):
+def test_exposed_key_file_is_warned_of_once(tmp_path, name, text, line, keys):
     kept = tmp_path / ".config" / "sagent" / name
     kept.parent.mkdir(parents=True)
     kept.write_text(text)
@@ -42,7 +42,7 @@ def test_a_key_in_a_file_that_others_may_read_is_warned_of_once(tmp_path, name, 
     assert load({}, {"HOME": str(tmp_path)}, tmp_path).warnings == ()
 
 
-def test_a_file_without_a_key_of_its_own_may_be_read_by_all(tmp_path):
+def test_keyless_file_may_be_readable(tmp_path):
     kept = tmp_path / ".config" / "sagent" / "config.toml"
     kept.parent.mkdir(parents=True)
     kept.write_text(

@@ -59,7 +59,7 @@ def test_defaults_where_nothing_is_said(place):
     assert found.warnings == ()
 
 
-def test_variables_that_commands_get_are_the_persons_to_name(place):
+def test_only_person_names_env_pass(place):
     found = place.load(user='[env]\npass = ["GH_TOKEN"]', project='[env]\npass = ["AWS_SECRET_ACCESS_KEY"]')
     assert found.env_pass == ("GH_TOKEN",)
     assert len(found.warnings) == 1
@@ -67,7 +67,7 @@ def test_variables_that_commands_get_are_the_persons_to_name(place):
     assert place.load(environ={"SAGENT_ENV_PASS": "A_KEY,B_KEY"}).env_pass == ("A_KEY", "B_KEY")
 
 
-def test_each_layer_wins_over_the_one_below_and_is_named_as_origin(place):
+def test_higher_layer_wins_and_is_origin(place):
     layers = {
         "user": 'model = "user/m"\neffort = "low"\nlog_level = "info"\nmax_turns = 50\nmax_retries = 1',
         "project": 'model = "project/m"\neffort = "high"\nlog_level = "debug"\nmax_turns = 9',
@@ -85,7 +85,7 @@ def test_each_layer_wins_over_the_one_below_and_is_named_as_origin(place):
     assert origins["tools"] == "default"
 
 
-def test_lists_of_rules_and_directories_add_up_over_the_layers(place):
+def test_rules_and_directories_add_up(place):
     (place.home / "extra").mkdir()
     found = place.load(
         user='add_dirs = ["~/extra"]\n[permissions]\nallow = ["Bash(make:*)"]\ndeny = ["Read(~/x/**)"]',
@@ -101,7 +101,7 @@ def test_lists_of_rules_and_directories_add_up_over_the_layers(place):
     assert found.deny == ("Read(~/x/**)", f"Edit({place.tree}/gen/**)", "Write(*.lock)", "Bash(rm:*)")
 
 
-def test_keys_and_the_status_line_are_the_persons_to_choose(place):
+def test_only_person_sets_keys_and_status_line(place):
     found = place.load(user='status_line = "mode cost"\n[keys]\nexpand = "ctrl-t"', environ={"SAGENT_KEYS": "mode=f5"})
     assert (found.status_line, found.keys) == ("mode cost", ("expand=ctrl-t", "mode=f5"))
     found = place.load(project='status_line = "!touch x"\n[keys]\nquit = "enter"')
@@ -112,7 +112,7 @@ def test_keys_and_the_status_line_are_the_persons_to_choose(place):
         place.load(user='status_line = "branhc"')
 
 
-def test_values_come_as_text_or_as_what_they_are(place):
+def test_values_as_text_or_typed(place):
     text = place.load(
         environ={"SAGENT_EPHEMERAL": "yes", "SAGENT_MAX_TURNS": "7", "SAGENT_STALL_SECONDS": "1.5"}, tools="Read, Grep"
     )
@@ -152,7 +152,7 @@ PROJECT_FORBIDDEN = [
 
 
 @pytest.mark.parametrize("line", PROJECT_FORBIDDEN)
-def test_a_project_cannot_raise_anything_and_is_told_where(line, place):
+def test_project_raises_nothing_and_is_told(line, place):
     user = 'max_turns = 10\nmax_budget_usd = 1\nallow_providers = ["openai"]'
     environ = {"SECRET_KEY": "s3cret"}
     without = place.load(user=user, environ=environ)
@@ -166,7 +166,7 @@ def test_a_project_cannot_raise_anything_and_is_told_where(line, place):
     assert values == {row.name: (row.value, row.origin) for row in show(without)}
 
 
-def test_a_project_may_make_things_stricter_and_the_person_may_still_say_otherwise(place):
+def test_project_may_be_stricter(place):
     project = 'permission_mode = "plan"\nmax_budget_usd = 0.5\nallow_providers = ["openai"]\nmax_retries = 0'
     found = place.load(user='allow_providers = ["openai", "anthropic"]', project=project)
     assert found.permission_mode == "plan"
@@ -177,7 +177,7 @@ def test_a_project_may_make_things_stricter_and_the_person_may_still_say_otherwi
     assert place.load(project=project, permission_mode="full").permission_mode == "full"
 
 
-def test_the_project_is_that_of_the_directory_to_work_in(place, tmp_path):
+def test_project_is_that_of_the_cwd(place, tmp_path):
     place.load(project="max_turns = 7")
     there = load({"cwd": str(place.tree / "sub/deep")}, {"HOME": str(place.home)}, tmp_path)
     assert (there.max_turns, there.cwd) == (7, place.tree / "sub/deep")
@@ -188,7 +188,7 @@ def test_the_project_is_that_of_the_directory_to_work_in(place, tmp_path):
     assert load({}, {"HOME": str(place.home)}, loose).max_turns == 8
 
 
-def test_another_file_may_be_named_and_xdg_directories_count(place, tmp_path):
+def test_other_config_file_and_xdg_count(place, tmp_path):
     (tmp_path / "mine.toml").write_text('model = "mine"')
     assert place.load(environ={"SAGENT_CONFIG": str(tmp_path / "mine.toml")}).model == "mine"
     with pytest.raises(ConfigError, match=r"SAGENT_CONFIG: no such file: .*gone\.toml"):
@@ -199,7 +199,7 @@ def test_another_file_may_be_named_and_xdg_directories_count(place, tmp_path):
     assert (found.model, found.state_dir) == ("xdg", Path("/var/x/sagent"))
 
 
-def test_variables_are_expanded_in_the_persons_file(place):
+def test_variables_expand_in_persons_file(place):
     user = """
 model = "${PROVIDER:-local}/${MODEL}"
 append_system = "costs $5, $HOME and $${MODEL} stay"
@@ -270,7 +270,7 @@ api_key = "${KEY}"
         ('model = "${}"', 1, "is not a variable"),
     ],
 )
-def test_a_bad_file_is_told_file_line_and_what_is_accepted(user, line, says, place):
+def test_bad_file_tells_line_and_accepted(user, line, says, place):
     with pytest.raises(ConfigError) as caught:
         place.load(user=user)
     message = str(caught.value)
@@ -289,12 +289,12 @@ def test_a_bad_file_is_told_file_line_and_what_is_accepted(user, line, says, pla
         ('[prices."a/b"]\ninput = nan\noutput = 1', "input = NaN is not a price"),
     ],
 )
-def test_a_refused_value_is_shown_as_in_the_file_and_not_as_in_python(place, line, says):
+def test_refused_value_is_shown_as_written(place, line, says):
     with pytest.raises(ConfigError, match=says):
         place.load(user=line)
 
 
-def test_a_cap_of_minus_nothing_is_nothing(place):
+def test_cap_of_minus_zero_is_zero(place):
     assert str(place.load(max_budget_usd="-0").max_budget_usd) == "0"
 
 
@@ -319,7 +319,7 @@ def test_bad_flags_and_variables_are_named(place):
 
 
 @pytest.mark.plugin("a2a", "code", "mcp", "mesh", "serve", "telemetry")
-def test_no_variable_that_the_documentation_names_is_called_unknown(place):
+def test_documented_variables_are_known(place):
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "plugins.md"]  # which makes some up
     named = {name for page in pages for name in re.findall(r"SAGENT_[A-Z0-9_]*[A-Z0-9]", page.read_text())}
     assert {"SAGENT_MODEL", "SAGENT_MCP_TOKEN", "SAGENT_SERVE_TOKEN"} <= named
@@ -327,7 +327,7 @@ def test_no_variable_that_the_documentation_names_is_called_unknown(place):
     assert not [each for each in warnings if "no such setting" in each]
 
 
-def test_unreadable_files_are_errors_and_not_ignored(place):
+def test_unreadable_files_are_errors(place):
     place.user_file.write_bytes(b'# fine\nmodel = "\xff"')
     with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8"):
         load({}, {"HOME": str(place.home)}, place.tree)
@@ -343,7 +343,7 @@ def test_passwords_in_urls_are_masked(place):
     assert "hunter2" not in str(show(found))
 
 
-def test_without_files_nothing_heavy_is_imported(place):
+def test_without_files_imports_are_light(place):
     """Once the index of plugins is written, for which the data of their providers are read."""
     (place.home / ".local/state/sagent").mkdir(parents=True)
     code = (
@@ -357,12 +357,12 @@ def test_without_files_nothing_heavy_is_imported(place):
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_variables_that_sagent_sets_for_its_commands_are_no_unknown_settings(place):
+def test_own_command_variables_are_known(place):
     found = place.load(environ={"SAGENT": "1", "SAGENT_CUSTODY": "deadbeef", "SAGENT_CUSTODIAN": "x"})
     assert [warning.split(":")[0] for warning in found.warnings] == ["SAGENT_CUSTODIAN"]
 
 
-def test_a_directory_that_is_gone_is_told_and_another_may_be_given(place):
+def test_missing_cwd_is_told_with_next_step(place):
     code = (
         "import os, sys; from sagent.config import load; from sagent.errors import ConfigError\n"
         "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
@@ -380,7 +380,7 @@ def test_a_directory_that_is_gone_is_told_and_another_may_be_given(place):
     assert given == [str(place.tree)] * 2
 
 
-def test_who_has_no_home_is_told_to_name_one(place, monkeypatch):
+def test_missing_home_is_told_with_next_step(place, monkeypatch):
     def nobody(_: int) -> None:
         raise KeyError
 
@@ -399,7 +399,7 @@ def test_rules_in_a_file_are_lists(place):
 
 
 @pytest.mark.plugin("mcp")
-def test_a_rule_for_a_tool_that_is_not_there_is_warned_of(place):
+def test_rule_for_unknown_tool_is_warned_of(place):
     found = place.load(
         user="[permissions]\nallow = ['Read', 'mcp__db__*', '*']\ndeny = ['Wrtie']",
         project="[permissions]\ndeny = ['Nothing*']",
@@ -415,7 +415,7 @@ def test_a_rule_for_a_tool_that_is_not_there_is_warned_of(place):
     assert "Did you mean Bash?" in flag
 
 
-def test_a_provider_takes_every_member_of_a_row(place):
+def test_provider_takes_every_row_member(place):
     user = """
 [providers.acme]
 base_url = "https://llm.acme.example/v1"
@@ -447,7 +447,7 @@ body = { temperature = 0.7, nested = { list = [1, "two"] } }
     assert shown["providers.acme.images"] == "false"
 
 
-def test_a_provider_of_ours_may_be_changed_in_part(place):
+def test_built_in_provider_changed_in_part(place):
     ours = built_in()["groq"]
     groq = place.load(user='[providers.groq]\ndefault = "llama"\nbody = { user = "me" }').providers["groq"]
     assert (groq.row.default, dict(groq.row.quirks.body)) == ("llama", {"user": "me"})
@@ -456,7 +456,7 @@ def test_a_provider_of_ours_may_be_changed_in_part(place):
     assert (elsewhere.family, elsewhere.base_url) == ("anthropic", "https://gateway.example")
 
 
-def test_fallbacks_are_a_list_in_every_layer(place):
+def test_fallbacks_are_lists_in_every_layer(place):
     assert place.load().fallback == ()
     assert place.load(user='fallback = ["a/b", "c/d"]').fallback == ("a/b", "c/d")
     assert place.load(environ={"SAGENT_FALLBACK": "a/b, c/d"}).fallback == ("a/b", "c/d")
@@ -479,5 +479,5 @@ def test_fallbacks_are_a_list_in_every_layer(place):
         ({"user": 'provider = "openrouter"\n', "model": "anthropic/claude-x"}, "anthropic/claude-x"),
     ],
 )
-def test_a_provider_from_above_puts_another_providers_model_aside(place, layers, model):
+def test_higher_provider_drops_lower_model(place, layers, model):
     assert place.load(**layers).model == model

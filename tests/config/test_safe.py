@@ -32,7 +32,7 @@ def keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("keyring")
-def test_a_key_is_kept_and_the_settings_only_say_where(home: Path, config: Path) -> None:
+def test_keyring_keeps_key_settings_name_it(home: Path, config: Path) -> None:
     assert has_keyring()
     keep_key("openai", "sk-secret")
     (config / "config.toml").write_text(f'[providers.openai]\napi_key = "{IN_KEYRING}"\n')
@@ -41,9 +41,7 @@ def test_a_key_is_kept_and_the_settings_only_say_where(home: Path, config: Path)
         keep_key("openai", "refused")
 
 
-def test_without_a_keyring_the_settings_load_and_there_is_no_key(
-    home: Path, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_keyring_there_is_no_key(home: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     (config / "config.toml").write_text(f'[providers.openai]\napi_key = "{IN_KEYRING}"\n')
     assert not has_keyring()

@@ -15,7 +15,7 @@ from sagent.errors import ConfigError
         ("config.yaml", "sandbox:\n  mode: required\n  allow_domains:\n    - pypi.org"),
     ],
 )
-def test_a_file_says_it_in_one_line_or_in_a_table(name, text, config, settings):
+def test_sandbox_as_line_or_table(name, text, config, settings):
     (config / name).write_text(text)
     found = settings(environ={"SAGENT_ALLOW_DOMAINS": "*.example.org:8443"}, allow_domains=("a.test",))
     assert (found.sandbox, set(found.allow_domains)) == ("required", {"pypi.org", "*.example.org:8443", "a.test"})
@@ -25,7 +25,7 @@ def test_a_file_says_it_in_one_line_or_in_a_table(name, text, config, settings):
     assert (rows["sandbox"], rows["allow_domains"]) == ("required", "pypi.org")
 
 
-def test_without_a_word_it_is_on_and_no_host_is_reached(settings):
+def test_sandbox_default_is_auto_no_hosts(settings):
     assert (settings().sandbox, settings().allow_domains) == ("auto", ())
 
 
@@ -33,7 +33,7 @@ def test_without_a_word_it_is_on_and_no_host_is_reached(settings):
     ("project", "sandbox"),
     [('sandbox = "required"', "required"), ('[sandbox]\nmode = "off"', "auto"), ('sandbox = "auto"', "auto")],
 )
-def test_a_project_makes_it_stricter_and_not_weaker(project, sandbox, settings):
+def test_project_only_tightens_sandbox(project, sandbox, settings):
     found = settings(project=project)
     assert found.sandbox == sandbox
     assert any("config.toml:2" in text and "sandbox" in text for text in found.warnings) == ("off" in project)
@@ -55,12 +55,12 @@ def test_a_project_lets_no_host_through(settings):
         ({"allow_domains": ("a.b/c",)}, "is not a host"),
     ],
 )
-def test_what_is_no_value_is_told_with_what_is(given, says, settings):
+def test_bad_value_says_accepted_ones(given, says, settings):
     with pytest.raises(ConfigError, match=says):
         settings(**given)
 
 
-def test_rules_about_hosts_and_about_commands_outside_are_no_tools_and_no_mistakes(settings):
+def test_host_and_outside_rules_are_no_tools(settings):
     rules = ("Network(pypi.org)", "Unsandboxed(make deploy)", "Network")
     assert settings(allow=rules, deny=("Unsandboxed",)).warnings == ()
     (warning,) = settings(allow=("Unsandbox",)).warnings

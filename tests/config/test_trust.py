@@ -54,7 +54,7 @@ def origin(settings: Settings, name: str) -> str:
     return next(row.origin for row in show(settings) if row.name == name)
 
 
-def test_without_trust_nothing_of_a_wish_is_used_and_one_warning_tells_it(folder):
+def test_untrusted_wish_is_unused_and_told(folder):
     found = folder.load(WANTS + '\nprovider = "openai"\neffort = "max"')
     assert (found.model, found.provider, found.fallback, found.effort) == (
         "anthropic/claude-sonnet-4-6", None, (), None
@@ -67,7 +67,7 @@ def test_without_trust_nothing_of_a_wish_is_used_and_one_warning_tells_it(folder
     assert "config.toml:2 wants openai/gpt-5.5: waits for your trust" in origin(found, "model")
 
 
-def test_the_flag_grants_it_and_nothing_of_a_project_or_the_environment_can(folder):
+def test_trust_is_granted_by_flag_only(folder):
     found = folder.load(WANTS, trust_project=True)
     assert (found.model, found.fallback, found.warnings) == (
         "openai/gpt-5.5", ("google/gemini-3", "openai/gpt-5.5"), ()
@@ -79,7 +79,7 @@ def test_the_flag_grants_it_and_nothing_of_a_project_or_the_environment_can(fold
             folder.load(f"{name} = true\n{WANTS}")
 
 
-def test_an_answer_holds_for_one_folder_and_one_wish(folder, tmp_path):
+def test_trust_holds_for_folder_and_wish(folder, tmp_path):
     folder.answer(WANTS, trusted=True)
     found = folder.load(WANTS)
     assert (found.model, found.wish, found.warnings) == ("openai/gpt-5.5", None, ())
@@ -95,7 +95,7 @@ def test_an_answer_holds_for_one_folder_and_one_wish(folder, tmp_path):
     )
 
 
-def test_a_link_that_comes_to_lead_elsewhere_is_another_folder(folder, tmp_path):
+def test_redirected_link_is_another_folder(folder, tmp_path):
     folder.answer(WANTS, trusted=True)
     other = Folder(tmp_path / "other")
     other.load(WANTS)
@@ -105,7 +105,7 @@ def test_a_link_that_comes_to_lead_elsewhere_is_another_folder(folder, tmp_path)
     assert found.wish is not None
 
 
-def test_no_is_kept_quietly_and_an_answer_that_was_tampered_with_is_none(folder):
+def test_declined_is_quiet_tampered_is_none(folder):
     folder.answer(WANTS, trusted=False)
     found = folder.load(WANTS)
     assert (found.model, found.warnings) == ("anthropic/claude-sonnet-4-6", ())
@@ -137,7 +137,7 @@ WISHES = st.fixed_dictionaries(
 @given(said=WISHES, wanted=WISHES)
 @example(said={"model": "openai/a", "fallback": []}, wanted={"model": "openai/a"})
 @example(said={"model": "openai/a"}, wanted={"model": "openai/a", "fallback": ["openai/b"]})
-def test_trust_in_one_wish_is_none_in_another(said, wanted):
+def test_trust_in_one_wish_is_not_anothers(said, wanted):
     with TemporaryDirectory() as base:
         folder = Folder(Path(base).resolve())
         first, second = ("\n".join(f"{name} = {json.dumps(wish[name])}" for name in wish) for wish in (said, wanted))
@@ -151,7 +151,7 @@ def test_trust_in_one_wish_is_none_in_another(said, wanted):
             assert same or getattr(found, name) == getattr(own, name)
 
 
-def test_what_changes_nothing_is_not_asked(folder):
+def test_unchanging_wish_is_not_asked(folder):
     nothing: tuple[dict[str, object], ...] = (
         {"user": 'model = "openai/gpt-5.5"'},
         {"model": "openai/gpt-5.5"},
@@ -165,7 +165,7 @@ def test_what_changes_nothing_is_not_asked(folder):
     assert folder.load(WANTS, model="mine/own").wish is not None, "of two, one is not said otherwise"
 
 
-def test_what_is_stricter_is_used_unasked(folder):
+def test_stricter_wish_is_used_unasked(folder):
     user = f'{USER}\neffort = "high"\nfallback = ["a/b", "c/d"]\nlog_level = "info"'
     found = folder.load('effort = "low"\nfallback = ["c/d"]\nlog_level = "debug"', user)
     assert (found.effort, found.fallback, found.log_level, found.warnings) == ("low", ("c/d",), "debug", ())
@@ -176,7 +176,7 @@ def test_what_is_stricter_is_used_unasked(folder):
     assert "may only show more than warning" in found.warnings[0]
 
 
-def test_a_trusted_provider_stands_above_the_persons_model_and_below_flags(folder):
+def test_trusted_provider_beats_model_not_flags(folder):
     assert folder.load('provider = "openai"').provider is None
     found = folder.load('provider = "openai"', trust_project=True)
     assert (found.provider, found.model) == ("openai", None)
@@ -185,7 +185,7 @@ def test_a_trusted_provider_stands_above_the_persons_model_and_below_flags(folde
     assert folder.load(WANTS, trust_project=True, model="mine/own").model == "mine/own"
 
 
-def test_a_wish_is_shown_in_full_and_in_letters_that_are_what_they_seem(folder):
+def test_wish_is_shown_whole_and_escaped(folder):
     found = folder.load(f'model = "{"x" * 201}"')
     assert found.wish is None
     assert "too long to be shown for your approval" in found.warnings[0]
@@ -203,7 +203,7 @@ def test_a_wish_is_shown_in_full_and_in_letters_that_are_what_they_seem(folder):
     assert printable(warning) == warning
 
 
-def test_a_state_directory_that_cannot_be_used_asks_again(folder):
+def test_unusable_state_directory_asks_again(folder):
     folder.state.parent.mkdir(parents=True)
     folder.state.write_text("a file")
     with pytest.raises(NotADirectoryError):

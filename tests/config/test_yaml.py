@@ -70,7 +70,7 @@ def test_either_ending_will_do(name, config, settings):
     assert settings().effort == "high"
 
 
-def test_of_several_files_one_is_used_and_named(config, settings):
+def test_one_of_several_files_is_used(config, settings):
     for name in ("config.yml", "config.yaml", "config.toml"):
         (config / name).write_text('effort: "low"' if name != "config.toml" else 'effort = "high"')
     found = settings()
@@ -83,7 +83,7 @@ def test_of_several_files_one_is_used_and_named(config, settings):
     assert "config.yaml is used" in settings().warnings[0]
 
 
-def test_a_named_file_takes_the_place_of_the_persons(home, config, settings):
+def test_named_file_replaces_the_persons(home, config, settings):
     (config / "config.toml").write_text('effort = "low"')
     (home / "mine.yml").write_text("model: a/b")
     found = settings(file=home / "mine.yml", environ={"SAGENT_CONFIG": "gone"})
@@ -96,7 +96,7 @@ def test_a_named_file_takes_the_place_of_the_persons(home, config, settings):
         settings(file="")
 
 
-def test_an_empty_file_and_empty_keys_set_nothing(config, settings):
+def test_empty_file_and_keys_set_nothing(config, settings):
     for text in ("", "# nothing\n", "---\n", "model:\nadvisor:\npolicy:\n  max_turns:\n"):
         (config / "config.yaml").write_text(text)
         found = settings()
@@ -138,7 +138,7 @@ def test_anchors_are_followed(config, settings):
         ("system: 3\n", 1, "give a string"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_line(text, line, says, config, settings):
+def test_wrong_yaml_tells_file_and_line(text, line, says, config, settings):
     file = config / "config.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -149,7 +149,7 @@ def test_what_is_wrong_is_told_with_file_and_line(text, line, says, config, sett
     assert message.endswith((".", "?"))
 
 
-def test_a_short_file_that_stands_for_billions_is_refused():
+def test_yaml_bomb_is_refused():
     text = "a: &a [x, x, x, x, x, x, x, x, x]\n"
     for name, before in zip("bcdefghij", "abcdefghi", strict=True):
         text += f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
@@ -177,7 +177,7 @@ def test_what_was_written_is_read(data, flow):
 
 
 @given(st.text(st.sampled_from("a: -[]{}&*!|>'\"%@`#,?\t\n${}é0"), max_size=40))
-def test_whatever_is_written_is_read_or_refused(text):
+def test_written_yaml_is_read_or_refused(text):
     try:
         found, _ = parse_yaml(text)
     except YamlError as error:

@@ -56,7 +56,7 @@ def test_no_text_is_too_odd(text: str) -> None:
     assert isinstance(read_document(f"---\n{text}\n---\nbody").body, str)
 
 
-def test_skills_are_found_from_here_up_to_the_root_and_a_linked_one_is_one(tmp_path: Path) -> None:
+def test_skills_found_up_to_root_once(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     (root / ".git").mkdir(parents=True)
     below = root / "a" / "b"
@@ -76,7 +76,7 @@ def test_skills_are_found_from_here_up_to_the_root_and_a_linked_one_is_one(tmp_p
     assert f"In {root}/" in skill_text(found["two"])
 
 
-def test_the_persons_skills_of_other_programs_count_and_hidden_ones_are_not_offered(tmp_path: Path) -> None:
+def test_other_programs_skills_count_hidden_not(tmp_path: Path) -> None:
     home = Path(os.environ["HOME"])
     write(home / ".claude/skills/x/SKILL.md", "---\ndescription: theirs\ndisable-model-invocation: true\n---\n")
     write(home / ".agents/skills/y/SKILL.md", "---\ndescription: shared\nuser-invocable: false\n---\n")
@@ -85,7 +85,7 @@ def test_the_persons_skills_of_other_programs_count_and_hidden_ones_are_not_offe
     assert "theirs" not in skills_text(found) and "- y: shared" in skills_text(found)
 
 
-def test_agents_are_read_and_never_have_more(tmp_path: Path) -> None:
+def test_agents_are_read_and_never_widen(tmp_path: Path) -> None:
     write(
         tmp_path / ".claude/agents/review.md",
         "---\nname: review\ndescription: Looks.\ntools: Read, Bash(git diff:*), Task, Nonsense\n"
@@ -127,7 +127,7 @@ def test_which_instructions_count(tmp_path: Path) -> None:
     assert "over" in text and "# Instructions from" in text and "agents\n" not in text
 
 
-def test_an_output_style_is_found_by_its_name_or_its_files(tmp_path: Path) -> None:
+def test_output_style_by_name_or_file(tmp_path: Path) -> None:
     write(tmp_path / ".claude/output-styles/short.md", "---\nname: Short Answers\n---\nBe short.")
     write(tmp_path / ".claude/output-styles/teach.md", "---\nkeep-coding-instructions: true\n---\nTeach.")
     assert find_style("short answers", tmp_path, tmp_path) == Style("Be short.", replaces=True)
@@ -137,7 +137,7 @@ def test_an_output_style_is_found_by_its_name_or_its_files(tmp_path: Path) -> No
         find_style("loud", tmp_path, tmp_path)
 
 
-def test_a_link_that_leads_out_is_not_walked(tmp_path: Path) -> None:
+def test_outward_link_is_not_walked(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     write(outside / "x/SKILL.md", "---\ndescription: out\n---\n")
     write(outside / "x.md", "---\nname: x\ndescription: out\n---\n")

@@ -46,9 +46,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 @given(histories(), st.integers(0, 8_000), st.none() | st.integers(0, 6_000))
 @example([user("0"), assistant(""), assistant(""), user("z")], 0, None)
 @example([user("0"), assistant(""), user("z" * 3_000), assistant(""), *round_of(1, "Read", "")], 0, 1_000)
-def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(
-    history: list[Message], recent: int, words: int | None
-) -> None:
+def test_cuts_keep_requests_and_call_results(history: list[Message], recent: int, words: int | None) -> None:
     """But for those between the first and the last, where they have more than `words`."""
     cut = find_cut(history, recent, "", words)
     if cut is None:
@@ -66,7 +64,7 @@ def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(
     assert user("told", sender="sagent") in after
 
 
-def test_the_last_turns_stay_as_long_as_they_are_allowed() -> None:
+def test_last_turns_stay_as_allowed() -> None:
     history = [user("go")]
     for number in range(10):
         history += round_of(number, "Read", "x" * 1_000, file_path="a.py")
@@ -77,7 +75,7 @@ def test_the_last_turns_stay_as_long_as_they_are_allowed() -> None:
     assert short is None
 
 
-def test_of_more_requests_than_there_is_room_for_the_first_and_the_latest_stay() -> None:
+def test_first_and_latest_requests_stay() -> None:
     history = [each for number in range(9) for each in (user(f"{number}" * 100), assistant("done"))]
     cut = find_cut(history, 0, "", 350)
     assert cut is not None
@@ -85,7 +83,7 @@ def test_of_more_requests_than_there_is_room_for_the_first_and_the_latest_stay()
     assert [message.content[0] for message in cut.gone(history) if message.role == "user"] == list("12345")
 
 
-def test_a_long_request_does_not_take_the_place_of_shorter_ones_before_it() -> None:
+def test_long_request_displaces_no_earlier() -> None:
     sizes = (10, 10, 10, 9_000, 10, 9_000)
     history = [each for size in sizes for each in (user("x" * size), assistant("done"))]
     cut = find_cut(history, 0, "", 350)
@@ -93,7 +91,7 @@ def test_a_long_request_does_not_take_the_place_of_shorter_ones_before_it() -> N
     assert cut.stay == (0, 2, 4, 8, 10)
 
 
-def test_short_requests_stay_however_much_was_read_for_the_last_one() -> None:
+def test_short_requests_stay_beside_long_reads() -> None:
     history = [each for number in range(5) for each in (user(f"{number}" * 100), assistant("done"))]
     history += [user("and now?"), *round_of(1, "Read", "x" * 70_000), *round_of(2, "Read", "y")]
     room = part_budgets(history, 60_000, "")
@@ -102,7 +100,7 @@ def test_short_requests_stay_however_much_was_read_for_the_last_one() -> None:
     assert cut.stay == (0, 2, 4, 6, 8, 10)
 
 
-def test_a_summary_by_code_carries_the_one_before_and_stays_within_its_bounds() -> None:
+def test_code_summary_carries_the_last_in_bounds() -> None:
     text = "the first thing"
     for number in range(20):
         told = user(compose(text, "/kept/here"), sender="sagent")
@@ -113,7 +111,7 @@ def test_a_summary_by_code_carries_the_one_before_and_stays_within_its_bounds() 
     assert "the rest is in /kept/there" in text
 
 
-def test_a_summary_by_code_names_the_requests_that_did_not_fit() -> None:
+def test_code_summary_names_cut_requests() -> None:
     history = [user(f"request {number}: look at part {number}" + " x" * 2_000) for number in range(5)]
     history.insert(3, user("told by sagent", sender="sagent"))
     cut = find_cut([*history, assistant("done"), user("the last")], 0, "", words=9_000)
@@ -138,7 +136,7 @@ def test_what_a_summary_must_be() -> None:
     assert instruction("").endswith("read again.")
 
 
-def test_a_summary_by_code_invents_nothing() -> None:
+def test_code_summary_invents_nothing() -> None:
     history = [
         user("fix it"),
         *round_of(1, "Read", "text", file_path="a.py"),

@@ -67,7 +67,7 @@ def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["skills", "agents"])
 @pytest.mark.parametrize("head", [b"name: x\ndescripton: b", b"name: x\ndescription:b"])
-def test_fault_that_leaves_file_out_is_in_same_notice(kind: str, head: bytes, tmp_path: Path) -> None:
+def test_fault_that_drops_file_is_in_same_notice(kind: str, head: bytes, tmp_path: Path) -> None:
     path = put(tmp_path / ".sagent" / kind, kind, "broken", b"---\n%s\n---\nText" % head)
     (notice,) = (text for text in said(kind, tmp_path) if str(path) in text)
     assert "is left out" in notice
@@ -128,7 +128,7 @@ def test_misplaced_skills_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
-def test_what_is_no_folder_and_names_used_twice_are_named(kind: str, tmp_path: Path) -> None:
+def test_non_folder_and_reused_names_are_named(kind: str, tmp_path: Path) -> None:
     (tmp_path / ".sagent").mkdir()
     (tmp_path / ".sagent" / kind).write_text("a file")
     (tmp_path / ".agents").mkdir()
@@ -151,7 +151,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands"])
-def test_many_files_of_another_program_cost_one_line_for_each_reason(kind: str, tmp_path: Path) -> None:
+def test_many_foreign_files_cost_a_line_each_reason(kind: str, tmp_path: Path) -> None:
     for folder in (".sagent", ".claude"):
         for number in range(9):
             name = f"n{number}/SKILL.md" if kind == "skills" else f"n{number}.md"
@@ -166,7 +166,7 @@ def test_many_files_of_another_program_cost_one_line_for_each_reason(kind: str, 
     assert "n0, n1, n2 and 6 more" in twins[0] and "and 15 more" in typos[0] and "and 17 more" in idle[0]
 
 
-def test_names_too_many_and_wrong_types_are_named(tmp_path: Path) -> None:
+def test_excess_names_and_wrong_types_are_named(tmp_path: Path) -> None:
     folder = tmp_path / ".sagent"
     for number in range(34):
         put(folder / "agents", "agents", f"a{number:02}", HEAD.format(f"a{number:02}").encode())
@@ -183,7 +183,7 @@ def test_names_too_many_and_wrong_types_are_named(tmp_path: Path) -> None:
     assert any("keep-coding-instructions is 'often'" in text for text in said("output-styles", tmp_path))
 
 
-def test_instructions_that_do_not_count_are_named(tmp_path: Path) -> None:
+def test_unused_instructions_are_named(tmp_path: Path) -> None:
     (tmp_path / "Agents.md").write_text("Be kind.")
     assert gather(tmp_path, tmp_path / "none").notices == (f"{tmp_path}/Agents.md is not used: name it AGENTS.md.",)
     (tmp_path / "Agents.md").rename(tmp_path / "AGENTS.md")
@@ -201,16 +201,14 @@ def test_instructions_that_do_not_count_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
 @pytest.mark.parametrize(("old", "new"), [(b"\n", b"\r"), (b"\n", b"\r\n"), (b"---\nname", b"\n\n---\nname"),
                                           (b"name", b"\ttags:\n\t- a\nname")])  # fmt: skip
-def test_other_ends_of_lines_and_empty_lines_first_are_understood(
-    kind: str, old: bytes, new: bytes, tmp_path: Path
-) -> None:
+def test_other_line_ends_and_blanks_first(kind: str, old: bytes, new: bytes, tmp_path: Path) -> None:
     data = HEAD.format("good").encode().replace(old, new.replace(b"\ttags", b"tags"))
     put(tmp_path / ".sagent" / kind, kind, "good", data)
     assert said(kind, tmp_path) == []
 
 
 @pytest.mark.parametrize("nothing", [b"null", b"~", b"", b"~  # none"])
-def test_description_that_is_nothing_is_none(nothing: bytes, tmp_path: Path) -> None:
+def test_empty_description_is_none(nothing: bytes, tmp_path: Path) -> None:
     for kind in ("skills", "agents"):
         put(tmp_path / ".sagent" / kind, kind, "empty", b"---\nname: x\ndescription: %s\n---\nText" % nothing)
         (notice,) = said(kind, tmp_path)
@@ -218,12 +216,12 @@ def test_description_that_is_nothing_is_none(nothing: bytes, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["x.mdown", "x.rst", "x.md "])
-def test_text_with_another_ending_is_named(name: str, tmp_path: Path) -> None:
+def test_text_with_other_ending_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / ".sagent/agents").mkdir(parents=True)
     (tmp_path / ".sagent/agents" / name).write_text(HEAD.format("x"))
     assert [text for text in said("agents", tmp_path) if "its name must end in .md, as in x.md" in text]
 
 
-def test_text_in_quotes_over_lines_is_one() -> None:
+def test_quoted_text_over_lines_is_one() -> None:
     document = read_document('---\ndescription: "one\n  two"\nother: >\n  "a" b\n---\nbody')
     assert (document.fields["description"], document.fault) == ("one two", "")

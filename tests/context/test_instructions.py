@@ -27,7 +27,7 @@ def test_nothing_there_is_nothing_said(tree, user):
     assert (found.text, found.files, found.notices) == ("", (), ())
 
 
-def test_from_the_general_to_the_particular_each_under_its_name(tree, user):
+def test_general_before_particular_by_name(tree, user):
     (tree.parent / "AGENTS.md").write_text("outside the repository")
     (user / "AGENTS.md").write_text("mine")
     (tree / "AGENTS.md").write_text("of the root")
@@ -48,7 +48,7 @@ def test_from_the_general_to_the_particular_each_under_its_name(tree, user):
     )
 
 
-def test_without_a_repository_only_the_directory_itself_counts(tmp_path, user):
+def test_without_repository_directory_counts(tmp_path, user):
     place = tmp_path / "loose" / "deep"
     place.mkdir(parents=True)
     (place.parent / "AGENTS.md").write_text("above")
@@ -58,12 +58,12 @@ def test_without_a_repository_only_the_directory_itself_counts(tmp_path, user):
     assert gather(place, user).files == (place.resolve() / "AGENTS.md",)
 
 
-def test_a_worktrees_git_file_marks_a_root_too(tree):
+def test_worktree_git_file_marks_a_root(tree):
     (tree / "a" / ".git").write_text("gitdir: elsewhere")
     assert repository_root(tree / "a" / "b") == tree / "a"
 
 
-def test_includes_follow_their_file_and_are_read_once(tree, user):
+def test_includes_follow_their_file_once(tree, user):
     (tree / "docs").mkdir()
     (tree / "AGENTS.md").write_text("See @docs/style.md, (@docs/more.md) and @docs/style.md.\nAsk @alice or a@b.md.")
     (tree / "docs" / "style.md").write_text("style; back to @../AGENTS.md and @more.md")
@@ -76,7 +76,7 @@ def test_includes_follow_their_file_and_are_read_once(tree, user):
     assert found.notices == ()
 
 
-def test_mentions_in_code_and_things_that_are_no_files_are_no_includes(tree, user):
+def test_mentions_in_code_are_no_includes(tree, user):
     (tree / "x.md").write_text("must not be read")
     (tree / "AGENTS.md").write_text(
         "`@x.md` and ``a ` @x.md``\n```\n@x.md\n````\n~~~\n@x.md\n```\n@x.md\n~~~\n@dataclass @scope/package me@x.md"
@@ -86,7 +86,7 @@ def test_mentions_in_code_and_things_that_are_no_files_are_no_includes(tree, use
     assert found.notices == ()
 
 
-def test_code_and_notes_that_have_no_end_are_read_at_once(tree, user):
+def test_unclosed_code_is_read_at_once(tree, user):
     (tree / "x.md").write_text("read")
     (tree / "AGENTS.md").write_text("@x.md " + "`" * 30_000)
     (tree / "CLAUDE.local.md").write_text("<!-- gone -->\n" + "<!--\n" * 6_000)
@@ -96,7 +96,7 @@ def test_code_and_notes_that_have_no_end_are_read_at_once(tree, user):
     assert found.text.count("<!--") == 6_000
 
 
-def test_a_project_cannot_draw_in_what_lies_outside_or_holds_keys(tree, user):
+def test_project_includes_no_outside_or_keys(tree, user):
     outside = tree.parent / "outside.md"
     outside.write_text("secret")
     (tree / ".env").write_text("KEY=secret")
@@ -114,7 +114,7 @@ def test_a_project_cannot_draw_in_what_lies_outside_or_holds_keys(tree, user):
     assert all("is not used" in notice for notice in found.notices)
 
 
-def test_the_persons_own_file_may_include_from_anywhere(tree, user, monkeypatch):
+def test_persons_file_may_include_anything(tree, user, monkeypatch):
     monkeypatch.setenv("HOME", str(tree.parent))
     (tree.parent / "anywhere.md").write_text("anything")
     (user / "AGENTS.md").write_text("@~/anywhere.md @./gone.md")
@@ -123,7 +123,7 @@ def test_the_persons_own_file_may_include_from_anywhere(tree, user, monkeypatch)
     assert found.notices == (f"{user}/gone.md (included by {user}/AGENTS.md) is not used: No such file or directory.",)
 
 
-def test_includes_nest_at_most_five_deep_and_circles_end(tree, user):
+def test_includes_nest_five_deep(tree, user):
     (tree / "AGENTS.md").write_text("@1.md")
     for number in range(1, 8):
         (tree / f"{number}.md").write_text(f"text {number}\n@{number + 1}.md\n@AGENTS.md")
@@ -134,7 +134,7 @@ def test_includes_nest_at_most_five_deep_and_circles_end(tree, user):
     assert "5 deep" in notice
 
 
-def test_what_is_no_regular_text_file_is_told(tree, user):
+def test_irregular_text_file_is_told(tree, user):
     os.mkfifo(tree / "pipe.md")
     (tree / "binary.md").write_bytes(b"\x7fELF\0\0")
     (tree / "loop.md").symlink_to("loop.md")
@@ -156,7 +156,7 @@ def test_encodings_are_told_apart(encoding, tree, user):
     assert found.text.endswith("\n\nGröße prüfen\nja")
 
 
-def test_a_long_file_is_cut_at_a_line_with_a_notice(tree, user):
+def test_long_file_is_cut_at_a_line(tree, user):
     (tree / "AGENTS.md").write_text("é" * 50 + "\n" + ("ü" * 99 + "\n") * 1000)
     found = gather(tree, user)
     assert MAX_FILE_BYTES - 300 < len(found.text.encode()) < MAX_FILE_BYTES + 300
@@ -168,7 +168,7 @@ def test_a_long_file_is_cut_at_a_line_with_a_notice(tree, user):
     assert f"{MAX_FILE_BYTES:,} bytes" in found.notices[0]
 
 
-def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
+def test_own_and_nearest_stay_when_too_long(tree, user):
     text = "x" * 98 + "\n"
     for place in (user, tree, tree / "a", tree / "a" / "b"):
         (place / "AGENTS.md").write_text(f"BEGIN {place.name}\n" + text * 250)
@@ -181,7 +181,7 @@ def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
     assert [notice.split(":")[0] for notice in found.notices] == [f"{tree}/a/AGENTS.md", f"{tree}/AGENTS.md"]
 
 
-def test_a_projects_instructions_are_no_file_of_keys(tree, user):
+def test_instructions_are_no_key_file(tree, user):
     (tree / ".env").write_text("KEY=secret")
     (tree / "AGENTS.md").symlink_to(".env")
     found = gather(tree, user)

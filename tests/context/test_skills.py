@@ -11,7 +11,7 @@ def skill(place: Path, name: str, text: str) -> None:
     (place / name / "SKILL.md").write_text(text)
 
 
-def test_the_persons_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> None:
+def test_persons_skill_wins_empty_is_left_out(tmp_path: Path) -> None:
     own, project = tmp_path / "config", tmp_path / "project"
     skill(own / "skills", "deploy", "---\nname: deploy\ndescription: How it is put\n  on the machines.\n---\n1.")
     skill(own / "skills", "review", "---\nname: review\ndescription: mine\n---\n")
@@ -39,7 +39,7 @@ def test_the_persons_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> N
     assert find_skills(tmp_path / "nowhere", tmp_path / "neither") == ()
 
 
-def test_names_and_descriptions_are_short_and_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_skill_texts_are_short_and_printable(tmp_path: Path) -> None:
     loud = f"---\nname: {'n' * 500}\x1b[2J\ndescription: \x1b]0;title\x07{'d' * 900}\n---\n"
     skill(tmp_path / ".agents/skills", "loud", loud)
     (found,) = find_skills(tmp_path, tmp_path / "neither")
@@ -48,7 +48,7 @@ def test_names_and_descriptions_are_short_and_cannot_drive_the_terminal(tmp_path
     assert (found.name + found.description).isprintable()
 
 
-def test_what_is_left_out_of_skills_is_said(tmp_path: Path) -> None:
+def test_left_out_skills_are_said(tmp_path: Path) -> None:
     user = tmp_path / "user"
     for folder, text in (
         ("bare", "No head."),

@@ -25,7 +25,7 @@ def history_of(*rounds: tuple[str, ...], end: str = "done") -> list[Message]:
     return [*found, assistant(end)] if end else found
 
 
-def test_the_largest_go_first_and_of_one_size_the_oldest() -> None:
+def test_largest_then_oldest_become_stubs() -> None:
     history = history_of(*[("x" * size,) for size in (5_000, 9_000, 5_000, 9_000, 10, 10, 10)])
     blobs = BlobDirectory()
     assert [stub.call for stub in shrink(history, 10_000, blobs)] == ["1-0", "3-0"]
@@ -35,7 +35,7 @@ def test_the_largest_go_first_and_of_one_size_the_oldest() -> None:
     blobs.close()
 
 
-def test_the_last_rounds_stay_unless_nothing_else_is_left() -> None:
+def test_last_rounds_are_stubbed_last() -> None:
     history = history_of(("a" * 3_000,), ("b" * 9_000,), ("c" * 9_000,), ("d" * 9_000,))
     blobs = BlobDirectory()
     assert [stub.call for stub in shrink(history, 2_000, blobs)] == ["0-0"]
@@ -43,7 +43,7 @@ def test_the_last_rounds_stay_unless_nothing_else_is_left() -> None:
     blobs.close()
 
 
-def test_results_that_are_not_read_yet_go_last_and_keep_both_ends() -> None:
+def test_unread_results_go_last_with_both_ends() -> None:
     history = history_of(("a" * 3_000,), ("begin" + "b" * 50_000 + "end",), end="")
     blobs = BlobDirectory()
     first, second = shrink(history, 40_000, blobs)
@@ -52,7 +52,7 @@ def test_results_that_are_not_read_yet_go_last_and_keep_both_ends() -> None:
     blobs.close()
 
 
-def test_of_a_file_that_was_read_again_only_the_last_reading_stays() -> None:
+def test_only_last_reading_of_file_stays() -> None:
     def read(number: int, path: str, *, fails: bool = False) -> list[Message]:
         call = ToolCall(f"{number}", "Read", json_freeze_object({"file_path": path}))
         result = ToolResult(call.id, (Text(path * 500),), is_error=fails)
@@ -92,9 +92,7 @@ texts = st.text(string.ascii_letters + "é\n", max_size=3_000).map(lambda text: 
 
 
 @given(st.lists(st.lists(texts, min_size=1, max_size=3).map(tuple), max_size=8), st.integers(0, 60_000), st.booleans())
-def test_what_is_asked_for_is_saved_or_all_that_can_be(
-    rounds: list[tuple[str, ...]], need: int, answered: bool
-) -> None:
+def test_shrinking_saves_enough_or_all(rounds: list[tuple[str, ...]], need: int, answered: bool) -> None:
     history = history_of(*rounds, end="done" if answered else "")
     blobs = BlobDirectory()
     stubs = shrink(history, need, blobs)

@@ -30,7 +30,7 @@ def answered(number: int = 0, *, is_error: bool = False) -> Message:
     return Message("user", (ToolResult(f"todo{number}", (Text("done"),), is_error),))
 
 
-def test_the_last_list_counts_and_a_failed_call_does_not() -> None:
+def test_last_list_counts_failed_does_not() -> None:
     other = (Task("Another", "pending"),)
     said = (wrote(other), answered(), wrote(TASKS, 1), answered(1), wrote(other, 2), answered(2, is_error=True))
     assert tasks_in(said) == TASKS
@@ -39,7 +39,7 @@ def test_the_last_list_counts_and_a_failed_call_does_not() -> None:
 
 
 @given(st.lists(st.builds(Task, st.text(min_size=1).map(lambda text: " ".join(text.split())), st.sampled_from(STATES))))
-def test_a_list_that_is_cut_stays_word_for_word(drawn: list[Task]) -> None:
+def test_cut_list_stays_word_for_word(drawn: list[Task]) -> None:
     tasks = tuple(task for task in drawn if task.text)
     said = [wrote(tasks), answered()]
     for _ in range(3):
@@ -48,12 +48,12 @@ def test_a_list_that_is_cut_stays_word_for_word(drawn: list[Task]) -> None:
         assert len(said) == bool(tasks)
 
 
-def test_a_list_that_is_still_there_is_not_repeated() -> None:
+def test_present_list_is_not_repeated() -> None:
     old, new = wrote((Task("Old", "pending"),)), wrote(TASKS, 1)
     assert list_note([old, answered(), new, answered(1)], [old, answered()]) == ()
 
 
-async def test_any_number_of_compactions_and_a_resume_keep_it(tmp_path: Path) -> None:
+async def test_list_survives_compactions_and_resume(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * 3_000)
     summary = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
     rounds = iter(range(1_000))

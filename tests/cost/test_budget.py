@@ -18,7 +18,7 @@ MICRO = Decimal("0.000001")
 PATHS = ["root", "root/a", "root/b", "root/a/x", "root/a/y", "root/a/x/deep"]
 
 
-def test_an_allowance_is_set_aside_above_and_comes_back():
+def test_allowance_is_reserved_and_returned():
     outer: Budget[None, None] = Budget("", Decimal(10))
     inner: Budget[None, None] = Budget("root/a", Decimal(4), outer)
     assert (outer.room, inner.room) == (6, 4)
@@ -30,14 +30,14 @@ def test_an_allowance_is_set_aside_above_and_comes_back():
     assert (outer.room, outer.counted, outer.aside, inner.living()) == (9, 1, 0, outer)
 
 
-def test_what_is_billed_beyond_an_allowance_is_missed_above():
+def test_overbilled_allowance_lacks_above():
     outer: Budget[None, None] = Budget("", Decimal(10))
     inner: Budget[None, None] = Budget("root/a", Decimal(4), outer)
     inner.count(Decimal(7))
     assert (inner.room, outer.room) == (-3, 3)
 
 
-def test_a_purse_whose_outer_one_was_closed_first_sets_aside_further_out():
+def test_closed_outer_purse_reserves_further_out():
     outer: Budget[None, None] = Budget("", Decimal(10))
     middle: Budget[None, None] = Budget("root/a", Decimal(5), outer)
     inner: Budget[None, None] = Budget("root/a/x", Decimal(2), middle)
@@ -49,7 +49,7 @@ def test_a_purse_whose_outer_one_was_closed_first_sets_aside_further_out():
     assert (outer.room, outer.counted, outer.aside) == (7, 3, 0)
 
 
-async def test_what_is_held_and_set_aside_comes_back_whole_in_any_decimal_context():
+async def test_held_money_returns_in_any_context():
     ledger = Ledger(Decimal(1), BOOK)
     with localcontext() as context:
         context.prec, context.traps[Inexact] = 3, True
@@ -72,7 +72,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(50, 200))
-def test_whatever_is_allowed_spent_and_given_back_no_budget_is_passed(steps: list[Step], cap: int):
+def test_no_budget_is_passed_in_any_order(steps: list[Step], cap: int):
     """Allowances come and go in any order, nested or not, with calls in flight across all of it."""
     ledger = Ledger(cap * MICRO, BOOK)
     asyncio.run(_play(ledger, steps, cap * MICRO))
@@ -137,7 +137,7 @@ def root_of(ledger: Ledger) -> "Budget[object, Reservation]":
     return ledger._budgets[""]  # pyright: ignore[reportReturnType]
 
 
-async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():
+async def test_call_in_returned_purse_goes_on_above():
     ledger = Ledger(100 * MICRO, BOOK)
     ledger.allow("root/a", 20 * MICRO)
     first = await ledger.reserve("root/a", "executor", "mine", "flat", 0, 20, 20)
@@ -152,7 +152,7 @@ async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():
     assert (ledger.held, ledger.cost().total) == (0, 20 * MICRO)
 
 
-async def test_more_than_is_left_cannot_be_set_aside():
+async def test_more_than_left_cannot_be_reserved():
     ledger = Ledger(100 * MICRO, BOOK)
     ledger.allow("root/a", 60 * MICRO)
     with pytest.raises(BudgetExceeded, match="more than what is left"):

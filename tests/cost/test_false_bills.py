@@ -73,7 +73,7 @@ FALSE = {
 @pytest.mark.parametrize("name", FALSE)
 @pytest.mark.parametrize("capped", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
-async def test_false_bill_counts_as_the_most_that_the_call_can_cost(name: str, capped: bool, cut: bool) -> None:
+async def test_false_bill_counts_as_maximum_cost(name: str, capped: bool, cut: bool) -> None:
     books, notices, told = ledger(capped=capped), list[str](), list[ReplyFinished]()
     limits = RunLimits(max_response_tokens=400, max_retries=0)
     resources = Resources(ledger=books, log=MemoryLog())
@@ -111,7 +111,7 @@ async def test_high_bill_counts_as_it_is(charge: Charge) -> None:
     assert (books.cost().total, books.cost().unbilled) == (usd, 0)
 
 
-async def test_false_bill_of_a_model_inside_the_call() -> None:
+async def test_false_bill_of_model_inside_call() -> None:
     books = ledger(capped=True)
     charges = (Charge("told", TRUE), Charge("told", Usage(input=MUCH), role="advisor"))
     async with Agent(Telling(charges), resources=Resources(ledger=books, log=MemoryLog())) as agent:
@@ -137,7 +137,7 @@ async def test_false_price_of_a_gateway() -> None:
 
 
 @pytest.mark.parametrize("share", [10, 100])
-async def test_count_that_is_too_small_but_can_be_is_the_providers(share: int) -> None:
+async def test_possible_low_count_is_the_providers(share: int) -> None:
     """Nobody can tell a tokenizer that makes few tokens from a count that lacks some, so that the refusal says whose
     count it goes by."""
     model = Telling((Charge("told", Usage(input=1_000 // share, output=9)),))
@@ -151,7 +151,7 @@ async def test_count_that_is_too_small_but_can_be_is_the_providers(share: int) -
     assert cost.unbilled == 0
 
 
-async def test_count_that_no_text_can_have_counts_as_bytes() -> None:
+async def test_impossible_count_counts_as_bytes() -> None:
     """A thousandth of the bytes of a request."""
     model = Telling((Charge("told", Usage(input=9, output=9)),), size=10_000)
     books = Ledger(Decimal("0.03"), BOOK)
@@ -182,7 +182,7 @@ FEW: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", FEW)
-async def test_bill_that_is_less_than_a_call_can_cost_frees_nothing(name: str) -> None:
+async def test_low_bill_frees_nothing(name: str) -> None:
     choice = {"message": {"content": WORDS}, "finish_reason": "stop"}
     body = json.dumps({"choices": [choice], "usage": FEW[name]}).encode()
     raw = Raw(body=body, headers=(("content-type", "application/json"),))
@@ -199,7 +199,7 @@ async def test_bill_that_is_less_than_a_call_can_cost_frees_nothing(name: str) -
 
 
 @pytest.mark.parametrize("discount", [Decimal("0.1"), Decimal("0.02")])
-async def test_price_far_below_the_list_counts_as_it_is(discount: Decimal) -> None:
+async def test_price_below_list_counts_as_it_is(discount: Decimal) -> None:
     """Cached, or in a batch."""
     usd = Decimal("0.000309") * discount
     books = ledger(capped=True)
@@ -209,7 +209,7 @@ async def test_price_far_below_the_list_counts_as_it_is(discount: Decimal) -> No
     assert (books.cost().total, books.cost().unbilled) == (usd, 0)
 
 
-async def test_count_beside_a_price_bounds_the_next_call_only_if_it_can_be_one() -> None:
+async def test_impossible_count_bounds_no_next_call() -> None:
     """A gateway that names its price and says that 8,000 characters are a token."""
     usage = {"prompt_tokens": 9, "completion_tokens": 200, "cost": 0.0088}
     body = {"choices": [{"message": {"content": WORDS}, "finish_reason": "stop"}], "usage": usage}

@@ -35,7 +35,7 @@ def billed(output: int = 0, *, fresh: int = 0, model: str = "flat", usd: Decimal
     return [Charge(model, Usage(input=fresh, output=output), usd=usd)]
 
 
-async def test_a_clock_that_is_set_back_shortens_no_slack():
+async def test_clock_set_back_shortens_no_slack():
     ledger = Ledger(Decimal(10), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 10, 1_000_000) as reservation:
         reservation.at += timedelta(hours=1)  # by the clock it has not begun yet
@@ -91,7 +91,7 @@ async def test_totals_by_role_model_and_agent():
     assert ledger.spent_below("root/review") == micros(7)
 
 
-async def test_restored_entries_count_as_spent_here():
+async def test_restored_entries_count_as_spent():
     first = Ledger(Decimal(1), BOOK)
     with await first.reserve("root", "executor", "mine", "flat", 100, 100) as reservation:
         entries = reservation.settle(billed(60, fresh=100))
@@ -103,7 +103,7 @@ async def test_restored_entries_count_as_spent_here():
         assert reservation.max_output == 30
 
 
-async def test_trees_that_share_a_budget_have_their_own_sums_and_allowances():
+async def test_trees_share_budget_with_own_sums():
     ledger = Ledger(micros(1_000), BOOK)
     before = Charge("flat", Usage(output=100), usd=micros(100), agent="root/x", role="executor", provider="mine")
     ledger.restore([before])
@@ -130,7 +130,7 @@ async def test_trees_that_share_a_budget_have_their_own_sums_and_allowances():
     assert not one.shares_budget(Ledger(micros(400), BOOK))
 
 
-async def test_a_call_of_one_tree_waits_for_one_of_another_and_is_its_own():
+async def test_call_waits_for_one_of_another_tree():
     ledger = Ledger(micros(10_000), BOOK)
     one, two = ledger.branch("root"), ledger.branch("root")
     first = await one.reserve("root", "executor", "mine", "flat", 5_000, 5_000)
@@ -142,7 +142,7 @@ async def test_a_call_of_one_tree_waits_for_one_of_another_and_is_its_own():
     assert (one.cost().total, two.cost().total, ledger.cost().total) == (micros(10), micros(8), micros(18))
 
 
-async def test_the_output_limit_is_lowered_to_exactly_what_is_affordable():
+async def test_output_limit_lowered_to_affordable():
     cap = Decimal("0.50")
     ledger = Ledger(cap, BOOK)
     with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-5", 20_000, 64_000) as reservation:
@@ -154,7 +154,7 @@ async def test_the_output_limit_is_lowered_to_exactly_what_is_affordable():
     assert costs[0] <= cap / LONE_SHARE < costs[1]
 
 
-async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
+async def test_unaffordable_call_is_refused_with_figures():
     ledger = Ledger(micros(1000), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 700) as reservation:
         reservation.settle(billed(700))
@@ -185,7 +185,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
 
 
 @pytest.mark.parametrize("cap", ["0.10", "0.5213"])  # also one that was lowered below what is spent
-async def test_a_cap_that_is_raised_as_the_refusal_says_lets_a_somewhat_longer_call_through(cap: str):
+async def test_cap_raised_as_told_lets_call_through(cap: str):
     spent = Charge("flat", Usage(output=510_001), usd=micros(510_001), agent="root")
 
     async def ask(usd: Decimal, fresh: int) -> None:
@@ -201,7 +201,7 @@ async def test_a_cap_that_is_raised_as_the_refusal_says_lets_a_somewhat_longer_c
     await ask(Decimal(found[1]), 22_000)
 
 
-async def test_a_count_that_cannot_be_one_is_not_believed():
+async def test_impossible_count_is_not_believed():
     async def lie() -> int:
         return 67
 
@@ -210,7 +210,7 @@ async def test_a_count_that_cannot_be_one_is_not_believed():
         await ledger.reserve("root", "executor", "mine", "flat", 40_000, 5000, likely=13_000, count=lie)
 
 
-async def test_a_count_that_leaves_a_part_out_at_first_is_no_bound():
+async def test_early_partial_count_is_no_bound():
     """Gemini's streams begin with a third to a half of what they end with: signatures and images are missing."""
     ledger = Ledger(Decimal(1), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 3_000, 1_000, likely=1_000) as reservation:
@@ -220,7 +220,7 @@ async def test_a_count_that_leaves_a_part_out_at_first_is_no_bound():
         assert ledger.held == micros(1_100 + 1_000)
 
 
-async def test_an_unpriced_model_is_refused_under_a_cap_and_a_local_one_is_not():
+async def test_unpriced_is_refused_local_is_not():
     ledger = Ledger(Decimal(0), BOOK)
     with pytest.raises(BudgetExceeded, match=r"nobody/knows has no known price.*settings"):
         await ledger.reserve("root", "executor", "nobody", "knows", 10, 10)
@@ -229,7 +229,7 @@ async def test_an_unpriced_model_is_refused_under_a_cap_and_a_local_one_is_not()
             assert reservation.max_output == 10**6
 
 
-async def test_what_a_server_bills_beyond_the_bound_is_recorded_as_it_is():
+async def test_bill_beyond_bound_is_recorded():
     ledger = Ledger(micros(1000), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 300) as reservation:
         reservation.settle(billed(5000))
@@ -239,14 +239,14 @@ async def test_what_a_server_bills_beyond_the_bound_is_recorded_as_it_is():
         await ledger.reserve("root", "executor", "mine", "flat", 0, 300)
 
 
-async def test_a_servers_own_name_for_the_model_asked_for_has_its_price():
+async def test_servers_model_name_has_its_price():
     ledger = Ledger(Decimal(1), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 300) as reservation:
         (spent,) = reservation.settle(billed(300, model="flat-by-another-name"))
     assert (spent.model, spent.usd) == ("flat-by-another-name", micros(300))
 
 
-async def test_an_unpriced_part_of_a_call_uses_up_what_was_held():
+async def test_unpriced_part_uses_what_was_held():
     ledger = Ledger(micros(1000), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 800) as reservation:
         spent = reservation.settle([*billed(10), Charge("unheard-of", Usage(output=10))])
@@ -257,7 +257,7 @@ async def test_an_unpriced_part_of_a_call_uses_up_what_was_held():
         assert reservation.max_output == 200
 
 
-async def test_a_fee_without_a_price_is_told_apart_from_the_tokens_that_have_one():
+async def test_unpriced_fee_is_kept_apart():
     ledger = Ledger(micros(1000), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 800) as reservation:
         spent = reservation.settle([Charge("flat", Usage(output=10, fees={"web_search": 2}))])
@@ -275,7 +275,7 @@ async def test_a_fee_without_a_price_is_told_apart_from_the_tokens_that_have_one
     assert again.cost() == ledger.cost()
 
 
-async def test_each_round_of_a_call_has_its_own_price_band():
+async def test_each_round_has_its_price_band():
     """Two rounds of 150k are not one of 300k, which Sonnet 4.5 bills at twice the price."""
     ledger = Ledger(None, PriceBook())
     charge = Charge("claude-sonnet-4-5", Usage(input=150_000))
@@ -304,7 +304,7 @@ async def until_blocked(task: "asyncio.Task[object]") -> None:
     assert not task.done()
 
 
-async def test_a_call_waits_for_those_in_flight_and_in_turn():
+async def test_call_waits_in_turn():
     ledger = Ledger(micros(1000), BOOK)
     first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
     large = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800, 800))
@@ -317,7 +317,7 @@ async def test_a_call_waits_for_those_in_flight_and_in_turn():
     assert ledger.held == micros(850)
 
 
-async def test_a_waiting_call_is_refused_as_soon_as_no_hope_is_left():
+async def test_hopeless_waiting_call_is_refused():
     ledger = Ledger(micros(1000), BOOK)
     first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
     waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800))
@@ -329,7 +329,7 @@ async def test_a_waiting_call_is_refused_as_soon_as_no_hope_is_left():
     assert (await behind).max_output == 90
 
 
-async def test_cancelling_the_one_in_front_lets_the_others_in():
+async def test_cancelling_the_first_lets_others_in():
     ledger = Ledger(micros(1000), BOOK)
     first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
     large = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800, 800))
@@ -342,7 +342,7 @@ async def test_cancelling_the_one_in_front_lets_the_others_in():
     assert ledger.held == micros(50)
 
 
-async def test_money_granted_to_a_call_that_is_cancelled_before_it_hears_of_it_comes_back():
+async def test_granted_money_of_cancelled_call_returns():
     ledger = Ledger(micros(1000), BOOK)
     first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
     waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800))
@@ -354,7 +354,7 @@ async def test_money_granted_to_a_call_that_is_cancelled_before_it_hears_of_it_c
     assert ledger.held == 0
 
 
-async def test_a_short_reply_is_not_forced_while_others_may_settle_for_less():
+async def test_no_short_reply_is_forced_by_others():
     ledger = Ledger(micros(10_000), BOOK)
     first = await ledger.reserve("a", "executor", "mine", "flat", 0, 9000)
     waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 9000))
@@ -363,7 +363,7 @@ async def test_a_short_reply_is_not_forced_while_others_may_settle_for_less():
     assert (await waiting).max_output == ROOMY_OUTPUT
 
 
-async def test_sums_are_exact_in_any_decimal_context():
+async def test_sums_are_exact_in_any_context():
     ledger = Ledger(Decimal(1000), BOOK)
     with localcontext() as context:
         context.prec = 2
@@ -374,7 +374,7 @@ async def test_sums_are_exact_in_any_decimal_context():
     assert total == Decimal("123.456000000000000001")
 
 
-async def test_fifty_concurrent_calls_against_a_server_that_bills_the_worst_case():
+async def test_fifty_calls_at_worst_case_keep_cap():
     cap = Decimal("0.05")
     ledger = Ledger(cap, BOOK)
 
@@ -398,7 +398,7 @@ async def test_fifty_concurrent_calls_against_a_server_that_bills_the_worst_case
     assert total > cap / 2  # and what it allows can be spent
 
 
-async def test_fifty_cheap_calls_all_go_through_though_their_worst_cases_do_not_fit_at_once():
+async def test_fifty_cheap_calls_all_pass():
     ledger = Ledger(micros(10_000), BOOK)
 
     async def call(number: int) -> None:
@@ -421,7 +421,7 @@ MODELS = [
 
 @settings(max_examples=deep(12, 40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 6_000_000))
-def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
+def test_cap_holds_in_any_interleaving(seed, cap_micros):
     """Fifty tasks reserve, settle for at most the worst case, release, fail and are cancelled at random."""
     chance = random.Random(seed)
     cap = cap_micros * MICRO
@@ -471,7 +471,7 @@ def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_what_nobody_knows_the_price_of_counts_as_much_after_a_resume(known: bool):
+async def test_unpriced_counts_the_same_after_resume(known: bool):
     """A call that was cut off is billed by the provider for more than was seen of it."""
     ledger = Ledger(micros(100), BOOK)
     reservation = await ledger.reserve("root", "executor", "mine", "flat", 10, 70)
@@ -491,6 +491,6 @@ async def test_what_nobody_knows_the_price_of_counts_as_much_after_a_resume(know
         (await each.reserve("root", "executor", "mine", "flat", 10, 10, 10)).release()
 
 
-async def test_a_cap_may_be_larger_than_any_quotient():
+async def test_cap_may_exceed_any_quotient():
     ledger = Ledger(Decimal("1e400"), BOOK)
     assert (await ledger.reserve("root", "executor", "mine", "flat", 10, 70)).max_output == 70

@@ -85,7 +85,7 @@ def test_the_list(name: str, fresh: str, output: str, read: str, window: int) ->
         ("openrouter/google/gemini-3.1-pro-preview-20260219", {"input": 150 * K}, "0.3"),  # a dated preview
     ],
 )
-def test_the_band_of_the_whole_input_prices_all_of_a_call(name: str, tokens: dict[str, int], expected: str) -> None:
+def test_price_band_of_whole_input_counts(name: str, tokens: dict[str, int], expected: str) -> None:
     assert usd(name, **tokens) == Decimal(expected)  # pyright: ignore[reportArgumentType]
 
 
@@ -94,7 +94,7 @@ def test_the_band_of_the_whole_input_prices_all_of_a_call(name: str, tokens: dic
     [("00:59", 1), ("01:00", 2), ("03:59", 2), ("04:00", 1), ("05:59", 1), ("06:00", 2), ("09:59", 2), ("10:00", 1)],
 )
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "deepseek-v4-pro"])
-async def test_deepseek_doubles_by_the_time_of_the_request(model: str, clock: str, factor: int) -> None:
+async def test_deepseek_doubles_by_request_time(model: str, clock: str, factor: int) -> None:
     """Of the request: a bill that comes after the hour has the price from before."""
     tokens = Usage(input=900, cache_read=90, output=70)
     plain = BOOK.price("deepseek", model, tokens, NOON)
@@ -134,7 +134,7 @@ def test_no_qwen_is_unknown_or_free(model: str) -> None:
     assert row.window
 
 
-def test_all_output_of_a_call_that_thought_has_the_price_of_thinking_where_there_is_one() -> None:
+def test_thinking_output_has_thinking_price() -> None:
     assert usd("dashscope/qwen-plus", output=100 * K) == Decimal("0.12")
     assert usd("dashscope/qwen-plus", output=100 * K, reasoning=1) == Decimal("0.4")
     assert usd("dashscope/qwen-plus", input=300 * K, output=100 * K, reasoning=1) == Decimal("1.56")
@@ -148,7 +148,7 @@ rates = st.decimals(0, 100, places=2)
 
 
 @given(rates, rates, rates, st.integers(0, 500), st.integers(0, 500))
-def test_the_bound_holds_whatever_thinking_costs(
+def test_bound_holds_for_any_thinking_price(
     output: Decimal, reasoning: Decimal, thinking: Decimal, most: int, thought: int
 ) -> None:
     row = {"input": 1, "output": output, "reasoning": reasoning, "thinking": thinking}
@@ -164,6 +164,6 @@ def test_the_bound_holds_whatever_thinking_costs(
         *(("zai/GLM-4.6", 200_000), ("zai/GLM-4.7", 200_000), ("zai/GLM-5", 200_000), ("zai/GLM-5.1", 200_000)),
     ],
 )
-def test_windows_that_the_list_of_prices_lacks(model: str, window: int) -> None:
+def test_windows_the_price_list_lacks(model: str, window: int) -> None:
     provider, _, name = model.partition("/")
     assert [row.window for row in BOOK.known_models(provider) if row.id == name] == [window]

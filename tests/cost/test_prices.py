@@ -77,7 +77,7 @@ def theirs(usage: Usage, provider: str, model: str, at: datetime, context: dict[
         (datetime(2027, 1, 1, tzinfo=UTC), "batch", {"processing": "batch"}),
     ],
 )
-def test_every_model_costs_what_the_library_says(at, tier, context):
+def test_models_cost_what_the_library_says(at, tier, context):
     small, large = Usage(1200, 30_000, 4000, 500, 700, 300), Usage(10, 150_000, 140_000, 1, 3, 2)
     compared = 0
     for provider, model in ALL:
@@ -95,14 +95,14 @@ def test_every_model_costs_what_the_library_says(at, tier, context):
     assert compared > 3000
 
 
-def test_the_file_is_what_the_script_makes():
+def test_price_file_is_what_the_script_makes():
     made = tariff.edition().made
     script = runpy.run_path(str(ROOT / "scripts" / "make_prices.py"))
     file = Path(tariff.__file__).with_name("catalog.jsonl")
     assert file.read_text(encoding="utf-8") == "".join(script["lines"](made)), "run `make prices`"
 
 
-def test_many_agents_read_the_prices_of_their_provider_once(monkeypatch):
+def test_provider_prices_are_read_once(monkeypatch):
     read: list[str] = []
 
     def loads(text: str) -> object:
@@ -132,7 +132,7 @@ def test_many_agents_read_the_prices_of_their_provider_once(monkeypatch):
         ("groq", "openai/gpt-oss-120b", "0.825"),
     ],
 )
-def test_our_names_of_providers_and_the_gaps_filled(provider, model, usd):
+def test_provider_aliases_and_gaps_are_priced(provider, model, usd):
     million = 10**6
     assert BOOK.price(provider, model, Usage(million, million, output=million), NOON) == Decimal(usd)
 
@@ -193,7 +193,7 @@ def test_what_is_billed_by_the_call(provider, model, kind, usd):
     assert BOOK.price(provider, model, tokens + Usage(fees={kind: 3}), NOON) == plain + 3 * Decimal(usd)
 
 
-def test_a_fee_of_unknown_price_is_unknown_and_none_is_none():
+def test_unknown_fee_is_unknown_zero_is_zero():
     assert BOOK.price("openai", "gpt-5", Usage(input=1, fees={"code_container": 1})) is None
     assert BOOK.price("mistral", "mistral-large-4", Usage(input=1, fees={"web_search": 1})) is None
     assert BOOK.price("openai", "gpt-5", Usage(input=1, fees={"code_container": 0})) is not None
@@ -210,7 +210,7 @@ def test_a_user_s_fee_wins():
         PriceBook({"a/b": {"input": 1, "output": 1, "web_search": "x"}})
 
 
-def test_a_region_multiplies_tokens_and_no_fees():
+def test_region_multiplies_tokens_not_fees():
     usage = Usage(1000, 200, 30, 4, 500, fees={"web_search": 1})
     for model, tier in (("claude-opus-4-6", ""), ("claude-opus-4-8", "fast")):
         plain = BOOK.price("anthropic", model, usage, NOON, tier)
@@ -231,13 +231,13 @@ def test_a_region_multiplies_tokens_and_no_fees():
     ("provider", "model"),
     [("openai", "gpt-5.5"), ("anthropic", "claude-opus-4-6")],
 )
-def test_service_tiers_cost_what_the_library_says(provider, model, tier, context):
+def test_tiers_cost_what_the_library_says(provider, model, tier, context):
     for usage in (Usage(1000, 200, output=30), Usage(300_000, 20_000, output=3000)):
         assert BOOK.price(provider, model, usage, NOON, tier) == theirs(usage, provider, model, NOON, {context: tier})
 
 
 @pytest.mark.parametrize(("tier", "factor"), [("flex", Decimal("0.5")), ("priority", Decimal(2)), ("standard", 1)])
-def test_googles_tiers_are_a_factor_which_the_library_lacks(tier, factor):
+def test_google_tiers_are_a_factor(tier, factor):
     provider, model, usage = "google", "gemini-3.1-pro-preview", Usage(1000, 200, output=30, fees={"web_search": 1})
     standard, fee = BOOK.price(provider, model, usage, NOON), BOOK.fees(provider, model, NOON)["web_search"]
     assert standard is not None
@@ -245,14 +245,14 @@ def test_googles_tiers_are_a_factor_which_the_library_lacks(tier, factor):
     assert found == (standard - fee) * factor + fee
 
 
-def test_a_free_row_costs_nothing_and_no_other():
+def test_free_row_costs_nothing_alone():
     book = PriceBook(billing=lambda name: Billing(free=name == "mybox"))
     assert book.price("mybox", "any", Usage(input=9, output=9)) == bound_of(book, "mybox", "any", 9, 9) == 0
     assert book.price("yourbox", "any", Usage(input=9)) is None
     assert {row.name for row in built_in().values() if row.free and not row.plugin} == LOCAL
 
 
-def test_a_row_names_the_price_list_that_holds() -> None:
+def test_row_names_its_price_list() -> None:
     book = PriceBook({"own/m": {"input": 1, "output": 2}}, billing=lambda name: Billing("anthropic" * (name == "own")))
     usage = Usage(1_000, output=10)
     assert book.price("own", "claude-opus-4-6", usage) == BOOK.price("anthropic", "claude-opus-4-6", usage)
@@ -260,7 +260,7 @@ def test_a_row_names_the_price_list_that_holds() -> None:
     assert BOOK.price("own", "claude-opus-4-6", usage) is None
 
 
-def test_a_row_may_write_caches_of_an_hour() -> None:
+def test_row_may_write_hour_caches() -> None:
     def worst(*, hour: bool) -> Decimal | None:
         book = PriceBook(billing=lambda _: Billing("anthropic", hour=hour))
         return bound_of(book, "own", "claude-opus-4-6", 1_000, 10)
@@ -288,7 +288,7 @@ def test_the_providers_own_figure_wins():
         assert BOOK.bill("openai", Charge("gpt-5.5", usage, tier="priority", usd=nonsense), NOON) == listed
 
 
-def test_a_market_whose_hosts_differ_in_price_gets_a_margin():
+def test_market_of_varied_prices_gets_margin():
     listed = BOOK.price("openrouter", "moonshotai/kimi-k2.6", Usage(input=1000, output=1000))
     held = bound_of(BOOK, "openrouter", "moonshotai/kimi-k2.6", 1000, 1000)
     assert listed is not None
@@ -297,14 +297,14 @@ def test_a_market_whose_hosts_differ_in_price_gets_a_margin():
 
 
 @pytest.mark.parametrize("name", ["openai/o3-deep-research", "openai-chat/gpt-5-search-api", "openrouter/o/x-search"])
-def test_what_searches_unasked_has_no_bound_unless_the_user_says_it(name: str):
+def test_unasked_searches_have_no_bound(name: str):
     """It reads as often as it likes, and its searches have a fee each."""
     provider, _, model = name.partition("/")
     assert PriceBook().ceiling(provider, model) is None
     assert PriceBook({name: {"input": 1, "output": 1}}).ceiling(provider, model) is not None
 
 
-def test_a_user_price_wins_over_all_others_and_is_read_exactly():
+def test_user_price_wins_and_is_exact():
     book = PriceBook(
         {
             "anthropic/Claude-Opus-4-6": {"input": 0.1, "output": "0.7", "cache_write_1h": Decimal(3)},
@@ -340,19 +340,19 @@ def test_a_user_price_wins_over_all_others_and_is_read_exactly():
         ({"input": 1, "output": 1, "tiers": [{"over": 5, "cache_read": 2}]}, "cache_read"),
     ],
 )
-def test_a_bad_user_price_names_the_model_and_the_key(row, named):
+def test_bad_user_price_names_model_and_key(row, named):
     with pytest.raises(ConfigError, match=named) as caught:
         PriceBook({"mine/model": row})
     assert "mine/model" in str(caught.value)
 
 
-def test_a_contradictory_usage_is_never_a_credit():
+def test_contradictory_usage_is_no_credit():
     assert BOOK.price("openai", "gpt-5.5", Usage(input=-500, output=-3)) == 0
     reasoning = Usage(output=10, reasoning=99)
     assert BOOK.price("openai", "gpt-5.5", reasoning) == BOOK.price("openai", "gpt-5.5", Usage(output=10))
 
 
-def test_the_host_programs_decimal_context_does_not_matter():
+def test_host_decimal_context_does_not_matter():
     usage = Usage(123_457, 234_561, 345_619, 4_567, 56_789, 123)
     wide = BOOK.price("anthropic", "claude-opus-4-6", usage), bound_of(BOOK, "anthropic", "claude-opus-4-6", 777_777, 9)
     with localcontext() as context:
@@ -418,7 +418,7 @@ tariffs = st.fixed_dictionaries(
 
 @settings(max_examples=deep(80, 200), deadline=None)
 @given(st.lists(tariffs, min_size=1, max_size=3), st.tuples(*[st.integers(0, 120)] * 6), rates, st.data())
-def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
+def test_bound_and_output_for_any_tiers(made, spent, budget, data):
     """Also where a higher tier is cheaper, which no list has yet."""
     usage = Usage(*spent)
     hour = data.draw(st.booleans())
@@ -441,7 +441,7 @@ def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
     st.integers(0, 8),
     st.integers(0, 4),
 )
-def test_the_upper_bound_is_what_some_call_costs_and_no_more(rates, size, output):
+def test_upper_bound_is_exact(rates, size, output):
     """Bands begin above 2 and above 5 tokens; every call with at most `size` tokens is tried."""
     edges = (-1, 2, 5)
     buckets = ("input", "cache_write", "output")
@@ -461,7 +461,7 @@ def run_fresh(code: str) -> str:
     return done.stdout
 
 
-def test_pricing_needs_neither_the_network_nor_the_library():
+def test_pricing_needs_no_network_or_library():
     out = run_fresh(
         "import socket, sys\n"
         "def refused(*a, **k): raise AssertionError('network')\n"
@@ -474,7 +474,7 @@ def test_pricing_needs_neither_the_network_nor_the_library():
     assert out == "0.005000\n[]\n"
 
 
-def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
+def test_ledger_without_cap_loads_prices_late():
     out = run_fresh(
         "import asyncio, sys\n"
         "from decimal import Decimal\n"

@@ -249,7 +249,7 @@ def media_in(one: Told) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-def test_tokens_are_in_the_buckets_in_which_they_are_billed() -> None:
+def test_tokens_are_in_billed_buckets() -> None:
     read = Counter()
     for one in told():
         if not sound(one):

@@ -101,7 +101,7 @@ class Silent:
     st.sampled_from(["nothing", "zero", "output", "input", "nonsense", "huge", "huge fee", "sometimes", "all"]),
     st.integers(3_000, 60_000),
 )
-def test_true_cost_of_a_tree_stays_within_the_cap(seed: int, density: float, says: str, micros: int) -> None:
+def test_true_tree_cost_stays_within_cap(seed: int, density: float, says: str, micros: int) -> None:
     model, cap = Silent(Random(seed), density, says), MICRO * micros
 
     async def work() -> Decimal:
@@ -207,7 +207,7 @@ def retold_frame(true: Usage, chance: Random, says: str) -> bytes:
 
 @pytest.mark.parametrize("family", [*FAMILIES])
 @pytest.mark.parametrize("says", ["nothing", "zero", "input", "output", "nonsense", "huge", "huge input"])
-async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) -> None:
+async def test_true_cost_over_http_within_cap(family: str, says: str) -> None:
     """One or two bytes are a token, over turns of dense text that add little to much; now and then a stream is cut."""
     from sagent.testing.families import FAMILIES as WIRES
     from sagent.testing.families.answer import Answer
@@ -255,7 +255,7 @@ async def test_true_cost_over_http_stays_within_the_cap(family: str, says: str) 
     assert ledger.cost().total + ledger.cost().unbilled <= cap
 
 
-async def test_count_without_its_cached_part_bounds_nothing() -> None:
+async def test_count_without_cached_bounds_nothing() -> None:
     """A gateway that leaves the cache's members out says 100 tokens of a conversation that had 8,000."""
     told = [Usage(input=8_000, output=9), Usage(input=100, output=9), Usage(input=9_000, output=9)]
 

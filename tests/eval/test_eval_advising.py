@@ -26,13 +26,13 @@ TOOLS = {
 }
 
 
-def test_every_task_has_advice_of_its_own() -> None:
+def test_every_task_has_its_own_advice() -> None:
     assert [*HINTS] == [*NAMED]
     assert len({advice_on(task, "words") for task in TASKS}) == len(TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_block_that_is_advised_does_task(task: Task, tmp_path: Path) -> None:
+def test_advised_block_does_the_task(task: Task, tmp_path: Path) -> None:
     task.lay(tmp_path)
     before = contents(tmp_path)
     calls = [part for part in read(block_of(task), TOOLS, "end", "c") if isinstance(part, ToolCall)]
@@ -51,7 +51,7 @@ def test_block_that_is_advised_does_task(task: Task, tmp_path: Path) -> None:
     assert task.judge(Work(tmp_path, before, "\n".join(said), said[-1] if said else "")) is None
 
 
-def test_run_with_advisor_says_why_it_was_asked_and_what_it_took(tmp_path: Path) -> None:
+def test_run_with_advisor_tells_why_and_cost(tmp_path: Path) -> None:
     task = NAMED["edit-csv"]
     wrong, right = "item,price,count\nA-101,12.00,4\nB-204,9\n", task.files["stock.csv"].replace("B-204,15", "B-204,17")
     write = [Turn(calls=(Call("Write", {"file_path": "stock.csv", "content": text}),)) for text in (wrong, right)]

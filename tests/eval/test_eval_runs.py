@@ -45,7 +45,7 @@ def ask(url: str, **more: object) -> dict[str, object]:
         return json.load(reply)
 
 
-def test_program_of_this_checkout_does_task_through_recorder(tmp_path: Path) -> None:
+def test_checkout_does_task_through_recorder(tmp_path: Path) -> None:
     steps: Sequence[Step] = [
         Turn(calls=(Call("Write", {"file_path": "open.txt", "content": f"{OPEN}\n"}),)),
         Turn(text="It is written."),
@@ -64,7 +64,7 @@ def test_program_of_this_checkout_does_task_through_recorder(tmp_path: Path) -> 
     assert {(each["request"]["temperature"], each["request"]["max_tokens"]) for each in exchanges} == {(0, 300)}
 
 
-def test_agent_that_goes_round_is_refused_the_next_request(tmp_path: Path) -> None:
+def test_looping_agent_is_refused_requests(tmp_path: Path) -> None:
     harness = Harness("loop", "1", lambda job: [sys.executable, "-c", POST, job.url])
     script = [Turn(text="again")]
     with FakeProviderServer(script, require_key=False, strict=False, repeat_last=True).in_thread() as server:
@@ -73,7 +73,7 @@ def test_agent_that_goes_round_is_refused_the_next_request(tmp_path: Path) -> No
     assert (row.requests, row.ended, row.exit, row.success) == (3, "requests", 3, False)
 
 
-def test_agent_that_hangs_is_ended_and_its_files_are_judged(tmp_path: Path) -> None:
+def test_hanging_agent_is_ended_and_judged(tmp_path: Path) -> None:
     code = "import pathlib, time; pathlib.Path('open.txt').write_text('0'); time.sleep(600)"
     harness = Harness("hang", "1", lambda _: [sys.executable, "-c", code])
     with FakeProviderServer([]).in_thread() as server:
@@ -82,7 +82,7 @@ def test_agent_that_hangs_is_ended_and_its_files_are_judged(tmp_path: Path) -> N
     assert row.changed == ("open.txt",)
 
 
-def test_smaller_output_limit_of_an_agent_stays() -> None:
+def test_smaller_output_limit_stays() -> None:
     with (
         FakeProviderServer([Turn(text="a")] * 3, require_key=False).in_thread() as server,
         recording(server.url, Limits()) as recorder,
@@ -94,7 +94,7 @@ def test_smaller_output_limit_of_an_agent_stays() -> None:
     assert sent[1]["max_completion_tokens"] == 300
 
 
-def test_errors_and_questions_are_passed_on_as_they_are() -> None:
+def test_errors_and_questions_are_passed_on() -> None:
     turn = Turn(text="fine", stop="length")
     with (
         FakeProviderServer([turn], require_key=False).in_thread() as server,
@@ -112,7 +112,7 @@ def test_errors_and_questions_are_passed_on_as_they_are() -> None:
         assert (recorder.exchanges[1].text, recorder.exchanges[1].finish) == ("fine", "length")
 
 
-def test_streamed_pieces_are_put_together_with_the_counts_of_the_server() -> None:
+def test_streamed_pieces_join_with_counts() -> None:
     exchange = Exchange("/v1/chat/completions", {})
     call = {"index": 0, "function": {"name": "Read", "arguments": '{"a"'}}
     for delta in ({"content": "Let me "}, {"content": "look."}, {"tool_calls": [call]}):
@@ -127,7 +127,7 @@ def test_streamed_pieces_are_put_together_with_the_counts_of_the_server() -> Non
     assert answer_of([exchange, last]) == "Let me look."
 
 
-def test_repeated_run_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_repeated_run_replaces_the_last(tmp_path: Path) -> None:
     for row in (replace(ROW, success=False), replace(ROW, task="b"), ROW):
         results.append(tmp_path, row)
     assert results.read(tmp_path) == [ROW, replace(ROW, task="b")]
@@ -137,7 +137,7 @@ def test_repeated_run_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     assert results.read(tmp_path / "none") == []
 
 
-def test_table_counts_failures_that_end_as_a_success() -> None:
+def test_table_counts_failures_told_as_success() -> None:
     rows = [
         ROW,
         replace(ROW, task="b", success=False, prompt=3000, cached=1000),
@@ -152,7 +152,7 @@ def test_table_counts_failures_that_end_as_a_success() -> None:
     assert not any(line.startswith("Consultations") for line in lines)
 
 
-def test_consultations_are_counted_by_trigger_without_those_that_were_withheld() -> None:
+def test_consultations_counted_by_trigger() -> None:
     rows = [
         replace(ROW, consultations=("done answered adjust", "failures withheld"), advisor_tokens=800),
         replace(ROW, task="b", consultations=("done answered proceed",), advisor_tokens=400),
@@ -161,7 +161,7 @@ def test_consultations_are_counted_by_trigger_without_those_that_were_withheld()
     assert line == "Consultations: 1.0 a task (done 2), 600 tokens of the advisor a task."
 
 
-def test_page_gets_the_tables_between_its_marks(tmp_path: Path) -> None:
+def test_page_gets_tables_between_marks(tmp_path: Path) -> None:
     page = tmp_path / "eval.md"
     page.write_text(f"# Eval\n\n{results.START}\nold\n{results.END}\n\nMore.\n")
     for _ in range(2):

@@ -35,13 +35,13 @@ def judged(task: Task, folder: Path, steps: Steps) -> str | None:
     return task.judge(Work(folder, before, "\n".join(words), words[-1] if words else ""))
 
 
-def test_thirty_tasks_have_own_names_and_a_wrong_way() -> None:
+def test_thirty_distinct_tasks_with_wrong_way() -> None:
     assert len({task.name for task in TASKS}) == len(TASKS) == 30
     assert all(task.wrong for task in TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_untouched_files_fail_and_right_way_passes(task: Task, tmp_path: Path) -> None:
+def test_untouched_files_fail_right_way_passes(task: Task, tmp_path: Path) -> None:
     assert judged(task, tmp_path / "untouched", ()) is not None
     assert judged(task, tmp_path / "right", task.right) is None
 
@@ -52,7 +52,7 @@ def test_wrong_way_fails(task: Task, number: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_right_way_with_another_file_changed_fails(task: Task, tmp_path: Path) -> None:
+def test_right_way_with_stray_change_fails(task: Task, tmp_path: Path) -> None:
     assert "stray.txt" in (judged(task, tmp_path / "stray", (*task.right, Write("stray.txt", "x\n"))) or "")
 
 
@@ -67,7 +67,7 @@ def test_caches_of_tools_are_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["git-message", "git-uncommitted"])
-def test_question_about_git_fails_if_a_commit_was_made(name: str, tmp_path: Path) -> None:
+def test_git_question_fails_on_commit(name: str, tmp_path: Path) -> None:
     (task,) = [task for task in TASKS if task.name == name]
     task.lay(tmp_path)
     words = "\n".join(step.text for step in task.right if isinstance(step, Say))
@@ -77,7 +77,7 @@ def test_question_about_git_fails_if_a_commit_was_made(name: str, tmp_path: Path
     assert task.judge(work) is not None
 
 
-def test_task_in_folder_is_laid_and_judged_by_its_own_check(tmp_path: Path) -> None:
+def test_folder_task_is_laid_and_judged(tmp_path: Path) -> None:
     home = tmp_path / "suite" / "01-read"
     (home / "files" / "sub").mkdir(parents=True)
     (home / "files" / "sub" / "a.txt").write_text("one\n")

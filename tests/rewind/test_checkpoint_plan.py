@@ -62,7 +62,7 @@ def ended(call: str, path: str, before: Snapshot, after: Snapshot, **more: objec
         beside=st.lists(st.text("abc", max_size=3), max_size=2).map(tuple),
     )
 )
-def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
+def test_plan_body_tells_what_was_put_in(what: Touched) -> None:
     body = as_object(json_load(canonical_bytes(encode_touched(what))))
     assert decode_touched(body) == what
     assert len(list(what.blobs)) == sum(
@@ -79,7 +79,7 @@ def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
         ),
     )
 )
-def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None:
+def test_unknown_states_are_never_rewound(body: object) -> None:
     what = decode_touched(as_object(body))
     found = plan([what])
     now = {item.path: item.expected[0] if item.expected else ABSENT for item in found.items}
@@ -88,7 +88,7 @@ def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None
         assert step.before.kind != "unknown"
 
 
-def test_the_first_before_and_the_last_after_count() -> None:
+def test_first_before_and_last_after_count() -> None:
     found = plan([ended("1", "/a", ABSENT, file("1")), ended("2", "/a", file("1"), file("2"))])
     assert settle(found, {"/a": file("2")}) == ([Touch("/a", file("2"), ABSENT)], [])
     assert settle(found, {"/a": ABSENT}) == ([], [])
@@ -96,7 +96,7 @@ def test_the_first_before_and_the_last_after_count() -> None:
     assert settle(found, {"/a": unknown("odd")}) == ([], [Omission("/a", "odd")])
 
 
-def test_a_change_by_somebody_else_in_between_is_noticed() -> None:
+def test_foreign_change_between_is_noticed() -> None:
     found = plan([ended("1", "/a", ABSENT, file("1")), ended("2", "/a", file("9"), file("2"))])
     assert settle(found, {"/a": file("2")}) == ([], [Omission("/a", BETWEEN)])
 
@@ -117,13 +117,13 @@ def test_what_began_and_did_not_end() -> None:
     assert plan([command]) == Plan(omitted=(Omission("/work", NOT_SEEN),), commands=True)
 
 
-def test_directories_go_in_the_order_in_which_they_can() -> None:
+def test_directories_in_possible_order() -> None:
     first = Touched("1", "Bash", True, made=("/w/a", "/w/a/b"), gone=("/w/old", "/w/old/er"))
     found = plan([first, Touched("2", "Bash", True, made=("/w/old",), gone=("/w/a/b",))])
     assert (found.made, found.gone) == (("/w/a/b", "/w/a"), ("/w/old", "/w/old/er"))
 
 
-def test_only_what_came_after_counts_whatever_the_branch() -> None:
+def test_only_later_entries_of_branch_count() -> None:
     log = MemoryLog()
     first = log.append(Unknown("opened", {})).id
     log.append(ended("1", "/a", ABSENT, file("1")))
@@ -147,7 +147,7 @@ def test_only_what_came_after_counts_whatever_the_branch() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("hours", [1, 0, -1])
-def test_agents_below_count_from_when_they_were_spawned_or_by_when_they_did_it(
+def test_child_entries_count_by_spawn_or_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int, kept: bool
 ) -> None:
     class Clock(datetime):
@@ -181,7 +181,7 @@ def test_agents_below_count_from_when_they_were_spawned_or_by_when_they_did_it(
     assert [what.call for what in found] == ["own", "after", "deep", "later"]
 
 
-def test_of_a_rewind_that_was_killed_what_it_did_is_seen() -> None:
+def test_killed_rewind_shows_what_it_did() -> None:
     log, one, two = MemoryLog(), file("1"), file("2")
     steps = (Touch("/a", one, two), Touch("/b", one, two), Touch("/c", one, two))
     log.append(Touched("1", REWIND, False, files=steps))
@@ -190,7 +190,7 @@ def test_of_a_rewind_that_was_killed_what_it_did_is_seen() -> None:
     assert (left.files, left.omitted) == (steps[1:], (Omission("/c", NOT_SEEN),))
 
 
-def test_what_a_killed_process_left_open_is_closed() -> None:
+def test_open_call_of_killed_process_is_closed() -> None:
     log = MemoryLog()
     log.append(Touched("1", "Bash", False, trees=("/work",)))
     log.append(Touched("2", "Bash", False, trees=("/work",)))

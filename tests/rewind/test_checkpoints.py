@@ -162,7 +162,7 @@ def paths(changes: FileChanges) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_tools_and_commands_are_wound_back_and_forth(where: str, request: pytest.FixtureRequest) -> None:
+async def test_tools_and_commands_rewind_and_back(where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     states = [tree(cwd)]
     async with at_work(cwd) as rig:
@@ -205,7 +205,7 @@ async def test_what_a_preview_tells(plain: Path) -> None:
             await rig.agent.preview("f" * 64)
 
 
-async def test_a_session_with_checkpoints_verifies_and_its_blobs_are_accounted_for(plain: Path, tmp_path: Path) -> None:
+async def test_checkpointed_session_verifies(plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
         session.log().append(Opened(session.id, "root", str(plain), {}))
         rig = desk_of(plain, session.log())
@@ -240,7 +240,7 @@ def state_of_git(cwd: Path) -> tuple[bytes, str, str]:
     return (cwd / ".git" / "index").read_bytes(), refs, git(cwd, "count-objects")
 
 
-async def test_index_branches_and_objects_are_never_touched(repository: Path) -> None:
+async def test_index_and_branches_are_untouched(repository: Path) -> None:
     (repository / "a.txt").write_text("staged\n")
     git(repository, "add", "a.txt")
     (repository / "a.txt").write_text("and changed\n")
@@ -257,7 +257,7 @@ async def test_index_branches_and_objects_are_never_touched(repository: Path) ->
     assert git(repository, "status", "--porcelain") == status
 
 
-async def test_what_git_says_in_place_of_an_object_is_not_what_was_there(repository: Path) -> None:
+async def test_replaced_git_object_is_not_content(repository: Path) -> None:
     (repository / "other").write_text("b\n")
     git(repository, "add", "other")
     git(repository, "replace", *git(repository, "rev-parse", ":a.txt", ":other").split())
@@ -269,9 +269,7 @@ async def test_what_git_says_in_place_of_an_object_is_not_what_was_there(reposit
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_a_directory_that_a_link_took_the_place_of_comes_back_whole(
-    where: str, request: pytest.FixtureRequest
-) -> None:
+async def test_directory_replaced_by_link_returns(where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     (cwd / "else").mkdir()
     (cwd / "else" / "b.txt").write_text("another\n")
@@ -286,7 +284,7 @@ async def test_a_directory_that_a_link_took_the_place_of_comes_back_whole(
             assert tree(cwd) == state
 
 
-async def test_a_commit_and_another_branch_stay_while_the_files_go_back(repository: Path) -> None:
+async def test_commit_and_branch_stay_in_rewind(repository: Path) -> None:
     files = tree(repository)
     async with at_work(repository) as rig:
         commit = f"git {' '.join(IDENTITY)} commit -qam second"
@@ -298,7 +296,7 @@ async def test_a_commit_and_another_branch_stay_while_the_files_go_back(reposito
         assert git(repository, "for-each-ref") == refs
 
 
-async def test_what_git_ignores_is_never_deleted_and_said_not_to_be_covered(repository: Path) -> None:
+async def test_ignored_files_are_kept_and_said(repository: Path) -> None:
     async with at_work(repository) as rig:
         point = await rig.run(
             "rm .gitignore; echo other > build/out; echo mine > fresh.log; mkdir -p n/m; echo > n/m/o"
@@ -311,9 +309,7 @@ async def test_what_git_ignores_is_never_deleted_and_said_not_to_be_covered(repo
         assert (repository / ".gitignore").exists()
 
 
-async def test_lines_that_repeat_are_counted_and_not_compared_one_by_one(
-    plain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_repeated_lines_are_counted_quickly(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which would take a minute for 2,000 of them."""
     (plain / "a.txt").write_text("same\n" * 1_999)
     async with at_work(plain) as rig:
@@ -327,7 +323,7 @@ async def test_lines_that_repeat_are_counted_and_not_compared_one_by_one(
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_a_file_that_is_called_like_a_log_makes_no_session(where: str, request: pytest.FixtureRequest) -> None:
+async def test_log_named_file_is_no_session(where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     (cwd / "root.jsonl").write_text('{"id":"data of somebody\'s own"}\n')
     before = tree(cwd)
@@ -342,7 +338,7 @@ async def test_a_file_that_is_called_like_a_log_makes_no_session(where: str, req
     assert (cwd / "another" / "root.jsonl").read_text().endswith("x\n")
 
 
-def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Path) -> None:
+def test_unkeepable_file_is_not_missing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
 
     def keep(_: bytes) -> str:
@@ -352,7 +348,7 @@ def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Pat
     assert snapshot_module.read_state(os.fsencode(tmp_path / "b"), keep) == ABSENT
 
 
-def test_an_ignore_file_without_an_end_holds_up_git_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_ignore_file_delays_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(repository / "below" / ".gitignore")
     root, stop = os.fsencode(repository.resolve()), snapshot_module.Stop()
     monkeypatch.setattr(snapshot_module, "SEARCH_TIMEOUT_SECONDS", 0.3)
@@ -367,7 +363,7 @@ def test_an_ignore_file_without_an_end_holds_up_git_once(repository: Path, monke
     assert root + b"/a.txt" in first.files.keys() & second.files.keys()
 
 
-def test_what_has_become_a_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None:
+def test_new_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "id").write_text("KEY")
     (tmp_path / "x").symlink_to("keys")
@@ -382,7 +378,7 @@ def test_what_has_become_a_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None
     assert kept == []
 
 
-async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain: Path, repository: Path) -> None:
+async def test_repository_change_keeps_old_files(plain: Path, repository: Path) -> None:
     (plain / "node_modules").mkdir()
     (plain / "node_modules" / "theirs").write_text("theirs")
     for cwd, command in ((plain, "git init -q ."), (repository, "rm -rf .git")):
@@ -395,7 +391,7 @@ async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain
 
 
 @pytest.mark.parametrize("whose", ["mine", "its own", "mine, and it was added just now"])
-async def test_line_ends_of_the_working_tree_and_filters(
+async def test_line_ends_and_filters_of_work_tree(
     repository: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     (repository / ".gitattributes").write_text("*.crlf text eol=crlf\n*.secret filter=upper\n")
@@ -427,7 +423,7 @@ async def test_line_ends_of_the_working_tree_and_filters(
         assert not (repository / "smudged").exists()
 
 
-async def test_git_is_asked_once_where_nothing_else_happened(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_is_asked_once_if_nothing_changed(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     git = snapshot_module.Stop.git
 
@@ -463,7 +459,7 @@ async def test_git_is_asked_once_where_nothing_else_happened(repository: Path, m
         assert (repository / "below" / "theirs").read_text() == "new\n"
 
 
-async def test_a_change_that_git_was_told_not_to_look_for_is_seen(repository: Path) -> None:
+async def test_change_git_ignores_by_flag_is_seen(repository: Path) -> None:
     git(repository, "config", "core.checkStat", "minimal")
     git(repository, "config", "core.trustctime", "false")
     file = repository / "a.txt"
@@ -481,9 +477,7 @@ async def test_a_change_that_git_was_told_not_to_look_for_is_seen(repository: Pa
 
 @pytest.mark.parametrize("roots", [["below", "empty"], ["empty"], ["", "empty"], ["build", "empty", "below"]])
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_of_two_directories_in_one_tree_each_file_counts_once(
-    where: str, roots: list[str], request: pytest.FixtureRequest
-) -> None:
+async def test_nested_directories_count_once(where: str, roots: list[str], request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     (cwd / "empty").mkdir()
     before = tree(cwd)
@@ -498,7 +492,7 @@ async def test_of_two_directories_in_one_tree_each_file_counts_once(
     assert list((cwd / "empty").iterdir()) == []
 
 
-async def test_a_linked_work_tree_costs_no_more_than_another(
+async def test_linked_work_tree_costs_no_more(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked = tmp_path / "linked"
@@ -523,7 +517,7 @@ async def test_a_linked_work_tree_costs_no_more_than_another(
     assert {each.name for each in linked.iterdir()} == {".git", ".gitignore", "a.txt", "below", "new0", "new1", "new3"}
 
 
-async def test_a_work_tree_that_names_no_repository_is_a_plain_directory(plain: Path) -> None:
+async def test_tree_without_repository_is_plain(plain: Path) -> None:
     (plain / ".git").write_bytes(b"gitdir: a\0b")
     async with at_work(plain) as rig:
         point = await rig.run("echo b >> a.txt")
@@ -531,9 +525,7 @@ async def test_a_work_tree_that_names_no_repository_is_a_plain_directory(plain: 
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_what_was_moved_here_from_where_nobody_looked_is_not_deleted(
-    where: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+async def test_moved_in_directory_is_not_deleted(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     cwd: Path = request.getfixturevalue(where)
     theirs, linked = tmp_path / "theirs", tmp_path / "linked"
     theirs.write_text("the only copy\n")
@@ -554,7 +546,7 @@ async def test_what_was_moved_here_from_where_nobody_looked_is_not_deleted(
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_what_is_too_large_is_said_not_to_be_covered(where: str, request: pytest.FixtureRequest) -> None:
+async def test_too_large_file_is_said(where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     (cwd / "there.bin").write_bytes(b"1" * 10_000_000)
     async with at_work(cwd) as rig:
@@ -571,7 +563,7 @@ async def test_what_is_too_large_is_said_not_to_be_covered(where: str, request: 
 
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
-async def test_too_many_files_are_said_not_to_be_covered(
+async def test_too_many_files_are_said(
     where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cwd: Path = request.getfixturevalue(where)
@@ -590,7 +582,7 @@ async def test_too_many_files_are_said_not_to_be_covered(
         assert (cwd / "a.txt").read_text() == "y\n"
 
 
-async def test_what_is_held_in_memory_has_a_limit(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_for_contents_is_limited(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (plain / f"file{number}").write_text(str(number) * 1_000)
     monkeypatch.setattr(snapshot_module, "MAX_HELD_BYTES", 5_000)
@@ -631,7 +623,7 @@ def test_which_commands_only_look(command: str, looks: bool) -> None:
     assert only_looks(command) is looks
 
 
-async def test_without_a_log_only_named_files_are_covered(plain: Path) -> None:
+async def test_without_log_named_files_are_covered(plain: Path) -> None:
     steps = [
         (call("1", "Read", file_path="a.txt"), call("2", "Write", file_path="a.txt", content="x")),
         (call("3", "Bash", command="echo y > below/b.txt"),),
@@ -650,7 +642,7 @@ async def test_without_a_log_only_named_files_are_covered(plain: Path) -> None:
 # -- others ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_somebody_else_changed_is_left_alone(plain: Path) -> None:
+async def test_foreign_change_is_left_alone(plain: Path) -> None:
     async with at_work(plain) as rig:
         point = await rig.run("echo 1 > one; echo 2 > two; echo 3 > three; echo 4 > a.txt; mkdir d; echo 5 > d/five")
         (plain / "one").write_text("theirs\n")
@@ -666,7 +658,7 @@ async def test_what_somebody_else_changed_is_left_alone(plain: Path) -> None:
         assert [path.name for path in (plain / "d").iterdir()] == ["theirs"]
 
 
-async def test_a_directory_that_became_a_link_is_not_followed(plain: Path, tmp_path: Path) -> None:
+async def test_directory_made_link_is_not_followed(plain: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     async with at_work(plain) as rig:
@@ -679,7 +671,7 @@ async def test_a_directory_that_became_a_link_is_not_followed(plain: Path, tmp_p
         assert (elsewhere / "below" / "b.txt").read_text() == "changed\n"
 
 
-async def test_files_and_directories_that_took_each_others_place(plain: Path) -> None:
+async def test_swapped_files_and_directories(plain: Path) -> None:
     before = tree(plain)
     async with at_work(plain) as rig:
         point = await rig.run("rm a.txt; mkdir a.txt; echo x > a.txt/x; rm -r below; echo y > below")
@@ -717,7 +709,7 @@ async def test_odd_names(where: str, request: pytest.FixtureRequest, tmp_path: P
 # -- calls at the same time, cut off, of others ------------------------------------------------------------------------
 
 
-async def test_a_call_that_is_interrupted_is_told_of(plain: Path) -> None:
+async def test_interrupted_call_is_told_of(plain: Path) -> None:
     async with at_work(plain) as rig:
         run = asyncio.create_task(rig.run("echo x > x; sleep 60"))
         await until((plain / "x").exists, task=run)
@@ -726,7 +718,7 @@ async def test_a_call_that_is_interrupted_is_told_of(plain: Path) -> None:
         assert paths(await rig.agent.preview("")) == {"x": "deleted"}
 
 
-async def test_a_job_is_compared_when_it_ends_and_not_blamed_for_others(plain: Path) -> None:
+async def test_job_is_blamed_for_its_own_changes(plain: Path) -> None:
     async with at_work(plain) as rig:
         point = rig.agent.log.head
         waits = "while [ ! -e go ]; do sleep 0.02; done; echo job > job.txt"
@@ -753,9 +745,7 @@ async def test_a_job_is_compared_when_it_ends_and_not_blamed_for_others(plain: P
 
 @pytest.mark.parametrize("where", ["plain", "repository"])
 @pytest.mark.parametrize("other", ["Write", "Bash"])
-async def test_what_a_job_changed_before_another_call_did_is_wound_back(
-    other: str, where: str, request: pytest.FixtureRequest
-) -> None:
+async def test_job_change_before_other_call_returns(other: str, where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
     cwd.joinpath("seen.txt").write_text("seen\n")
     before = tree(cwd)
@@ -783,7 +773,7 @@ async def test_what_a_job_changed_before_another_call_did_is_wound_back(
         assert tree(cwd) == before
 
 
-async def test_two_commands_of_one_reply_and_two_writes_of_one_file_are_wound_back(plain: Path) -> None:
+async def test_writes_of_one_reply_are_rewound(plain: Path) -> None:
     before = tree(plain)
     async with at_work(plain) as rig:
         point = await rig.do(
@@ -795,7 +785,7 @@ async def test_two_commands_of_one_reply_and_two_writes_of_one_file_are_wound_ba
         assert tree(plain) == before
 
 
-async def test_a_job_is_not_blamed_for_a_directory_whose_name_only_begins_like_its_own(plain: Path) -> None:
+async def test_job_is_not_blamed_for_similar_name(plain: Path) -> None:
     elsewhere = plain.with_name("plainly") / "new" / "tool.txt"
     async with at_work(plain) as rig:
         point = rig.agent.log.head
@@ -813,7 +803,7 @@ async def test_a_job_is_not_blamed_for_a_directory_whose_name_only_begins_like_i
         assert elsewhere.read_text() == "somebody else\n"
 
 
-async def test_a_job_is_not_blamed_for_what_git_ignores(repository: Path) -> None:
+async def test_job_is_not_blamed_for_ignored_files(repository: Path) -> None:
     """Though it was told of it when a tool wrote it meanwhile."""
     async with at_work(repository) as rig:
         point = rig.agent.log.head
@@ -831,7 +821,7 @@ async def test_a_job_is_not_blamed_for_what_git_ignores(repository: Path) -> Non
         assert (repository / "build" / "tool.txt").read_text() == "somebody else\n"
 
 
-async def test_what_children_did_is_wound_back_too(plain: Path) -> None:
+async def test_changes_of_children_are_rewound(plain: Path) -> None:
     def work(name: str) -> Callable[..., object]:
         return in_turn(
             (call("1", "Write", file_path=name, content=name), call("2", "Bash", command=f"echo > {name}.sh")), "ok"
@@ -889,7 +879,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", ["write", "execute"])
-async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
+async def test_killed_process_leaves_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
         session.log().append(Opened(session.id, "root", str(plain), {}))
         point = session.log().head
@@ -941,7 +931,7 @@ asyncio.run(main())
 
 
 @pytest.mark.needs("linux")
-async def test_a_rewind_that_is_killed_leaves_no_draft_and_can_be_done_again(plain: Path, tmp_path: Path) -> None:
+async def test_killed_rewind_can_be_redone(plain: Path, tmp_path: Path) -> None:
     before = tree(plain)
     with Session.create(tmp_path / "state", plain) as session:
         session.log().append(Opened(session.id, "root", str(plain), {}))
@@ -963,7 +953,7 @@ async def test_a_rewind_that_is_killed_leaves_no_draft_and_can_be_done_again(pla
     assert tree(plain) == before
 
 
-async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_path: Path) -> None:
+async def test_session_copy_rewinds_same_files(plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
         session.log().append(Opened(session.id, "root", str(plain), {}))
         rig = desk_of(plain, session.log())
@@ -986,7 +976,7 @@ def watches() -> int:
 
 
 @pytest.mark.needs("linux")
-async def test_an_agent_that_is_closed_follows_no_directories_and_begins_anew(plain: Path) -> None:
+async def test_closed_agent_drops_its_watches(plain: Path) -> None:
     before = watches()
     async with at_work(plain) as rig:
         point = await rig.run("echo x > a.txt")
@@ -999,7 +989,7 @@ async def test_an_agent_that_is_closed_follows_no_directories_and_begins_anew(pl
     assert (plain / "a.txt").read_text() == "a\n"
 
 
-async def test_winding_back_can_be_cut_off_and_done_again(plain: Path) -> None:
+async def test_cut_off_rewind_can_be_redone(plain: Path) -> None:
     before = tree(plain)
     async with at_work(plain) as rig:
         point = await rig.run("for n in $(seq 400); do echo $n > $n; done; rm a.txt")
@@ -1017,7 +1007,7 @@ async def test_winding_back_can_be_cut_off_and_done_again(plain: Path) -> None:
             assert tree(plain) == after
 
 
-async def test_files_stay_where_a_rewind_of_them_cannot_be_recorded(plain: Path) -> None:
+async def test_unrecordable_rewind_changes_nothing(plain: Path) -> None:
     async with at_work(plain) as rig:
         point = await rig.run("echo more >> a.txt")
         after = tree(plain)
@@ -1027,7 +1017,7 @@ async def test_files_stay_where_a_rewind_of_them_cannot_be_recorded(plain: Path)
         assert tree(plain) == after
 
 
-def test_an_agent_may_run_in_one_loop_after_the_other(plain: Path) -> None:
+def test_agent_runs_in_successive_loops(plain: Path) -> None:
     def calls(turn: int) -> tuple[ToolCall, ...]:
         return tuple(
             call(f"{turn}.{number}", "Write", file_path=f"{turn}.{number}", content="x") for number in range(4)
@@ -1134,7 +1124,7 @@ async def wind_through(cwd: Path, steps: list[Step], back: int) -> None:
 
 @settings(max_examples=deep(12, 40), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(steps=STEPS, back=st.integers(0, 6), in_git=st.booleans())
-def test_any_point_comes_back_but_for_what_others_changed(steps: list[Step], back: int, *, in_git: bool) -> None:
+def test_any_point_returns_but_for_others(steps: list[Step], back: int, *, in_git: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         cwd = Path(directory).resolve()
         for name in NAMES[:3]:

@@ -72,9 +72,7 @@ def directories(cwd: Path) -> list[str]:
     ),
     back=st.integers(0, 7),
 )
-def test_one_file_goes_back_and_everything_can_be_rewound_all_the_same(
-    steps: Sequence[tuple[str, str]], back: int
-) -> None:
+def test_one_file_returns_and_all_can_follow(steps: Sequence[tuple[str, str]], back: int) -> None:
     async def go(cwd: Path) -> None:
         session = Session(cwd)
         points: list[tuple[str, Mapping[str, str], list[str]]] = []
@@ -145,7 +143,7 @@ async def test_what_is_told_of_a_file(tmp_path: Path) -> None:
         await session.undo("other")
 
 
-async def test_what_somebody_else_has_changed_since_is_shown_and_stays(tmp_path: Path) -> None:
+async def test_foreign_change_is_shown_and_stays(tmp_path: Path) -> None:
     session = Session(tmp_path)
     await session.run("echo ours > f; echo ours > g")
     (tmp_path / "f").write_text("theirs\n")
@@ -156,14 +154,14 @@ async def test_what_somebody_else_has_changed_since_is_shown_and_stays(tmp_path:
     assert state_of(tmp_path) == {"f": "theirs\n", "g": "ours\n"}
 
 
-def test_texts_that_would_take_long_to_compare_replace_each_other() -> None:
+def test_slow_comparison_replaces_whole_text() -> None:
     old, new = ["a"] * 20_000, ["a", "b"] * 10_000
     shown = unified(old, new).split("\n")
     assert shown[0] == "@@ -1,20000 +1,20000 @@"
     assert (shown.count("-a"), shown.count("+b")) == (19_999, 10_000)
 
 
-async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path: Path) -> None:
+async def test_headless_diff_is_patch_undo_needs_word(tmp_path: Path) -> None:
     cwd = tmp_path / "work"
     cwd.mkdir()
     (cwd / "old.txt").write_text("one\ntwo\n")
@@ -197,7 +195,7 @@ async def test_without_a_terminal_it_is_a_patch_and_undo_has_to_be_said(tmp_path
     await agent.aclose()
 
 
-async def test_file_with_another_name_is_set_back_alone_and_said(tmp_path: Path) -> None:
+async def test_hard_linked_file_returns_alone_and_said(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
     (tmp_path / "b").hardlink_to(tmp_path / "a")
     session = Session(tmp_path)

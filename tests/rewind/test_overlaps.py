@@ -169,16 +169,14 @@ async def go_back_meanwhile(cwd: Path, kinds: Sequence[str], steps: Sequence[Ste
     back=3,
     in_git=False,
 )
-def test_what_overlapped_comes_back_or_is_said_not_to(
-    kinds: Sequence[str], steps: Sequence[Step], back: int, *, in_git: bool
-) -> None:
+def test_overlap_returns_or_is_said(kinds: Sequence[str], steps: Sequence[Step], back: int, *, in_git: bool) -> None:
     with directory(in_git=in_git) as cwd:
         asyncio.run(overlap(cwd, kinds, steps, back))
 
 
 @settings(max_examples=deep(25, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kinds=KINDS, steps=BACK_AND_FORTH, in_git=st.booleans())
-def test_one_can_go_back_while_calls_go_on(kinds: Sequence[str], steps: Sequence[Step], *, in_git: bool) -> None:
+def test_rewind_while_calls_run(kinds: Sequence[str], steps: Sequence[Step], *, in_git: bool) -> None:
     with directory(in_git=in_git) as cwd:
         asyncio.run(go_back_meanwhile(cwd, kinds, steps))
 

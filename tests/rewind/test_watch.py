@@ -111,7 +111,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("is_repository", [True, False])
 @settings(max_examples=deep(12, 300), deadline=None)
 @given(steps=st.lists(STEPS, max_size=14), pause=st.booleans())
-def test_it_finds_what_a_look_at_everything_finds(
+def test_watch_finds_what_a_full_look_finds(
     places: Iterator[Path], steps: list[tuple[str, str, str]], is_repository: bool, pause: bool
 ) -> None:
     root = next(places)
@@ -160,9 +160,7 @@ def looks(tmp_path: Path) -> Looks:
     return made
 
 
-def test_after_more_changes_than_the_system_keeps_a_directory_that_is_made_anew_is_followed(
-    looks: Looks, tmp_path: Path
-) -> None:
+def test_remade_directory_followed_after_overflow(looks: Looks, tmp_path: Path) -> None:
     for each in range(20_000):
         (tmp_path / f"n{each % 7}").touch()
         (tmp_path / f"n{each % 7}").unlink()
@@ -175,7 +173,7 @@ def test_after_more_changes_than_the_system_keeps_a_directory_that_is_made_anew_
     assert contents(looks) == {"d/a": b"3"}
 
 
-def test_a_directory_that_is_gone_before_it_is_followed_may_come_back(tmp_path: Path, looks: Looks) -> None:
+def test_vanished_directory_may_return(tmp_path: Path, looks: Looks) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a").write_text("1")
     last = looks.last = take_snapshot(looks.root, looks.last, (), Stop(), changed=looks.watch.changed(), watched=True)
@@ -186,14 +184,14 @@ def test_a_directory_that_is_gone_before_it_is_followed_may_come_back(tmp_path: 
     assert contents(looks) == {"d/a": b"1", "new/a": b"2"}
 
 
-def test_a_file_is_seen_by_its_other_name_too(looks: Looks, tmp_path: Path) -> None:
+def test_file_is_seen_by_its_other_name(looks: Looks, tmp_path: Path) -> None:
     (tmp_path / "b").hardlink_to(tmp_path / "d" / "a")
     assert contents(looks) == {"b": b"1", "d/a": b"1"}
     (tmp_path / "b").write_text("2")
     assert contents(looks) == {"b": b"2", "d/a": b"2"}
 
 
-def test_what_is_mounted_over_a_directory_is_seen(tmp_path: Path) -> None:
+def test_mount_over_directory_is_seen(tmp_path: Path) -> None:
     script = """
 import subprocess, sys, time
 from pathlib import Path
@@ -219,7 +217,7 @@ def summary(found: Difference) -> object:
     return sorted((touch.path, touch.before, touch.after) for touch in found.files), found.made, found.gone
 
 
-def test_what_it_cannot_know_it_does_not_say(tmp_path: Path) -> None:
+def test_watch_does_not_guess(tmp_path: Path) -> None:
     root, file = os.fsencode(tmp_path), os.fsencode(tmp_path / "a")
     watch = Watch(root)
     if not watch.works:

@@ -59,7 +59,7 @@ def complaints(*contents: dict, model: str = "gemini-3.1-pro-preview", **body: o
 
 
 @pytest.mark.parametrize("model_id", ["gemini-2.5-flash", "gemini-3.5-flash"])
-async def test_the_sdk_reads_a_turn_streamed_and_whole(genai: ModuleType, model_id: str) -> None:
+async def test_sdk_reads_turn_streamed_and_whole(genai: ModuleType, model_id: str) -> None:
     async with FakeProviderServer([FULL, FULL]) as server:
         client = connect(genai, server)
         whole = [await client.models.generate_content(model=model_id, contents="hi")]
@@ -82,7 +82,7 @@ async def test_the_sdk_reads_a_turn_streamed_and_whole(genai: ModuleType, model_
         assert (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count) == (43, 7, 260)
 
 
-async def test_the_sdk_reads_errors_and_the_listing(genai: ModuleType) -> None:
+async def test_sdk_reads_errors_and_listing(genai: ModuleType) -> None:
     steps = [Fail(429), ErrorEvent(Turn("abc", pieces=1), 1)]
     async with FakeProviderServer(steps, models=[Listed("gemini-9", "Nine", 7, 3)]) as server:
         client = connect(genai, server)
@@ -107,7 +107,7 @@ def post(server: FakeProviderServer, method: str):
         return json.load(response)
 
 
-def test_a_stream_without_alt_sse_is_one_array() -> None:
+def test_stream_without_alt_sse_is_array() -> None:
     with FakeProviderServer([FULL]).in_thread() as server:
         chunks = post(server, "streamGenerateContent")
     assert len(chunks) > 5
@@ -164,7 +164,7 @@ def test_what_the_api_refuses(contents: tuple[dict, ...], body: dict, words: str
     assert words in " ".join(complaints(*contents, **body))
 
 
-def test_its_own_signatures_must_come_back_where_they_were() -> None:
+def test_own_signatures_must_return_in_place() -> None:
     with FakeProviderServer([Turn(calls=(Call("a"),))]).in_thread() as server:
         body = post(server, "generateContent")
     part = body["candidates"][0]["content"]["parts"][0]

@@ -175,12 +175,12 @@ def spoiled(spoil) -> MakeModel:
         (own_digest, "the_digest_is_of_the_bytes_sent", []),
     ],
 )
-async def test_the_suite_finds_a_broken_promise(spoil, promise, arguments):
+async def test_suite_finds_broken_model_promise(spoil, promise, arguments):
     with pytest.raises((AssertionError, RuntimeError)):
         await getattr(ModelSuite(), f"test_{promise}")(spoiled(spoil), *arguments)
 
 
-async def test_the_suite_finds_a_weight_that_is_no_bound():
+async def test_suite_finds_weight_that_bounds_nothing():
     class Light(ScriptedModel):
         def max_input_tokens(self, request):
             return super().max_input_tokens(request) // 5
@@ -202,7 +202,7 @@ async def test_the_suite_finds_a_weight_that_is_no_bound():
         ({"messages": []}, False),
     ],
 )
-async def test_only_the_marks_of_a_cached_prefix_may_move(second, same):
+async def test_only_cache_marks_may_move(second, same):
     marked = {"text": "a", "cache_control": {"type": "ephemeral"}}
     first = {"messages": [{"role": "user", "content": [marked]}], "model": "m"}
 

@@ -95,7 +95,7 @@ async def watch(client, seen: list[str]) -> None:
         seen.append(event.type)
 
 
-async def test_a_stream_has_its_last_event_unless_it_is_cut():
+async def test_uncut_stream_has_last_event():
     async with FakeProviderServer([Cut(TURN, 4, "clean"), TURN]) as server, client_of(server) as client:
         cut, whole = [], []
         for seen in (cut, whole):
@@ -152,7 +152,7 @@ def test_what_the_api_refuses(items, words):
         ({"tools": [{"type": "function", "name": "a b"}]}, "String should match pattern"),
     ],
 )
-def test_what_the_api_refuses_of_the_other_members(more, words):
+def test_refused_other_members(more, words):
     assert words in complaint(**more)
 
 

@@ -48,7 +48,7 @@ async def test_a_line_is_said_item_by_item(line, deltas, parts, stop):
     assert reply.message == Message("assistant", tuple(parts), model="scripted/scripted", stop=stop)
 
 
-async def test_usage_is_estimated_unless_given_and_a_reply_is_passed_on_as_it_is():
+async def test_usage_is_estimated_unless_given():
     usage = Usage(input=1, cache_read=2, output=3)
     whole = Reply(Message("assistant"), usage, (Charge("x", usage), Charge("y", usage)), RequestDigest("0", 0, "x"))
     model = ScriptedModel("estimated", ("given", usage), ("never mind", whole, "not said"), whole)
@@ -63,7 +63,7 @@ async def test_usage_is_estimated_unless_given_and_a_reply_is_passed_on_as_it_is
 @pytest.mark.parametrize(
     "line", [CUT, ("ab", "cd", CUT, "never"), 0, (0, BILLED, 0)], ids=["at once", "late", "0", "billed"]
 )
-async def test_errors_come_where_they_stand_and_silence_ends_in_a_cut(line):
+async def test_errors_in_place_and_silence_is_cut(line):
     model = ScriptedModel(line, "next")
     text, error = await failure(model, ask())
     assert text == ("abcd" if isinstance(line, tuple) and "ab" in line else "")
@@ -71,7 +71,7 @@ async def test_errors_come_where_they_stand_and_silence_ends_in_a_cut(line):
     assert (await collect(model, ask()))[1].message.content == "next"
 
 
-async def test_a_line_that_hangs_can_be_cancelled():
+async def test_hanging_line_can_be_cancelled():
     model = ScriptedModel(("partial", math.inf), "next")
     heard = asyncio.Event()
 
@@ -87,7 +87,7 @@ async def test_a_line_that_hangs_can_be_cancelled():
     assert (await collect(model, ask()))[1].message.content == "next"
 
 
-async def test_functions_see_the_request_and_may_wait():
+async def test_functions_get_request_and_may_wait():
     gate = asyncio.Event()
 
     async def patient(request: Request):
@@ -102,7 +102,7 @@ async def test_functions_see_the_request_and_may_wait():
     assert (await reply)[1].message.content == "so: ho" + ask().system
 
 
-async def test_requests_are_remembered_as_they_were():
+async def test_requests_are_kept_as_sent():
     history = [user("one")]
     model = ScriptedModel("a", "b", provider="p", model_id="m")
     _, first = await collect(model, Request("c", history))
@@ -121,7 +121,7 @@ def test_tools_and_system_weigh_too():
     assert model.max_input_tokens(Request("c", [user("hi")], tools=(tool,))) >= model.max_input_tokens(bare) + 100
 
 
-async def test_a_script_that_is_used_up_says_so():
+async def test_used_up_script_says_so():
     model = ScriptedModel("only")
     await collect(model, ask())
     with pytest.raises(AssertionError, match="the script has 1 lines, and this is request 2"):

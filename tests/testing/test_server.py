@@ -116,7 +116,7 @@ def openai_client(server: FakeProviderServer, **options: object):
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-async def test_anthropics_sdk_reads_the_turn_that_the_script_says(streamed):
+async def test_anthropic_sdk_reads_scripted_turn(streamed):
     async with FakeProviderServer([FULL]) as server, anthropic_client(server) as client:
         if streamed:
             async with client.messages.stream(**ASK) as stream:
@@ -139,7 +139,7 @@ async def test_anthropics_sdk_reads_the_turn_that_the_script_says(streamed):
     assert server.billed == [FULL.usage]
 
 
-async def test_anthropic_events_come_in_the_order_of_the_real_api():
+async def test_anthropic_events_in_real_order():
     async with FakeProviderServer([Turn(text="abcdef", pieces=4)]) as server:
         _, raw = await talk(server, http(server, {**ASK, "stream": True}))
     start, opening, ping, *deltas, closing, last, stop = events(raw)
@@ -165,7 +165,7 @@ async def test_anthropic_events_come_in_the_order_of_the_real_api():
         ("weird", "weird", "weird"),
     ],
 )
-async def test_stop_reasons_are_translated_and_unknown_ones_sent_as_they_are(stop, anthropic, openai):
+async def test_stop_reasons_are_translated(stop, anthropic, openai):
     async with FakeProviderServer([Turn("x", stop=stop)], repeat_last=True) as server:
         _, raw = await talk(server, http(server, ASK))
         assert json.loads(raw)["stop_reason"] == anthropic
@@ -173,7 +173,7 @@ async def test_stop_reasons_are_translated_and_unknown_ones_sent_as_they_are(sto
         assert json.loads(raw)["choices"][0]["finish_reason"] == openai
 
 
-async def test_arguments_that_are_not_json_travel_unchanged():
+async def test_non_json_arguments_pass_unchanged():
     async with FakeProviderServer([Turn(calls=(Call("f", '{"a": tru'),), pieces=3)], repeat_last=True) as server:
         _, raw = await talk(server, http(server, {**ASK, "stream": True}))
         parts = [event["delta"].get("partial_json", "") for event in events(raw) if "delta" in event]
@@ -186,7 +186,7 @@ async def test_arguments_that_are_not_json_travel_unchanged():
 # OpenAI Chat Completions
 
 
-async def test_openais_sdk_reads_the_streamed_turn():
+async def test_openai_sdk_reads_streamed_turn():
     content = thinking = ""
     calls: dict[int, list[str]] = {}
     async with FakeProviderServer([FULL]) as server, openai_client(server) as client:
@@ -210,7 +210,7 @@ async def test_openais_sdk_reads_the_streamed_turn():
     check_chat_usage(found[-1].usage)
 
 
-async def test_openais_sdk_reads_the_whole_turn():
+async def test_openai_sdk_reads_whole_turn():
     async with FakeProviderServer([FULL]) as server, openai_client(server) as client:
         completion = await client.chat.completions.create(**ASK)
     message = completion.choices[0].message
@@ -228,7 +228,7 @@ def check_chat_usage(usage):
     assert usage.completion_tokens_details.reasoning_tokens == 7
 
 
-async def test_a_chat_stream_says_its_usage_only_when_asked():
+async def test_chat_stream_usage_only_when_asked():
     async with FakeProviderServer([Turn("hello")]) as server:
         _, raw = await talk(server, http(server, {**ASK, "stream": True}, "/openai/v1/chat/completions"))
     assert b"usage" not in raw
@@ -250,7 +250,7 @@ async def test_both_sdks_list_the_models():
 # The script
 
 
-async def test_steps_are_taken_in_order_and_the_end_of_the_script_is_an_error_that_is_not_retried():
+async def test_steps_in_order_then_final_error():
     async with FakeProviderServer([Turn("one"), Fail(400)]) as server, anthropic_client(server) as client:
         assert (await client.messages.create(**ASK)).content[0].text == "one"
         for word in ("invalid_request_error", "the script is used up: it has 2 steps, and this is model request 3"):
@@ -259,7 +259,7 @@ async def test_steps_are_taken_in_order_and_the_end_of_the_script_is_an_error_th
     assert len(server.requests) == 3
 
 
-async def test_a_script_may_be_a_function_sync_or_async():
+async def test_script_may_be_sync_or_async_function():
     def plain(request: Received) -> Step:
         return Turn(f"{request.family} {request.json['model']}")
 
@@ -273,7 +273,7 @@ async def test_a_script_may_be_a_function_sync_or_async():
             assert completion.choices[0].message.content == "chat m"
 
 
-async def test_an_assertion_in_the_script_fails_the_test_that_runs_it():
+async def test_assertion_in_script_fails_the_test():
     def script(_: Received) -> Step:
         raise AssertionError("not what I expected")
 
@@ -287,7 +287,7 @@ async def test_an_assertion_in_the_script_fails_the_test_that_runs_it():
     assert told == [(500, "the script failed: AssertionError: not what I expected")]
 
 
-async def test_requests_tell_what_arrived_and_ids_repeat_from_run_to_run():
+async def test_requests_tell_all_and_ids_repeat():
     ids = []
     for _ in range(2):
         async with FakeProviderServer([Turn(calls=(Call("f"), Call("f")))]) as server:
@@ -311,7 +311,7 @@ async def test_connections_are_kept_and_numbered():
     assert [request.connection for request in server.requests] == [1, 1, 1, 1, 2]
 
 
-async def test_chunked_request_bodies_and_100_continue():
+async def test_chunked_bodies_and_100_continue():
     body = json.dumps(ASK).encode()
     head = http(server := FakeProviderServer([Turn("x")]), b"").replace(b"content-length: 0", b"expect: 100-continue")
     head = head.replace(b"\r\n\r\n", b"\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -334,7 +334,7 @@ async def stream_of(turn: Turn, wire: Wire) -> list[bytes]:
     return found
 
 
-async def test_chunk_modes_lay_out_the_same_bytes():
+async def test_chunk_modes_send_the_same_bytes():
     turn = Turn("Grüße 🌍")
     by_event = await stream_of(turn, Wire())
     assert all(event.startswith(b"event: ") and event.endswith(b"\n\n") for event in by_event)
@@ -365,7 +365,7 @@ async def test_the_sdks_read_every_layout(wire):
             assert "".join(texts) == FULL.text
 
 
-async def test_a_split_surrogate_pair_is_sent_as_escapes():
+async def test_split_surrogates_are_escaped():
     (_, raw) = await first_answer(Turn("\ud83d\ude00", pieces=1), {**ASK, "stream": True})
     texts = [event["delta"]["text"] for event in events(raw) if event["type"] == "content_block_delta"]
     assert texts == ["\ud83d", "\ude00"]
@@ -382,7 +382,7 @@ async def first_answer(step: Step, body: object, path: str = "/v1/messages") -> 
 STREAM = {**ASK, "stream": True}
 
 
-async def test_a_cut_stream_has_its_events_and_then_no_end_or_an_early_one():
+async def test_cut_stream_ends_without_or_early():
     turn = Turn("abcdef", pieces=1)
     _, raw = await first_answer(Cut(turn, after_events=4, how="close"), STREAM)
     found, ended = chunks(raw)
@@ -405,13 +405,13 @@ async def test_a_reset_is_a_reset(body):
 
 
 @pytest.mark.parametrize("body", [STREAM, ASK], ids=["streamed", "whole"])
-async def test_a_connection_can_drop_before_the_head(body):
+async def test_connection_can_drop_before_head(body):
     async with FakeProviderServer([Cut(after_events=-1)]) as server, connected(server) as (reader, writer):
         writer.write(http(server, body))
         assert await reader.read() == b""
 
 
-async def test_a_clean_cut_leaves_the_connection_usable():
+async def test_clean_cut_keeps_connection():
     steps = [Cut(Turn("abc"), 1, "clean"), Turn("whole")]
     async with FakeProviderServer(steps) as server, connected(server) as (reader, writer):
         writer.write(http(server, STREAM, connection="keep-alive"))
@@ -421,7 +421,7 @@ async def test_a_clean_cut_leaves_the_connection_usable():
     assert [request.connection for request in server.requests] == [1, 1]
 
 
-async def test_a_json_body_breaks_off_in_its_middle():
+async def test_json_body_breaks_off_midway():
     async with FakeProviderServer([Turn("abc"), Cut(Turn("abc"), 1, "clean"), Cut(Turn("abc"), 1)]) as server:
         bodies = [(await talk(server, http(server, ASK)))[1] for _ in range(3)]
     whole = json.loads(bodies[0])
@@ -433,7 +433,7 @@ async def test_a_json_body_breaks_off_in_its_middle():
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/chat/completions"])
-async def test_a_stalled_stream_goes_on_after_its_pings(path):
+async def test_stalled_stream_resumes_after_pings(path):
     turn = Turn("abcdef", pieces=2)
     _, plain = await first_answer(turn, STREAM, path)
     stall = Stall(turn, after_events=2, seconds=0.05, pings=True, ping_every=0.01)
@@ -447,12 +447,12 @@ async def test_a_stalled_stream_goes_on_after_its_pings(path):
 
 
 @pytest.mark.parametrize("body", [STREAM, ASK], ids=["streamed", "whole"])
-async def test_a_stall_without_pings_is_silent_and_then_complete(body):
+async def test_silent_stall_then_complete(body):
     _, raw = await first_answer(Turn("abc"), body)
     assert await first_answer(Stall(Turn("abc"), 1, seconds=0.01), body) == (200, raw)
 
 
-async def test_a_client_that_hangs_up_while_the_server_is_silent_is_noticed():
+async def test_hang_up_during_silence_is_noticed():
     async with FakeProviderServer([Stall(Turn("abc"), 1)]) as server:
         async with connected(server) as (reader, writer):
             writer.write(http(server, STREAM))
@@ -463,7 +463,7 @@ async def test_a_client_that_hangs_up_while_the_server_is_silent_is_noticed():
     assert server.abandoned == server.requests
 
 
-async def test_closing_the_server_ends_stalled_connections_at_once():
+async def test_closing_server_ends_stalls_at_once():
     async with contextlib.AsyncExitStack() as stack:
         server = FakeProviderServer([Stall(Turn("abc"), 1), Turn("x", delay=float("inf"))])
         async with server:
@@ -491,7 +491,7 @@ async def test_an_error_event_ends_the_stream():
     assert (await first_answer(ErrorEvent(type="rate_limit_exceeded"), ASK, "/chat/completions"))[0] == 429
 
 
-async def test_the_sdk_sees_an_error_event_as_such():
+async def test_sdk_sees_an_error_event():
     from anthropic import APIStatusError
 
     async with FakeProviderServer([ErrorEvent(Turn("abc"), 3)]) as server, anthropic_client(server) as client:
@@ -501,7 +501,7 @@ async def test_the_sdk_sees_an_error_event_as_such():
     assert caught.value.type == "overloaded_error"
 
 
-async def test_failures_have_the_shape_of_the_family_and_the_headers_of_the_script():
+async def test_failures_have_family_shape():
     import anthropic
     import openai
 
@@ -519,7 +519,7 @@ async def test_failures_have_the_shape_of_the_family_and_the_headers_of_the_scri
     assert server.billed == []
 
 
-async def test_bodies_of_failures_and_raw_responses_are_sent_as_given():
+async def test_failure_bodies_are_sent_as_given():
     assert await first_answer(Fail(503, "<html>"), ASK) == (503, b"<html>")
     assert await first_answer(Fail(503, {"no": 1}), ASK) == (503, b'{"no":1}')
     assert await first_answer(Raw(502, body=b"\xff bad gateway"), ASK) == (502, b"\xff bad gateway")
@@ -528,7 +528,7 @@ async def test_bodies_of_failures_and_raw_responses_are_sent_as_given():
 # Billing
 
 
-async def test_the_server_bills_what_it_counts_or_what_the_script_says_or_the_worst():
+async def test_server_bills_counted_told_or_worst():
     given = Usage(input=5, cache_read=6, output=7)
     script = [Turn("x" * 40, thinking="y" * 8), Turn("x", usage=given)]
     async with FakeProviderServer(script, repeat_last=True) as server:
@@ -607,7 +607,7 @@ async def test_what_anthropic_refuses(body, complaint):
     assert complaint in message
 
 
-async def test_anthropic_accepts_a_whole_loop_with_the_block_it_signed():
+async def test_anthropic_accepts_loop_it_signed():
     async with FakeProviderServer([FULL, Turn("done")], repeat_last=True) as server:
         _, raw = await talk(server, http(server, ASK))
         reply = json.loads(raw)["content"]
@@ -619,7 +619,7 @@ async def test_anthropic_accepts_a_whole_loop_with_the_block_it_signed():
     assert (status, message) == (400, "messages.1.content.0: Invalid `signature` in `thinking` block")
 
 
-async def test_anthropics_current_version_knows_no_temperature_and_a_version_must_be_named():
+async def test_anthropic_version_must_be_named():
     warm = {**ASK, "temperature": 1}
     async with FakeProviderServer([Turn("x")]) as server:
         assert (await ask(server, warm, anthropic_version="2026-10-21"))[0] == 400
@@ -668,7 +668,7 @@ async def test_openai_accepts_a_whole_loop():
         assert (await talk(server, http(server, body, "/v1/chat/completions")))[0] == 200
 
 
-async def test_a_refused_request_uses_up_no_step_and_lenient_servers_refuse_nothing():
+async def test_refused_request_uses_no_step():
     async with FakeProviderServer([Turn("x")]) as server:
         assert (await ask(server, conversation()))[0] == 400
         assert (await talk(server, http(server, ASK)))[0] == 200
@@ -677,7 +677,7 @@ async def test_a_refused_request_uses_up_no_step_and_lenient_servers_refuse_noth
         assert (await talk(server, http(server, b"nonsense")))[0] == 200
 
 
-async def test_a_key_is_needed_unless_it_is_not():
+async def test_key_is_needed_unless_switched_off():
     async with FakeProviderServer([Turn("x")]) as server:
         for path in ("/v1/messages", "/v1/chat/completions"):
             assert (await ask(server, ASK, path, x_api_key=""))[0] == 401
@@ -697,7 +697,7 @@ async def test_unknown_paths_and_methods():
 # Threads, processes, JSON
 
 
-def test_in_a_thread_for_synchronous_callers():
+def test_server_in_a_thread():
     with FakeProviderServer([Turn("x"), Stall(Turn("y"), 1)]).in_thread() as server:
         request = urllib.request.Request(server.url + "/v1/chat/completions", json.dumps(ASK).encode())
         request.add_header("authorization", "Bearer k")
@@ -739,7 +739,7 @@ def test_a_script_in_json():
         ('[{"kind": "cut", "turn": 3}]', "step 1 of the script: an object is needed"),
     ],
 )
-def test_mistakes_in_a_json_script_are_named(script, complaint):
+def test_mistakes_in_json_script_are_named(script, complaint):
     with pytest.raises(ValueError, match=complaint):
         parse_script(script)
 
@@ -774,7 +774,7 @@ def test_importing_costs_little(module, unwanted):
 
 
 @pytest.mark.parametrize("rounds", range(6))
-async def test_who_is_accepted_as_it_closes_is_hung_up_on(rounds: int) -> None:
+async def test_connection_at_close_is_hung_up(rounds: int) -> None:
     async with FakeProviderServer() as server:
         client = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
         for _ in range(rounds):

@@ -199,7 +199,7 @@ class Childish(Upper):
         ),
     ],
 )
-async def test_the_suite_finds_a_broken_promise(broken, promise, needed, tmp_path, monkeypatch):
+async def test_suite_finds_broken_tool_promise(broken, promise, needed, tmp_path, monkeypatch):
     monkeypatch.setattr("sagent.testing.tool_suite.SETTLING", 0.1)
     workspace = Workspace(tmp_path / "work")
     workspace.cwd.mkdir()
