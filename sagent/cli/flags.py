@@ -18,53 +18,6 @@ if TYPE_CHECKING:
     from sagent.config.plugins import Installed
     from sagent.plugin import Command, Flag, Setting
 
-ELSEWHERE = {
-    "help": "sagent --help",
-    "version": "sagent --version",
-    "auth": "sagent login",
-    "logout": "sagent doctor, which shows where keys come from",
-    "resume": "sagent --resume",
-    "continue": "sagent --continue",
-    "exec": "sagent run",
-    "chat": "sagent, without a prompt",
-    "session": "sagent sessions",
-    "man": "sagent completion man",
-    "init": "/init in a session",
-    **dict.fromkeys(("update", "upgrade"), "the program that installed sagent"),
-}
-"""What other programs have as commands, and what does it here."""
-
-FLAGS_ELSEWHERE = {
-    "--dangerously-skip-permissions": "--permission-mode full",
-    "--dangerously-bypass-approvals-and-sandbox": "--permission-mode full --sandbox off",
-    "--yolo": "--permission-mode full",
-    "--full-auto": "--permission-mode edit",
-    "--ask-for-approval": "--permission-mode ask",
-    "--allowedTools": "--allow",
-    "--allowed-tools": "--allow",
-    "--disallowedTools": "--deny",
-    "--disallowed-tools": "--deny",
-    "--system-prompt": "--system",
-    "--append-system-prompt": "--append-system",
-    "--thinking": "--effort",
-    "--reasoning-effort": "--effort",
-    "--json-schema": "--output-schema",
-    "--session-id": "--session",
-    "--fork-session": "--fork",
-    "--no-session": "--ephemeral",
-    "--no-session-persistence": "--ephemeral",
-    "--message": "-p",
-    "--verbose": "--log-level info",
-    "--debug": "--log-level debug",
-    "--quiet": "--log-level error",
-    "--cd": "--cwd",
-    "-C": "--cwd",
-    "-m": "--model",
-    "-q": "--log-level error",
-    "-v": "--version or --log-level info",
-}
-"""The same for flags."""
-
 EPILOG = """{commands}
 
 {more}See `sagent COMMAND --help` for details.
@@ -172,7 +125,7 @@ class Parser(argparse.ArgumentParser):
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
             if owner := plugins_of(sys.argv[1:]).former_owner(wrong):
                 raise UsageError(f"{wrong} is a flag of the plugin {owner}, which is not there.")
-            same = FLAGS_ELSEWHERE.get(wrong, "")
+            same = _elsewhere("flags").get(wrong, "")
             near = [same] if same.partition(" ")[0] in known else difflib.get_close_matches(wrong, known, 3, 0.6)
         elif (choice := message.partition("invalid choice: ")[2].partition(" (choose from "))[1]:
             import difflib
@@ -212,13 +165,21 @@ def plugins_of(argv: "Sequence[str]") -> "Installed":
     return find_plugins(config, state, files, foreign="--no-plugins" not in words)
 
 
+def _elsewhere(kind: str) -> "Mapping[str, str]":
+    """Return what other programs have as commands, or as flags, and what does it here."""
+    import json
+    from pathlib import Path
+
+    return json.loads(Path(__file__).with_name("elsewhere.json").read_text("utf-8"))[kind]
+
+
 def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
     """Guess the command that few unquoted words meant: one spelled nearly so, or with another name; "" for none."""
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
     elsewhere = {other: f"sagent {name}" for name, command in commands.items() for other in command.elsewhere}
-    elsewhere = {**ELSEWHERE, **elsewhere}
+    elsewhere = {**_elsewhere("commands"), **elsewhere}
     if first in elsewhere and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
         return elsewhere[first]
     known = [*commands, *(elsewhere if len(words) == 1 else ())]
@@ -364,12 +325,13 @@ def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed", setting
 
 def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
     """Add a flag that is no setting."""
+    about: dict[str, Any] = {"help": flag.help.replace("%", "%%")}  # argparse fills in what follows a single one
+    if flag.metavar:
+        about |= {"metavar": flag.metavar, "choices": flag.choices or None}
+    else:
+        about |= {"action": "store_const", "const": True}
     with suppress(argparse.ArgumentError):  # the core or a command has one of this name
-        if flag.metavar:
-            choices = flag.choices or None
-            group.add_argument(f"--{flag.name}", metavar=flag.metavar, choices=choices, help=flag.help)
-        else:
-            group.add_argument(f"--{flag.name}", action="store_const", const=True, help=flag.help)
+        group.add_argument(f"--{flag.name}", **about)
 
 
 def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
@@ -385,7 +347,7 @@ def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str 
     from sagent.config.declared import ALIASES
 
     names = (*filter(None, [setting.short]), f"--{setting.flag_name}")
-    about: dict[str, Any] = {"dest": setting.keyword, "help": text or setting.help}
+    about: dict[str, Any] = {"dest": setting.keyword, "help": (text or setting.help).replace("%", "%%")}
     if not setting.metavar:
         about |= {"action": "store_const", "const": not setting.default}
     else:

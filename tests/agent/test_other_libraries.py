@@ -85,10 +85,9 @@ def test_row_provider_has_no_class() -> None:
 
 
 def test_what_it_says_is_there() -> None:
-    for home, names in foreign.HOMES.items():
-        for name in names.split():
-            assert hasattr(import_module(home), name), (home, name)
-            assert foreign.import_hint(name) == f"from {home} import {name}"
+    for name, home in foreign.foreign_names("homes").items():
+        assert hasattr(import_module(home), name), (home, name)
+        assert foreign.import_hint(name) == f"from {home} import {name}"
 
 
 @pytest.mark.parametrize(
