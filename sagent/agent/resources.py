@@ -22,6 +22,7 @@ from sagent.events import Failure
 from sagent.lib.dataclass import Deps_contra, dataclass
 from sagent.lib.json import json_freeze_object
 from sagent.lib.money import TOO_MUCH
+from sagent.lib.schema import strange_type
 from sagent.messages import Message
 from sagent.model import Model, ModelLimits
 from sagent.session.contents import EXECUTOR
@@ -236,12 +237,14 @@ def _tool_of_class(given: type) -> Tool:
 
 
 def _checked(given: Tool) -> Tool:
-    """Return the tool if its schema is JSON and its traits are such. Raises UsageError that names what is not."""
+    """Return the tool if its schema is one and its traits are such. Raises UsageError that names what is not."""
     try:
-        json_freeze_object(given.parameters, f"{given.name}.parameters")
+        schema = json_freeze_object(given.parameters, f"{given.name}.parameters")
         traits_of(given)
     except TypeError as error:
         raise UsageError(str(error)) from error
+    if strange := strange_type(schema):
+        raise UsageError(f"{given.name}.parameters has the type {strange}, which JSON Schema does not have there")
     return given
 
 

@@ -15,6 +15,7 @@ from sagent.session.contents import Compacted, PromptEntry, StoredTool
 from sagent.session.folds import compact
 from sagent.tool import Tool, traits_of
 
+_OBJECT = {"type": "object"}
 _ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"type": "number"}}
 
 
@@ -138,8 +139,8 @@ def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
 
 
 def _spec(tool: Tool, names: Container[str], *, later: bool) -> ToolSpec:
-    # that no other arguments are taken need not be sent in every request: a call with one is refused, and says so
-    parameters = JsonObject({name: value for name, value in tool.parameters.items() if value is not False})
+    # that no other arguments are taken need not be sent: a call with one is refused; without a type requests are
+    parameters = JsonObject({key: each for key, each in tool.parameters.items() if each is not False} | _OBJECT)
     traits = traits_of(tool)
     if "BackgroundTask" in names and not traits.quick:
         own = as_object(parameters.get("properties"))

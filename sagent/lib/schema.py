@@ -6,7 +6,7 @@ Keywords not listed here are ignored: a tool's own code is the last judge of its
 import json
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TypeGuard
 
 from sagent.lib.json import (
@@ -48,6 +48,21 @@ def coerce(schema: Mapping[str, object], value: Json) -> Json:
     """
     frozen = json_freeze_object(schema)
     return _Mend(frozen).value(frozen, value, 0)
+
+
+def strange_type(schema: Json, known: Container[Json] = ("object",)) -> str:
+    """Return a type in the schema of a tool's arguments that JSON Schema does not have there, "" if there is none:
+    providers refuse each request with it."""
+    within: list[Json] = []
+    for key, value in schema.items() if isinstance(schema, JsonObject) else ():
+        if key == "type":
+            if wrong := [name for name in (value if isinstance(value, tuple) else (value,)) if name not in known]:
+                return _quote(wrong[0])
+        elif key in ("properties", "$defs", "definitions"):
+            within += value.values() if isinstance(value, JsonObject) else ()
+        elif key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
+            within += value if isinstance(value, tuple) else (value,)
+    return next(filter(None, (strange_type(each, _TYPES) for each in within)), "")
 
 
 class _Schema:

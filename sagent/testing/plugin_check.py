@@ -1,11 +1,10 @@
 """Checks of a plugin: all that it names can be had, and is of the kind that it is to be."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import FunctionType
-from typing import cast
 
 from sagent.agent.resources import tools_of
 from sagent.config.plugin_index import Known
@@ -31,7 +30,6 @@ _NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w
 """A function by its module, or by a file."""
 
 _FAMILIES = ("plugin", "sessions")  # commands that plugins may add operations to
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
@@ -104,21 +102,4 @@ def _wrong_tool(found: object, name: str) -> str:
         (tool,) = tools_of([found])
     except UsageError as error:
         return str(error)
-    if tool.name != name:
-        return f"it is called {tool.name}"
-    strange = _strange_type(tool.parameters)
-    return f"its schema has the type {strange}, which JSON Schema does not have there" if strange else ""
-
-
-def _strange_type(schema: object, kinds: Sequence[object] = ("object",)) -> str:
-    """Return a type that a tool's schema has and none can have, "" if there is none: providers refuse every request
-    with it."""
-    if not isinstance(schema, Mapping):
-        return ""
-    found = cast("Mapping[str, object]", schema)
-    given, members = found.get("type", kinds[0]), found.get("properties")
-    names = cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
-    if wrong := [name for name in names if name not in kinds]:
-        return repr(wrong[0])
-    inner = cast("Mapping[str, object]", members).values() if isinstance(members, Mapping) else ()
-    return next(filter(None, (_strange_type(each, _TYPES) for each in (*inner, found.get("items")))), "")
+    return "" if tool.name == name else f"it is called {tool.name}"

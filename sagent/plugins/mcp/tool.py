@@ -4,10 +4,19 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_object, json_dump, json_freeze_object, json_thaw, sha256_hex, wire_bytes
+from sagent.lib.json import (
+    JsonObject,
+    as_array,
+    as_object,
+    json_dump,
+    json_freeze_object,
+    json_thaw,
+    sha256_hex,
+    wire_bytes,
+)
 from sagent.lib.pace import offload
 from sagent.lib.text import one_line, printable
 from sagent.messages import Text
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_DESCRIPTION_CHARS = 2_000
 MAX_SHOWN_CHARS = 8_000  # of a definition that a person is to approve
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 class Definition:
@@ -184,9 +194,25 @@ def plain(name: str) -> str:
 
 
 def _schema(given: Mapping[str, object]) -> JsonObject:
-    """A schema as providers take it: of an object, and without members that are null."""
+    """A schema as providers take it: of an object, without members that are null, and without strange types."""
     members = {key: value for key, value in as_object(_finite(given)).items() if value is not None}
-    return json_freeze_object({**members, "type": "object"})
+    return json_freeze_object({**as_object(_usual(members)), "type": "object"})
+
+
+def _usual(schema: object) -> object:
+    """The schema without types that JSON Schema does not have, as "float": providers refuse each request with one, and
+    the server judges arguments itself."""
+    if not isinstance(schema, dict):
+        return [_usual(each) for each in as_array(cast("object", schema))] if isinstance(schema, list) else schema
+    found: dict[str, object] = {}
+    for key, value in as_object(cast("object", schema)).items():
+        if key in ("properties", "$defs", "definitions"):
+            found[key] = {name: _usual(each) for name, each in as_object(value).items()}
+        elif key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
+            found[key] = _usual(value)
+        elif key != "type" or all(name in _TYPES for name in as_array(value) or (value,)):
+            found[key] = value
+    return found
 
 
 def _finite(value: object) -> object:

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 
+from sagent.agent.resources import tools_of
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Text
 from sagent.plugins.mcp import Servers
@@ -344,6 +345,22 @@ async def test_deeply_nested_definition_skipped(tmp_path: Path, levels: int) -> 
         assert [one.own for one in servers.tools] == (["deep", "do"] if levels < 50 else ["do"])
         assert await do(servers, f"result = {{'content': [], 'structuredContent': {{'x': {'[' * 90}{']' * 90}}}}}")
     assert ["deep (inputSchema: nested too deeply)" in notice for notice in odd.notices] == [True] * (levels > 50)
+
+
+async def test_strange_types_are_not_passed_on(tmp_path: Path) -> None:
+    """Providers would refuse each request with one; the server judges arguments itself."""
+    odd = {"type": "float", "default": {"type": "float"}}
+    given = {"type": odd, "list": {"items": odd}, "either": {"anyOf": [{"type": ["string", "any"]}, True]}}
+    server = Odd(tmp_path, tools=[tool("do", properties=given)])
+    async with server.opened() as servers:
+        (found,) = tools_of(servers.tools)
+        kept = {"default": {"type": "float"}}
+        assert found.parameters["properties"] == {
+            "type": kept,
+            "list": {"items": kept},
+            "either": {"anyOf": ({}, True)},
+        }
+        assert await do(servers) == "done"
 
 
 @pytest.mark.parametrize("discover", ["", "modern"])
