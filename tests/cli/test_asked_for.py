@@ -97,6 +97,7 @@ def test_ignored_project_settings_are_told(shell: Shell) -> None:
     assert "providers is ignored: a project's file may not set it" in done.err
 
 
+@pytest.mark.plugin("clouds")
 def test_no_provider_gets_another_key(shell: Shell) -> None:
     server = shell.stack.enter_context(FakeProviderServer([Turn(text="ok")], repeat_last=True).in_thread())
     shell.environment |= {

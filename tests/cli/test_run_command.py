@@ -147,6 +147,7 @@ def test_file_of_other_tools_runs_unchanged(shell: Shell) -> None:
     assert server.requests[0].json["model"] == "claude-haiku-4-5"
 
 
+@pytest.mark.plugin("exports")
 def test_folder_file_is_used_once_trusted(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")] * 6)
     shell.environment["OPENAI_API_KEY"] = "sk-1"

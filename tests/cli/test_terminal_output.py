@@ -66,7 +66,9 @@ def test_run_drives_no_terminal(shell: Shell, form: str) -> None:
     assert driving(shown) == []
 
 
-@pytest.mark.parametrize("argv", ["sessions show", "--config", "--cwd"])
+@pytest.mark.parametrize(
+    "argv", [pytest.param("sessions show", marks=pytest.mark.plugin("audit")), "--config", "--cwd"]
+)
 def test_error_drives_no_terminal(shell: Shell, argv: str) -> None:
     shown = shell.on_terminal(*argv.split(), HOSTILE)
     assert "owned" in shown
@@ -98,11 +100,11 @@ def test_misspelled_command_asks_on_terminal(shell: Shell) -> None:
         ours, theirs = pty.openpty()
         os.write(ours, typed.encode())
         done = subprocess.run(
-            [*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "sesions", "list"],
+            [*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "confg", "show"],
             cwd=shell.cwd, env=shell.environment, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, check=False,
         )  # fmt: skip
         assert done.stdout == b"sent\n" * sent
-        assert b"sagent sessions" in os.read(ours, 65536)
+        assert b"sagent config" in os.read(ours, 65536)
         os.close(theirs)
         os.close(ours)
         assert (done.returncode, len(server.requests)) == (code, sent)

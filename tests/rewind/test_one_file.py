@@ -161,6 +161,7 @@ def test_slow_comparison_replaces_whole_text() -> None:
     assert (shown.count("-a"), shown.count("+b")) == (19_999, 10_000)
 
 
+@pytest.mark.plugin("branches")
 async def test_headless_diff_is_patch_undo_needs_word(tmp_path: Path) -> None:
     cwd = tmp_path / "work"
     cwd.mkdir()
