@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias, cast, get_args, runtime_checkab
 from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import GIVEN_EMPTY, GIVEN_NONE, GivenObject, GivenObjectOrNone
+from sagent.lib.raised import as_exception
 from sagent.messages import Message
 from sagent.usage import Charge, Usage
 
@@ -208,8 +209,8 @@ async def closing(items: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIt
     """Close a model's stream at the end of the block: one that is left half read would go on until it is collected."""
     try:
         yield items
-    except SystemExit as error:  # of a provider that others wrote: it would end the program without a word
-        raise RuntimeError(repr(error)).with_traceback(error.__traceback__) from error
+    except BaseException as error:  # of a provider that others wrote: it would end the program without a word
+        raise as_exception(error) from error.__cause__
     finally:
         if (close := cast("Callable[[], Awaitable[None]] | None", getattr(items, "aclose", None))) is not None:
             await close()

@@ -28,7 +28,7 @@ from sagent.engine.actions import log_switch
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice
-from sagent.lib.raised import advice, reason
+from sagent.lib.raised import advice, ends, reason
 from sagent.lib.text import nearest
 from sagent.messages import Message
 from sagent.model import full_name
@@ -128,7 +128,7 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
         with apart():
             try:
                 await cast("Callable[[AgentBuilder], Awaitable[None]]", resolve(part.add))(builder)
-                builder.check()
+                builder.check(before)
                 known = {id(tool) for tool in before["tools"]}
                 try:
                     builder.tools = [each if id(each) in known else tools_of([each])[0] for each in builder.tools]
@@ -152,8 +152,8 @@ def _apart(builder: AgentBuilder, plugin: str, *, guards: bool = False) -> Gener
         yield
     except SagentError:
         raise
-    except (Exception, SystemExit) as error:
-        if plugin == CORE.name:
+    except BaseException as error:
+        if plugin == CORE.name or ends(error):
             raise
         why = f"A part of the plugin {plugin} is left out: {reason(error)}."
         if guards and not builder.settings.unguarded:
@@ -221,7 +221,7 @@ async def _start(agent: Agent, builder: AgentBuilder) -> None:
     for follow in builder.started:
         follow(agent)
     agent.listen(builder.listener)
-    for text in builder.notices:
+    for text in map(str, builder.notices):
         builder.listener(Notice(agent.path, "warning", text))
     builder.notices.clear()
     for path in past.agents:

@@ -36,6 +36,8 @@ _PROMISED = (
     *(("judge", "before_tool"), ("resources", "admit"), ("surface", "brought"), ("sources", "adds")),
 )
 """Members of a builder that parts may change, and one that the value of each, or each in its list, has."""
+_READ = ("settings", "stack", "policy", "sandbox", "answer", "log", "past", "choice", "workspace", "notices", "shared")
+"""Members that parts use as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +147,14 @@ class AgentBuilder:
 
     def contents(self) -> Mapping[str, Any]:
         """Return what parts have added so far."""
+        own = {name: getattr(self, name) for name in _READ}
         found = {name: getattr(self, name) for name in ("tools", *dict(_PROMISED))}
-        return {name: copy(value) if hasattr(value, "append") else value for name, value in found.items()}
+        return own | {name: copy(value) if hasattr(value, "append") else value for name, value in found.items()}
 
-    def check(self) -> None:
-        """Raise TypeError for what is not of the kind that its place takes."""
+    def check(self, before: Mapping[str, Any]) -> None:
+        """Raise TypeError for what is not of the kind that its place takes, or was not to be replaced."""
+        if replaced := [name for name in _READ if getattr(self, name, None) is not before[name]]:
+            raise TypeError(f"it replaced builder.{replaced[0]}, which is to be used as it is")
         for name, member in _PROMISED:
             value = getattr(self, name)
             for each in value if hasattr(value, "append") else (value,):

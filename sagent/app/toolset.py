@@ -8,7 +8,7 @@ from sagent.agent.resources import tools_of
 from sagent.config.declared import CORE
 from sagent.config.values import is_file
 from sagent.errors import SagentError, UsageError
-from sagent.lib.raised import advice, reason
+from sagent.lib.raised import advice, ends, reason
 from sagent.lib.text import unlike
 from sagent.plugin import Plugin, ToolEntry, load_file, resolve
 
@@ -81,8 +81,8 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
         (tool,) = tools_of([found(builder) if isinstance(found, FunctionType) else found])
         if tool.name != entry.name:
             raise UsageError(f"it is called {tool.name}")
-    except (Exception, SystemExit) as error:  # what others wrote may do anything
-        if plugin == CORE.name:
+    except BaseException as error:  # what others wrote may do anything
+        if plugin == CORE.name or ends(error):
             raise
         why = str(error) if isinstance(error, SagentError) else reason(error)
         builder.warn(f"The tool {entry.name} of the plugin {plugin} is left out: {why}. {advice(plugin)}")

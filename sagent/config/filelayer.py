@@ -13,7 +13,7 @@ from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import GUARDS
 from sagent.errors import ConfigError, UsageError
-from sagent.lib.raised import reason
+from sagent.lib.raised import ends, reason
 from sagent.plugin import HookEvent, PathBase, RefusedError, Setting, Table, ToolEntry, resolve
 
 _NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not there"
@@ -91,8 +91,8 @@ class FileLayer:
         except RefusedError as error:
             self._ignore((name,), name, str(error), guards=table.guards and self._trusted)
             return
-        except (Exception, SystemExit) as error:  # what others wrote may do anything
-            if isinstance(error, ConfigError) or table in CORE.tables:
+        except BaseException as error:  # what others wrote may do anything
+            if isinstance(error, ConfigError) or table in CORE.tables or ends(error):
                 raise
             self._ignore((name,), name, f"its plugin cannot read it: {reason(error)}", guards=table.guards)
             return

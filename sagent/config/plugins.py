@@ -176,14 +176,16 @@ def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generato
     errors about a file that one of ours was given or of standard output, and the core's go on, in dev mode all."""
     try:
         yield
-    except (Exception, *also) as error:
-        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EBADF, EPIPE, ENOSPC, EIO)
+    except (Exception, SystemExit) as error:
+        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
         ours = (OURS / plugin).is_dir()  # then another one's code may have raised it, as a provider's
         told = isinstance(error, OSError) and error.filename is not None and ours
-        if isinstance(error, SagentError) or plugin == CORE.name or lost or told or sys.flags.dev_mode:
+        blamed = blame(error) if ours else ""
+        left = isinstance(error, SystemExit) and not (also or blamed)
+        if isinstance(error, SagentError) or plugin == CORE.name or lost or told or left or sys.flags.dev_mode:
             raise
         said = f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
-        raise UsageError((ours and blame(error)) or said) from error
+        raise UsageError(blamed or said) from error
 
 
 def blame(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, valid_text
+from sagent.lib.raised import ends
 from sagent.lib.text import cut, failure
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
@@ -286,11 +287,9 @@ async def _invoke(
         return bound_output(ToolOutput.of(output), state.log.blobs)
     except ToolError as error:
         return _error(str(error))
-    except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+    except BaseException as error:  # the tool is not ours; its failure is the model's to read
+        if ends(error):
             raise
-        return _error(f"{item.call.name} was cancelled from within")
-    except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
         return _error(f"{item.call.name} failed: {failure(error)}")
 
 

@@ -1,6 +1,7 @@
 """Errors of what others wrote, in words."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sagent.lib.text import one_line
@@ -20,6 +21,23 @@ def reason(error: BaseException) -> str:
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     frames = [frame for frame in extract_tb(error.__traceback__) if is_own(frame.filename)]
     return f"{said} ({frames[-1].filename}:{frames[-1].lineno})" if frames else said
+
+
+def ends(error: BaseException) -> bool:
+    """Return True for an error that is not that of the code which raised it: Ctrl-C, or the end of its task."""
+    from asyncio import CancelledError, current_task
+
+    if isinstance(error, CancelledError):
+        with suppress(RuntimeError):  # there is no loop
+            return (task := current_task()) is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+
+
+def as_exception(error: BaseException) -> BaseException:
+    """Return an error that ends no more than what it was raised by: this one, or one in place of a SystemExit."""
+    if isinstance(error, Exception) or ends(error):
+        return error
+    return RuntimeError(repr(error)).with_traceback(error.__traceback__)
 
 
 def advice(plugin: str) -> str:

@@ -124,7 +124,7 @@ def count(number: int, what: str, plural: str = "") -> str:
 def failure(error: BaseException) -> str:
     """Return what an error that nobody foresaw says: of the system's, the file and why; of others their kind too."""
     if not isinstance(error, OSError) or not error.strerror:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
     from sagent.lib.names import quote_path
 
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]

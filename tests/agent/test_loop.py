@@ -557,7 +557,7 @@ class Broken(Judge):
 
 @pytest.mark.parametrize(
     ("tool", "words"),
-    [(Odd("T"), "KeyError"), (Probe("T", leave), "SystemExit"), (Probe("T", give_up), "cancelled from within")],
+    [(Odd("T"), "KeyError"), (Probe("T", leave), "SystemExit"), (Probe("T", give_up), "CancelledError")],
 )
 async def test_tool_exception_is_an_error_result(tool: Probe, words: str) -> None:
     agent = Agent(ScriptedModel(calls(call("T")), "I see."), tools=[tool])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sagent.lib.json import as_array, as_object
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
@@ -39,6 +40,14 @@ FAILING = {
     "resources that are none": ("builder.resources = 7", "int into builder.resources", False),
     "a tool that is none": ("builder.tools.append(7)", "int is not a tool", False),
     "a layer that raises": ("builder.wrap(lambda tools: 1 / 0)", "division by zero", False),
+    "a log that is none": ("builder.log = None", "it replaced builder.log", False),
+    "a choice that is none": ("builder.choice = None", "it replaced builder.choice", False),
+    "a workspace that is none": ("builder.workspace = 7", "it replaced builder.workspace", False),
+    "notices that are none": ("builder.notices = 7", "it replaced builder.notices", False),
+    "settings that are none": ("builder.settings = 7", "it replaced builder.settings", False),
+    "an exit": ("raise SystemExit(3)", "SystemExit: 3", False),
+    "an end that nobody asked for": ("import asyncio; raise asyncio.CancelledError", "CancelledError", False),
+    "an error of its own": ("raise type('Panic', (BaseException,), {})('bang')", "Panic: bang", False),
 }
 ODD = """
 from sagent.config.values import whole
@@ -222,6 +231,8 @@ def test_file_runs_keep_foreign_index(shell: Shell, folder: Path) -> None:
     [
         ("1 / 0", "The plugin acme failed: ZeroDivisionError"),
         ("raise SystemExit(3)", "The plugin acme failed: RuntimeError: SystemExit(3)"),
+        ("import asyncio; raise asyncio.CancelledError", "The plugin acme failed: RuntimeError: CancelledError()"),
+        ("raise type('Panic', (BaseException,), {})('bang')", "The plugin acme failed: RuntimeError: Panic('bang')"),
         ("yield 7", "acme: its stream gave int"),
     ],
 )
@@ -250,11 +261,14 @@ def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: byte
 
 
 @pytest.mark.plugin("setup")
-def test_failing_model_list_names_plugin(shell: Shell, folder: Path) -> None:
-    (folder / "acme.py").write_text(PROVIDER.format(line="1 / 0"))
+@pytest.mark.parametrize(("line", "said"), [("1 / 0", "ZeroDivisionError"), ("raise SystemExit(3)", "SystemExit: 3")])
+def test_failing_model_list_names_plugin(
+    shell: Shell, folder: Path, line: str, said: str
+) -> None:
+    (folder / "acme.py").write_text(PROVIDER.format(line=line))
     done = shell.run("models", "acme", "--check", model="")
     assert done.code == 2
-    assert "The plugin acme failed: ZeroDivisionError" in done.err
+    assert f"The plugin acme failed: {said}" in done.err
     assert "setup" not in done.err
 
 
@@ -266,6 +280,56 @@ def test_unmakeable_tool_class_explained(shell: Shell, folder: Path) -> None:
     assert (done.code, done.out) == (0, "Fine.\n")
     assert "The tool Odd of the plugin odd is left out" in done.err
     assert "LookupError: no sea here" in done.err
+
+
+@pytest.mark.parametrize(
+    ("schema", "strange"),
+    [
+        ({"type": "odd"}, '"odd"'),
+        ({"type": ["object", "null"]}, '"null"'),
+        ({"properties": {"a": {"type": "float"}}}, '"float"'),
+        ({"properties": {"a": {"items": {"anyOf": [{"type": "string"}, {"type": "int"}]}}}}, '"int"'),
+        ({"$defs": {"a": {"additionalProperties": {"type": ["string", "none"]}}}}, '"none"'),
+    ],
+)
+def test_tool_with_a_strange_type_is_left_out(
+    shell: Shell, folder: Path, schema: dict[str, object], strange: str
+) -> None:
+    (folder / "odd.py").write_text(ODD.format(schema=schema))
+    server = shell.serve([Turn(text="Fine.")] * 2)
+    done = shell.run("--tools", "Read,Odd", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "The tool Odd of the plugin odd is left out" in done.err
+    assert f"the type {strange}" in done.err
+    (folder / "odd.py").write_text(f"{ODD.format(schema=schema)}{PART.format(line='builder.tools.append(Odd)')}")
+    done = shell.run("--tools", "Read", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "A part of the plugin added is left out" in done.err
+    assert "Odd" not in str([request.json["tools"] for request in server.requests])
+
+
+def test_notice_of_another_kind_is_shown(shell: Shell, folder: Path) -> None:
+    (folder / "added.py").write_text(PART.format(line="builder.notices.append(7)"))
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out, "sagent: 7\n" in done.err) == (0, "Fine.\n", True)
+
+
+@pytest.mark.parametrize("raised", ["type('Panic', (BaseException,), {})('bang')", "asyncio.CancelledError"])
+def test_tool_that_raises_anything_answers_so(shell: Shell, folder: Path, raised: str) -> None:
+    source = ODD.format(schema="{}").replace('return "ok"', f"import asyncio; raise {raised}")
+    (folder / "odd.py").write_text(source)
+    server = shell.serve([Turn(calls=(Call("Odd", {}),)), Turn(text="Fine.")])
+    assert shell.run("--permission-mode", "full", "hello").out == "Fine.\n"
+    assert "Odd failed: " in str(server.requests[1].json["messages"])
+
+
+def test_every_tool_is_sent_with_a_type(shell: Shell, folder: Path) -> None:
+    (folder / "odd.py").write_text(ODD.format(schema={"properties": {"type": {"type": "string"}}}))
+    server = shell.serve([Turn(text="Fine.")])
+    assert shell.run("--tools", "Odd", "hello").out == "Fine.\n"
+    (sent,) = as_array(server.requests[0].json["tools"])
+    assert as_object(sent)["input_schema"] == {"properties": {"type": {"type": "string"}}, "type": "object"}
 
 
 @pytest.mark.plugin("authoring")

@@ -11,7 +11,7 @@ from sagent.context.commands import find_commands
 from sagent.context.frontmatter import Document
 from sagent.context.skills import Skill, find_skills, skill_text
 from sagent.errors import UsageError
-from sagent.lib.raised import advice, reason
+from sagent.lib.raised import advice, ends, reason
 from sagent.plugin import SlashCommand, resolve
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
@@ -65,8 +65,8 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
                 raise TypeError(f"{row.command} is no command, but {type(one).__name__}")
             run = one.run if plugin == CORE.name else _named(one, plugin)
             found[row.name] = replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
-        except (Exception, SystemExit) as error:
-            if plugin == CORE.name:
+        except BaseException as error:
+            if plugin == CORE.name or ends(error):
                 raise
             notices.append(f"/{row.name} of the plugin {plugin} is left out: {reason(error)}. {advice(plugin)}")
     return found
