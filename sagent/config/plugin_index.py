@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
 from sagent.errors import SagentError
-from sagent.lib.raised import reason
+from sagent.lib.raised import ends, reason
 from sagent.plugin import OURS, Choice, PathBase, Plugin, Reader, RefusedError, Setting, package_folders, resolve
 from sagent.version import __version__
 
@@ -89,12 +89,14 @@ class Places(NamedTuple):
 
     sites: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    own: str = ""
+    """The folder of the person's own files, which are found there without being named."""
 
     @classmethod
     def of(cls, config_dir: Path, files: Iterable[Path]) -> "Places":
         """Return those of this process: the files in `config_dir`/plugins, then these, each once."""
-        own = (*_files_in(f"{config_dir}/plugins", ".py"), *map(os.path.abspath, files))
-        return cls(tuple(package_folders()), tuple(dict.fromkeys(own)))
+        own, *named = map(os.path.abspath, (f"{config_dir}/plugins", *files))
+        return cls(tuple(package_folders()), tuple(dict.fromkeys((*_files_in(own, ".py"), *named))), own)
 
     def stamps(self) -> Iterator[str]:
         """Yield what changes when plugins do: the times of the files and directories where they are found."""
@@ -105,6 +107,7 @@ class Places(NamedTuple):
         folders = dict.fromkeys(map(os.path.dirname, self.files))
         beside = (path for folder in folders for path in _files_in(folder, ".toml"))  # the data of providers
         yield from (f"{path} {stamp(path)}" for path in (*self.files, *beside))
+        yield from (f"{path} {rights}" for path in (self.own, *self.files) if (rights := _rights(path)))
 
 
 def stamp(path: str) -> int:
@@ -112,6 +115,14 @@ def stamp(path: str) -> int:
     with suppress(OSError):
         return os.stat(path).st_mtime_ns  # noqa: PTH116 -- fifty at every start
     return 0
+
+
+def _rights(path: str) -> tuple[int, ...]:
+    """Return whose a file or directory is, and who may write it."""
+    with suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116 -- as above
+        return found.st_mode, found.st_uid, found.st_gid
+    return ()
 
 
 def _listed(folder: str) -> Sequence["os.DirEntry[str]"]:
@@ -198,7 +209,9 @@ def _late(name: str, head: Head) -> Reader:
             return next(each for each in plugin.settings if each.name == name).read(value, base)
         except (SagentError, RefusedError):
             raise
-        except (Exception, SystemExit) as error:  # what others wrote may do anything
+        except BaseException as error:  # what others wrote may do anything
+            if ends(error):
+                raise
             raise RefusedError(f"the plugin {head.name} cannot read it: {reason(error)}") from error
 
     return read

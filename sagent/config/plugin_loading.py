@@ -7,6 +7,8 @@ import atexit
 import json
 import os
 import re
+import shlex
+import stat
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
@@ -36,15 +38,28 @@ from sagent.plugin import API, KINDS, OURS, Flag, Plugin, ProviderRow, Setting, 
 MAX_FORMER = 500
 """Names in the index of what plugins had that are gone."""
 _GUARDS = re.compile(rb"""guards\s*=\s*True|["']around["']""")
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
-_EVENT_NAME = re.compile(r"[A-Z][A-Za-z0-9]{0,60}")
-_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?")  # what every provider takes, or a beginning
+_PLAIN = "[a-z][a-z0-9_-]{0,60}", "small letters, digits, - and _"
+_KEY = "[a-z][a-z0-9_]{0,60}", "small letters, digits and _"
+_WORDS = "[A-Za-z0-9_-]+( [A-Za-z0-9_-]+)*", "words of letters, digits, - and _"
+_FORMS: Mapping[str, tuple[str, str]] = {
+    "settings": _KEY,
+    "tables": _KEY,
+    "checks": _WORDS,
+    "extras": _WORDS,
+    "suites": _WORDS,
+    "variables": ("[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _"),
+    "hook_events": ("[A-Z][A-Za-z0-9]{0,60}", "letters and digits, the first a capital"),
+    "tools": (r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?", "letters, digits, - and _"),  # as providers do; or a beginning
+    "providers": (".+", ""),  # its data were read with it
+}
+"""The forms of names, by the member of Plugin, where they are not plain."""
+_FLAG = re.compile("--[a-z][a-z0-9_-]{0,60}|-[A-Za-z]")
 
 
 def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) -> Index:
     """Import the declarations of all plugins, and write the index. What the `old` one knew that is gone is kept."""
     found = [*sources(places)]
-    index = index_of([*_imported(found, place)])
+    index = index_of([*_imported(found, places.own, place)])
     guards = {head.target for head in old.heads if head.guards}
     heads = (head._replace(guards=head.guards or (bool(head.error) and head.target in guards)) for head in index.heads)
     index = index._replace(heads=tuple(heads))
@@ -61,14 +76,17 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     return index
 
 
-def _imported(found: Sequence[Source], place: Path) -> Iterator[Known]:
+def _imported(found: Sequence[Source], own: str, place: Path) -> Iterator[Known]:
     """Yield what the declarations say. One that ended the process the last time, as a fault in a library does, is left
-    out."""
+    out, and one in the person's `own` folder that another user may write."""
     with _mark(place.with_suffix(".importing")) as (ended, mark):
         for source in found:
             if ended == source.target:
                 again = f"sagent ended while it was imported; delete {place} to have it tried again"
                 yield Known(Plugin(source.name), source, again)
+                continue
+            if os.path.dirname(source.origin) == own and (why := written_by_others(source.origin)):  # noqa: PTH120 -- a text
+                yield Known(Plugin(source.name), source, why)
                 continue
             if source.origin != OWN:
                 mark(source.target)
@@ -118,6 +136,33 @@ def sources(places: Places) -> Iterator[Source]:
     yield from (Source(*each) for each in entry_points(places.sites))
     for file in places.files:
         yield Source(Path(file).stem, file, f"{file}:plugin")
+
+
+def written_by_others(path: str) -> str:
+    """Return which other users may write a file, or put another in its place, and what to do; "" if none may."""
+    real = Path(os.path.realpath(path))
+    for place in dict.fromkeys((real, real.parent, Path(path).parent)):
+        with suppress(OSError):  # which importing it says
+            found = place.stat()
+            if found.st_uid not in (0, os.geteuid()):
+                return f"{place} belongs to another user, who may write it: make it your own"
+            sticky = place.is_dir() and found.st_mode & stat.S_ISVTX  # there nobody replaces what is not theirs
+            shared = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private(found.st_gid))
+            if shared and not sticky:
+                return f"other users may write {place}: run chmod go-w {shlex.quote(str(place))}"
+    return ""
+
+
+def _is_private(group: int) -> bool:
+    """Return True for the user's own group, which has their name and nobody else in it: with umask 002 it may write."""
+    import grp
+    import pwd
+
+    with suppress(KeyError):
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        members = {*found.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group)}
+        return found.gr_name == user.pw_name and members <= {user.pw_name}
+    return False
 
 
 def known_plugin(source: Source) -> Known:
@@ -202,21 +247,18 @@ _hints = cache(get_type_hints)
 
 def _check_names(plugin: Plugin) -> None:
     """Raise an error for a name that is none, as a command, a key of a file or a provider takes it."""
-    for name in (plugin.name, *(command.name for command in plugin.commands)):
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name: use small letters, digits, - and _")
-    for key in (*plugin.settings, *plugin.tables):
-        if not _NAME.fullmatch(key.name) or not key.name.isidentifier():
-            raise ValueError(f"{key.name!r} is no name of a setting or a table: use small letters, digits and _")
-    for tool in plugin.tools:
-        if not _TOOL_NAME.fullmatch(tool.name) or not all(map(_NAME.fullmatch, tool.groups)):
-            names = ", ".join((tool.name, *tool.groups))
-            raise ValueError(f"{names!r} are no names of a tool and its groups: use letters, digits, - and _")
-    if strange := [event.name for event in plugin.hook_events if not _EVENT_NAME.fullmatch(event.name)]:
-        raise ValueError(f"{strange[0]!r} is no name of an event: use letters and digits, the first a capital")
-    for each in (*plugin.flags, *plugin.stores):
-        if not _NAME.fullmatch(each.name):
-            raise ValueError(f"{each.name!r} is no name of a flag: use small letters, digits and -")
+    named = [("plugin", _PLAIN, plugin.name)]
+    for member, (word, _) in KINDS.items():
+        names = (getattr(row, "name", getattr(row, "to", None)) for row in getattr(plugin, member))
+        named += [(word, _FORMS.get(member, _PLAIN), name) for name in names if name is not None]
+    named += [("group of tools", _PLAIN, group) for tool in plugin.tools for group in tool.groups]
+    for word, (form, letters), name in named:
+        if not re.fullmatch(form, name):
+            raise ValueError(f"no {word} can be called {name!r}: use {letters}")
+    flags = [flag for each in plugin.settings for flag in (f"--{each.flag_name}", each.short) if flag]
+    for flag in (*flags, *(flag for command in plugin.commands for flag in command.flags)):
+        if not _FLAG.fullmatch(flag):
+            raise ValueError(f"{flag!r} is no flag: use -- and small letters, digits and -, or - and one letter")
     if len(plugin.runners) > 1:
         raise ValueError("it has more than one runner")
     if not plugin.runners and any(not flag.of for flag in plugin.flags):
@@ -244,24 +286,17 @@ def _fits(value: object, hint: object) -> bool:
 def index_of(found: Sequence[Known]) -> Index:
     """Return the index of these plugins, without what another one or the core has by the same name, which its notices
     say."""
-    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES)}
+    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-p", "-r", "-V")}
+    owners["command", "help"] = CORE.name
     origins = {CORE.name: "the core"}
     there = _there(found)
     notices: list[str] = []
     heads: list[Head] = []
     rows: dict[str, list[tuple[int, Mapping[str, object]]]] = {member: [] for member in KINDS}
 
-    def takes(kind: str, plugin: Plugin, row: tuple[object, ...]) -> str:
-        """Return the name of the plugin that has this already, or ""; else it is this one's."""
-        keys = [(_among(row) or kind, name) for name in _names(row, plugin)]
-        if owner := next((owners[key] for key in keys if key in owners), ""):
-            return owner
-        owners.update(dict.fromkeys(keys, plugin.name))
-        return ""
-
     for member, (word, _) in KINDS.items():
         for row in getattr(CORE, member):
-            takes(word, CORE, row)
+            _take(owners, row, word, CORE)
     for known in found:
         plugin, source, error = known.plugin, known.source, known.error
         named = f"plugin {plugin.name} ({source.origin})"
@@ -276,9 +311,9 @@ def index_of(found: Sequence[Known]) -> Index:
         origins[plugin.name] = source.origin
         for member, (word, _) in KINDS.items():
             for row in getattr(plugin, member):
-                if owner := takes(word, plugin, row):
+                if why := _take(owners, row, word, plugin):
                     notices.append(
-                        f"The {word} {row[0]} of the {named} is left out: {owner} has one of that name. "
+                        f"The {word} {row[0]} of the {named} is left out: {why}. "
                         "Give it another name there, or do without one of the two."
                     )
                 else:
@@ -322,18 +357,25 @@ def _there(found: Sequence[Known]) -> Collection[str]:
     return needs
 
 
-def _names(row: tuple[object, ...], plugin: Plugin) -> Sequence[str]:
-    """Return the names that something takes. The core's may have names that are reserved, as the flag of advisors."""
+def _take(owners: dict[tuple[str, str], str], row: tuple[object, ...], kind: str, plugin: Plugin) -> str:
+    """Make all names of something this plugin's, and return ""; or return which one another one has already."""
+    taken = _taken(row, kind, plugin)
+    for key in taken:
+        if key in owners:
+            return f"{owners[key]} has {'one of that name' if key[1] == str(row[0]).lower() else f'{key[1]} already'}"
+    owners.update(dict.fromkeys(taken, plugin.name))
+    return ""
+
+
+def _taken(row: tuple[object, ...], kind: str, plugin: Plugin) -> Sequence[tuple[str, str]]:
+    """Return the kinds and names that something takes: flags of runs are read beside settings, tables beside them in
+    files. The core's may have names that are reserved, as the flag of advisors."""
+    if isinstance(row, Setting):
+        names = dict.fromkeys(filter(None, (row.name, row.keyword, row.short, row.key)))
+        return [("setting", name) for name in names if plugin is not CORE or name not in (*RESERVED, *ALIASES)]
     if isinstance(row, Flag):
-        return [f"{row.of} --{row.name}" if row.of else row.keyword]
-    if not isinstance(row, Setting):
-        name = getattr(row, "name", None)
-        return [] if name is None else [str(name).lower()]  # tools are chosen whatever their case
-    names = dict.fromkeys((row.name, row.keyword))
-    return [name for name in names if plugin is not CORE or name not in (*RESERVED, *ALIASES)]
-
-
-def _among(row: tuple[object, ...]) -> str:
-    """Return the kind whose names a thing must not have, "" for its own: flags of runs are read
-    beside settings, and tables beside them in files."""
-    return "setting" if isinstance(row, Table) or (isinstance(row, Flag) and not row.of) else ""
+        return [(kind, f"{row.of} --{row.name}") if row.of else ("setting", row.keyword)]
+    name, own = getattr(row, "name", None), "setting" if isinstance(row, Table) else kind
+    named = [] if name is None else [(own, str(name).lower())]  # tools are chosen whatever their case
+    flags = [flag.removeprefix("--").replace("-", "_") if flag[2:] else flag for flag in getattr(row, "flags", ())]
+    return [*named, *(("setting", flag) for flag in flags)]

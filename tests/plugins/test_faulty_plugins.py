@@ -1,7 +1,9 @@
 """Whatever a plugin does wrong, one sentence names it, and the rest works."""
 
+import grp
 import json
 import os
+import pwd
 import subprocess
 import sys
 from binascii import crc32
@@ -10,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from sagent.config.plugin_loading import written_by_others
 from sagent.config.plugins import INDEX, find_plugins
 from sagent.plugin import Command
 from sagent.testing.script import Call
@@ -174,6 +177,57 @@ def test_invalid_declaration_left_out(shell: Shell, folder: Path, source: str) -
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
     assert f"The plugin wrong ({folder / 'wrong.py'}) is left out: " in done.err
     assert shell.run("greet", model="").code == 3
+
+
+NAMES = {
+    "commands=(Command('help', 'h', ':f'),)": "command help of the plugin odd",
+    "commands=(Command('run', 'h', ':f'),)": "command run of the plugin odd",
+    "commands=(Command('odd', 'h', ':f', flags=('--model',)),)": "sagent has model already",
+    "commands=(Command('odd', 'h', ':f', flags=('-p',)),)": "sagent has -p already",
+    "commands=(Command('odd', 'h', ':f', flags=('hello',)),)": "'hello' is no flag",
+    "commands=(Command('my odd', 'h', ':f'),)": "no command can be called 'my odd'",
+    "commands=(Command('Odd', 'h', ':f'),)": "no command can be called 'Odd'",
+    "commands=(Command('o\\x1b[31m', 'h', ':f'),)": "no command can be called 'o\\x1b[31m'",
+    "slash_commands=(SlashCommand('my odd', ':f'),)": "no slash command can be called 'my odd'",
+    "secret_folders=(SecretFolder('../up'),)": "no secret folder can be called '../up'",
+    "secret_folders=(SecretFolder(''),)": "no secret folder can be called ''",
+    "status_parts=(StatusPart('a\\nb', 'h', ':f'),)": "no status part can be called",
+    "triggers=(Trigger('', 'h', ':f'),)": "no trigger can be called ''",
+    "export_formats=(ExportFormat('../up', 'h', ':f'),)": "no export format can be called '../up'",
+    "variables=(Variable('A B'),)": "no variable can be called 'A B'",
+    "extras=(Extra('a\\x1b', ':f'),)": "no extra can be called",
+    "settings=(Setting('odd', text_of, help='h', flag='a b'),)": "'--a b' is no flag",
+    "settings=(Setting('odd', text_of, help='h', short='m'),)": "'m' is no flag",
+    "settings=(Setting('odd', text_of, help='h', short='-c'),)": "sagent has -c already",
+    "settings=(Setting('odd', text_of, help='h', flag='model'),)": "sagent has model already",
+    "settings=(Setting('odd', text_of, help='h', key='model'),)": "sagent has model already",
+}
+
+
+@pytest.mark.parametrize(("rows", "said"), NAMES.items())
+def test_name_that_nothing_can_have_is_refused(shell: Shell, folder: Path, rows: str, said: str) -> None:
+    head = "from sagent.config.values import text_of\nfrom sagent.plugin import *\ndef f(words):\n    return 7\n"
+    more = "from sagent.plugin import ExportFormat, Extra, SecretFolder, StatusPart, Trigger, Variable\n"
+    (folder / "odd.py").write_text(f"{head}{more}plugin = Plugin('odd', {rows})\n")
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert said in done.err
+    assert shell.run("help", "all", model="").code == 0
+
+
+@pytest.mark.plugin("completion")
+def test_percent_in_help_is_shown_as_it_is(shell: Shell, folder: Path) -> None:
+    settings = "(Setting('tide', text_of, help='50% more of %(x)s', metavar='T'),)"
+    flags = "(Flag('far', '100% away', of='serve'), Flag('away', '100% off'))"
+    rows = f"settings={settings}, flags={flags}, runners=(Runner(':f'),)"
+    head = "from sagent.config.values import text_of\nfrom sagent.plugin import *\n"
+    (folder / "odd.py").write_text(f"{head}plugin = Plugin('odd', {rows})\n")
+    for words in (("help", "all"), ("completion", "man")):
+        done = shell.run(*words, model="")
+        assert done.code == 0, done.err
+        assert "50% more of %(x)s" in done.out
+        assert "100% off" in done.out
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link to nothing", "unreadable"])
@@ -403,7 +457,72 @@ def test_writable_index_not_trusted(shell: Shell, folder: Path, whose: str) -> N
     assert (place.stat().st_uid, place.stat().st_mode & 0o777) == (0, 0o600), "it is written anew"
 
 
-def test_second_start_imports_nothing(shell: Shell, folder: Path) -> None:
+def test_second_start_imports_nothing(folder: Path, how: str) -> None:
+    """Give a file, its folder or the folder of the file that it links to another mode, group or owner."""
+    what, _, mode = how.partition(" ")
+    if what == "target":
+        target = folder.parent / "kept"
+        target.mkdir()
+        (folder / "boom.py").rename(target / "boom.py")
+        (folder / "boom.py").symlink_to(target / "boom.py")
+        os.utime(folder / "boom.py", (1, 1))
+    place = {"file": folder / "boom.py", "folder": folder, "target": folder.parent / "kept"}[what]
+    if mode in ("owner", "group"):
+        os.chown(place, 65534 if mode == "owner" else -1, 65534)
+    place.chmod(0o660 if mode == "group" else 0o700 if mode == "owner" else int(mode, 8))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("how", ["file 606", "file owner", "file group", "folder 707", "folder owner", "target 707"])
+def test_plugin_that_others_may_write_is_refused(shell: Shell, folder: Path, how: str) -> None:
+    log = folder.parent / "imported"
+    (folder / "boom.py").write_text(f"open({str(log)!r}, 'w')\n{HELLO}")
+    assert shell.run("greet", model="").code == 3
+    log.unlink()
+    change(folder, how)
+    shell.serve([Turn(text="Fine.")] * 2)
+    done = shell.run("hello")
+    assert (done.code, done.out, log.exists()) == (0, "Fine.\n", False)
+    assert "The plugin boom" in done.err
+    assert ("make it your own" if "owner" in how else "run chmod go-w") in done.err
+    assert "boom" in shell.run("plugin", "list", model="").out
+    assert not log.exists()
+    assert shell.run("hello", "--plugin", str((folder / "boom.py").resolve())).code == 0
+    assert log.exists() == how.startswith("target"), "one that a person names, elsewhere, is theirs to judge"
+
+
+@pytest.mark.parametrize("how", ["file 644", "folder 755", "folder 1777"])
+def test_plugin_that_others_may_read_is_taken(shell: Shell, folder: Path, how: str) -> None:
+    (folder / "boom.py").write_text(HELLO)
+    change(folder, how)
+    assert shell.run("greet", model="").code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "others", "taken"),
+    [
+        ("ann", [], [], True),
+        ("ann", ["ann"], [], True),
+        ("ann", ["ben"], [], False),
+        ("ann", [], ["ben"], False),
+        ("staff", ["ann"], [], False),
+    ],
+)
+def test_private_group_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], others: list[str], *, taken: bool
+) -> None:
+    """As files have it with umask 002, on systems where each user has a group."""
+    file = tmp_path / "boom.py"
+    file.write_text(HELLO)
+    file.chmod(0o664)
+    users = [pwd.struct_passwd((each, "", 1, os.getgid(), "", "", "")) for each in ("ann", *others)]
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: users[0])
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((name, "", gid, members)))
+    assert (written_by_others(str(file)) == "") == taken
+
+
+def test_a_second_start_imports_no_declaration(shell: Shell, folder: Path) -> None:
     """Neither after one without a state directory, nor where Python wrote a folder beside an installed module."""
     (folder / "boom.py").unlink()
     (Path(shell.environment["HOME"]) / ".local/state/sagent").rmdir()

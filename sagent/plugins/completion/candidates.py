@@ -48,9 +48,7 @@ def candidates(line: str) -> Candidates:
     flag, equals, value = typed.partition("=")
     if action is None and flag.startswith("-"):
         if not equals:
-            return _beginning(
-                typed, ((name, each.help or "") for each in parser.flags for name in _names(each)), "none"
-            )
+            return _beginning(typed, ((name, help_of(each)) for each in parser.flags for name in _names(each)), "none")
         action = next((each for each in parser.flags if flag in each.option_strings), None)
         found = _values(action, value) if action else Candidates(value, "none", ())
         return found._replace(typed=typed, words=[(f"{flag}={word}", what) for word, what in found.words])
@@ -128,6 +126,11 @@ def _values(action: Action, typed: str) -> Candidates:
     if action.dest in ("session", "resume", "fork", "run") or name in ("A", "B"):
         return _tried(typed, _sessions)._replace(places="files")
     return Candidates(typed, _PLACES.get(name, "none" if action.option_strings else "files"), ())
+
+
+def help_of(action: Action) -> str:
+    """Return the help of a flag as `--help` shows it, its values filled in."""
+    return (action.help or "") % {**vars(action), "choices": ", ".join(_choices(action))}
 
 
 def _choices(action: Action) -> Sequence[str]:

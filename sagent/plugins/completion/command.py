@@ -90,6 +90,8 @@ def _words(line: str) -> Iterator[str]:
 
 
 def _man() -> Iterator[str]:
+    from sagent.plugins.completion.candidates import help_of
+
     def plain(text: str) -> str:
         return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.MULTILINE)
 
@@ -102,7 +104,7 @@ def _man() -> Iterator[str]:
     yield f".SH DESCRIPTION\n{plain(parser.description or '')}\n.SH OPTIONS\n"
     for action in parser.flags:
         value = "" if action.nargs == 0 else f" \\fI{plain(str(action.metavar))}\\fR"
-        yield f".TP\n\\fB{plain(', '.join(action.option_strings))}\\fR{value}\n{plain(action.help or '')}\n"
+        yield f".TP\n\\fB{plain(', '.join(action.option_strings))}\\fR{value}\n{plain(help_of(action))}\n"
     yield ".SH COMMANDS\n"
     for each in plugins.every(Command):
         yield f".TP\n\\fB{plain(each.name)}\\fR\n{plain(each.help)}\n"
