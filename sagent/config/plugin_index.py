@@ -95,7 +95,7 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, config_dir: Path, files: Iterable[Path]) -> "Places":
         """Return those of this process: the files in `config_dir`/plugins, then these, each once."""
-        own, *named = map(os.path.abspath, (f"{config_dir}/plugins", *files))
+        own, *named = (os.path.abspath(path) for path in (f"{config_dir}/plugins", *files))  # noqa: PTH100 -- no links
         return cls(tuple(package_folders()), tuple(dict.fromkeys((*_files_in(own, ".py"), *named))), own)
 
     def stamps(self) -> Iterator[str]:
