@@ -177,7 +177,7 @@ def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generato
     try:
         yield
     except (Exception, SystemExit) as error:
-        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EPIPE, ENOSPC, EIO)
+        lost = isinstance(error, OSError) and error.filename is None and error.errno in (EBADF, EPIPE, ENOSPC, EIO)
         ours = (OURS / plugin).is_dir()  # then another one's code may have raised it, as a provider's
         told = isinstance(error, OSError) and error.filename is not None and ours
         blamed = blame(error) if ours else ""

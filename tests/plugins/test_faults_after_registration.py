@@ -262,9 +262,7 @@ def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: byte
 
 @pytest.mark.plugin("setup")
 @pytest.mark.parametrize(("line", "said"), [("1 / 0", "ZeroDivisionError"), ("raise SystemExit(3)", "SystemExit: 3")])
-def test_failing_model_list_names_plugin(
-    shell: Shell, folder: Path, line: str, said: str
-) -> None:
+def test_failing_model_list_names_plugin(shell: Shell, folder: Path, line: str, said: str) -> None:
     (folder / "acme.py").write_text(PROVIDER.format(line=line))
     done = shell.run("models", "acme", "--check", model="")
     assert done.code == 2

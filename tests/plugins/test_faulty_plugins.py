@@ -457,7 +457,7 @@ def test_writable_index_not_trusted(shell: Shell, folder: Path, whose: str) -> N
     assert (place.stat().st_uid, place.stat().st_mode & 0o777) == (0, 0o600), "it is written anew"
 
 
-def test_second_start_imports_nothing(folder: Path, how: str) -> None:
+def change(folder: Path, how: str) -> None:
     """Give a file, its folder or the folder of the file that it links to another mode, group or owner."""
     what, _, mode = how.partition(" ")
     if what == "target":
@@ -522,7 +522,7 @@ def test_private_group_may_write(
     assert (written_by_others(str(file)) == "") == taken
 
 
-def test_a_second_start_imports_no_declaration(shell: Shell, folder: Path) -> None:
+def test_second_start_imports_nothing(shell: Shell, folder: Path) -> None:
     """Neither after one without a state directory, nor where Python wrote a folder beside an installed module."""
     (folder / "boom.py").unlink()
     (Path(shell.environment["HOME"]) / ".local/state/sagent").rmdir()
