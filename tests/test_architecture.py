@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/architecture.md").read_text("utf-8")
 
 
-def test_the_files_it_names_are_there() -> None:
+def test_named_files_exist() -> None:
     named = re.findall(r"`([\w/]+(?:\.py|\.md|\.toml|/)|Makefile)`", PAGE)
     assert len(named) > 30
     for name in named:
@@ -51,7 +51,7 @@ def test_plugin_imports_only_its_needs() -> None:
         assert seen <= {folder.name, *plugin.needs}, f"{folder.name} needs {seen}, and says {plugin.needs}"
 
 
-def test_the_core_names_no_plugin() -> None:
+def test_core_names_no_plugin() -> None:
     naming = re.compile(r"\bsagent[./]plugins[./]\w+")
     files = [file for file in ROOT.glob("sagent/**/*.py") if ROOT / "sagent/plugins" not in file.parents]
     files = [file for file in files if file.parent != ROOT / "sagent/bridges"]  # old names of modules that moved

@@ -165,7 +165,7 @@ def test_lost_media_leave_a_note():
     assert decode_message(encoded, lambda _: None).content == f"look[image/png is lost: blob {sha256_hex(b'x')}]"
 
 
-def test_a_result_survives_alone():
+def test_result_survives_alone():
     result = ToolResult("1", (Text("a"), Image("image/png", b"x")), is_error=True)
     assert decode_result_part(encode_result_part(result, None), None) == result
     with pytest.raises(ValueError, match="must be"):
@@ -260,7 +260,7 @@ def test_event_is_json_with_type_and_agent(name: str):
     assert "secret" not in line
 
 
-def test_a_text_delta_is_as_documented():
+def test_text_delta_is_as_documented():
     assert encode_event(TextDelta("root", "hel")) == {"type": "text_delta", "agent": "root", "text": "hel"}
 
 
@@ -294,7 +294,7 @@ def test_malformed_call_shows_its_text():
     assert shown["malformed"] == '{"file'
 
 
-def test_a_reply_shows_usage_and_price():
+def test_reply_shows_usage_and_price():
     shown = encode_event(EVENTS["reply_finished"])
     assert shown["usd"] == 0.001
     assert shown["usage"] == {"input": 1, "output": 0, "cache_read": 0, "cache_write": 5, "reasoning": 0}

@@ -53,7 +53,7 @@ def test_fork_has_own_input_cwd_variables(forks: Forks, environment: dict[str, s
     assert "one=one" not in second
 
 
-def test_how_it_was_killed_is_told(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
+def test_fork_tells_the_signal_that_killed_it(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
     kill = Turn(calls=(Call("Bash", {"command": "kill -KILL $PPID"}),))
     with FakeProviderServer([kill]).in_thread() as server:
         environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k", "SAGENT_SANDBOX": "off"}
@@ -61,7 +61,7 @@ def test_how_it_was_killed_is_told(forks: Forks, environment: dict[str, str], tm
         assert forks.run(*flags, cwd=tmp_path, environment=environment).returncode == -signal.SIGKILL
 
 
-def test_what_is_read_at_a_start_is(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
+def test_fork_reads_python_variables(forks: Forks, environment: dict[str, str], tmp_path: Path) -> None:
     environment["PYTHONVERBOSE"] = "1"
     assert b"import 'sagent'" in forks.run("--version", cwd=tmp_path, environment=environment).stderr
 

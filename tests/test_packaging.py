@@ -17,7 +17,7 @@ from tests.surroundings import PYTHON
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_wheel_is_complete(tmp_path: Path) -> None:
+def test_wheel_is_complete(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     done = subprocess.run([*build, str(tmp_path), str(ROOT)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -100,7 +100,7 @@ def test_modules_before_first_request_are_few(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stdout", "code"), [("", 7), (">/dev/full", 120)])
-def test_the_end_of_a_run_is_whole(tmp_path: Path, stdout: str, code: int) -> None:
+def test_end_of_run_is_whole(tmp_path: Path, stdout: str, code: int) -> None:
     (tmp_path / "run.py").write_text(
         "import atexit\n"
         "from pathlib import Path\n"

@@ -54,7 +54,7 @@ def served(place: Path) -> Iterator[FakeProviderServer]:
         yield server
 
 
-def test_a_task_in_one_call(served: FakeProviderServer, place: Path) -> None:
+def test_task_in_one_call(served: FakeProviderServer, place: Path) -> None:
     config = sagent.load_config(place.parent / "config.yaml")
     events: list[Event] = []
     result = sagent.run_task("What is here?", config=config, on_event=events.append)
@@ -92,7 +92,7 @@ def test_in_memory_session_is_summed_up(place: Path) -> None:
     assert (result.usage_summary["total"].input_tokens, result.result.session_path) == (7, "")
 
 
-def test_an_unknown_price_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_price_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeProviderServer([Turn(text="Yes.")]).in_thread() as server:
         monkeypatch.setenv("SAGENT_MODEL", "openai-compatible/mine")
         monkeypatch.setenv("SAGENT_BASE_URL", f"{server.url}/v1")
@@ -102,14 +102,14 @@ def test_an_unknown_price_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert result.usage_summary["executor"].usd is None
 
 
-def test_a_limit_is_an_answer_so_far(served: FakeProviderServer, place: Path) -> None:
+def test_limit_gives_answer_so_far(served: FakeProviderServer, place: Path) -> None:
     config = sagent.load_config(place.parent / "config.yaml", max_turns=1)
     result = sagent.run_task("What is here?", config=config)
     assert result.result.error is not None
     assert (result.result.stop_reason, result.usage_summary["total"].calls) == ("max_turns", 1)
 
 
-def test_what_is_wrong_is_raised(place: Path) -> None:
+def test_wrong_arguments_are_raised(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"--config: no such file: .*gone\.yaml"):
         sagent.load_config("gone.yaml")
     with pytest.raises(ConfigError, match="Did you mean max_turns"):

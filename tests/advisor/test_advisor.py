@@ -24,7 +24,7 @@ from sagent.model import EFFORTS
         (" a = x/y , tools=Read , max_calls=0", Advisor("a", "x/y", max_calls=0, tools=("Read",))),
     ],
 )
-def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
+def test_text_names_an_advisor(text: str, advisor: Advisor) -> None:
     assert parse_advisor(text) == advisor
 
 
@@ -67,7 +67,7 @@ def test_shown_advisor_reads_the_same(advisor: Advisor) -> None:
     assert parse_advisor(str(advisor)) == advisor
 
 
-def test_a_role_is_read_from_its_file(tmp_path: Path) -> None:
+def test_role_is_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "r.md").write_text("Be strict.")
     assert role_text(parse_advisor("x/y,role=r.md"), tmp_path) == "Be strict."
     assert role_text(parse_advisor("x/y"), tmp_path) == ""

@@ -89,7 +89,7 @@ async def test_usd_are_bounded_before_the_call() -> None:
     assert rig.ledger.cost().advisor <= Decimal("0.1")
 
 
-async def test_a_share_of_the_cost_is_bounded() -> None:
+async def test_share_of_cost_is_bounded() -> None:
     """The consultation about to be made included: the first would be half of all that there is."""
     spent = [1, 100_000, 1, 1]
     lines = [(*line, Usage(input=tokens, output=10)) for line, tokens in zip(asking(4), spent, strict=True)]
@@ -238,7 +238,7 @@ def first_request(rig: Rig) -> Request:
     return model.requests[0]
 
 
-async def test_a_panel_asks_all_at_once() -> None:
+async def test_panel_asks_all_at_once() -> None:
     rig = Rig(
         worker(*asking(1), "done"),
         oracle((0.02, OK)),

@@ -87,7 +87,7 @@ async def test_advisor_without_model_ends_no_run() -> None:
     assert rig.advice[0].reason == "no model strong/oracle"
 
 
-async def test_a_full_disk_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(worker((act("c1", says="x" * 9_000),), (ask(),), "done"), oracle(OK))
 
     def put(data: bytes) -> None:
@@ -130,7 +130,7 @@ async def test_conversation_echo_is_no_advice(said: str) -> None:
     assert said not in rig.told()
 
 
-async def test_request_is_last_for_an_advisor() -> None:
+async def test_last_message_is_the_request() -> None:
     model = oracle(OK, OK)
     rig = Rig(worker((ask(),), (act("c1"),), (ask("a2", question="And now?"),), "done"), model)
     await rig.run()
@@ -174,7 +174,7 @@ async def test_second_all_thinking_answer_fails() -> None:
     assert "cut before it said anything" in rig.told()
 
 
-async def test_a_cut_answer_is_told_as_cut() -> None:
+async def test_cut_answer_is_told_as_cut() -> None:
     rig, advice = await one(assistant("VERDICT: adjust\nNEXT: first add", stop="max_tokens"))
     assert (advice.status, advice.verdict) == ("cut", "adjust")
     assert "(cut at its length limit)" in rig.told()
@@ -187,7 +187,7 @@ async def test_effort_gets_room_for_thinking() -> None:
     assert (model.requests[0].effort, model.requests[0].max_output) == ("high", 16_384)
 
 
-async def test_a_role_file_is_the_system_prompt(tmp_path) -> None:
+async def test_role_file_is_the_system_prompt(tmp_path) -> None:
     (tmp_path / "role.md").write_text("You are the security reviewer.")
     model = oracle(OK)
     rig = Rig(worker((ask(),), "done"), model, advisors=["strong/oracle,role=role.md"], setup={"base": tmp_path})
@@ -218,7 +218,7 @@ async def test_junk_arguments_are_ignored(arguments: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("junk", [{"question": ["x"]}, {"question": {"text": "x"}}, {"name": [1]}])
-async def test_junk_of_a_wrong_type_is_ignored(junk: dict[str, object]) -> None:
+async def test_junk_of_wrong_type_is_ignored(junk: dict[str, object]) -> None:
     rig = Rig(worker((ask(**junk),), "done"), oracle(OK))  # pyright: ignore[reportArgumentType]
     await rig.run()
     assert rig.statuses == ["answered"]

@@ -217,7 +217,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(histories(), histories(), st.integers(1_200, 40_000), TEXTS)
-def test_consultations_fit_and_extend_the_last(before, after, room, system) -> None:
+def test_consultations_fit_and_extend_last(before, after, room, system) -> None:
     talk = Conversation("advisor")
     first = talk.ask(asking(*before, system=system, room=room))
     assert first == talk.ask(asking(*before, system=system, room=room))

@@ -143,7 +143,7 @@ async def test_native_advisor_is_sent_and_billed() -> None:
         ({"type": "advisor_tool_result_error", "error_code": "overloaded"}, "failed", "", "overloaded"),
     ],
 )
-async def test_what_came_of_it_is_told(content: object, status: str, text: str, reason: str) -> None:
+async def test_native_advice_has_its_status(content: object, status: str, text: str, reason: str) -> None:
     async with FakeProviderServer([asked(content)], strict=False) as server:
         rig = Rig(server)
         assert (await rig.agent.run("go")).content == "I looked."
@@ -189,7 +189,7 @@ async def test_pair_refused_by_api_is_asked_by_us() -> None:
         ("native", "anthropic/claude-opus-4-6,max_calls=1", False),
     ],
 )
-async def test_who_asks(mode: Mode, advisor: str, native: bool) -> None:
+async def test_native_tool_only_where_it_can(mode: Mode, advisor: str, native: bool) -> None:
     async with FakeProviderServer([Turn(text="hello")], strict=False) as server:
         rig = Rig(server, mode=mode, advisor=advisor)
         await rig.agent.run("go")

@@ -222,7 +222,7 @@ async def test_unanswerable_question_returns_reason(reply: str) -> None:
 
 
 @pytest.mark.parametrize("advisors", [(), ("strong/oracle",)])
-async def test_a_question_is_never_the_answer(advisors: tuple[str, ...]) -> None:
+async def test_question_is_never_the_answer(advisors: tuple[str, ...]) -> None:
     rig = Rig(worker("[NEED_ADVICE: a or b?]", "b, then."), oracle(), advisors=advisors)
     assert (await rig.run()).content == "b, then."
     rig = Rig(worker(*["[NEED_ADVICE]"] * 9), oracle(), advisors=advisors)

@@ -50,7 +50,7 @@ def test_logged_address_leads_nowhere_else(tmp_path: Path, monkeypatch: pytest.M
     assert len(notices) == 1
 
 
-def test_what_names_nobody_is_told() -> None:
+def test_nameless_advisor_is_refused() -> None:
     with pytest.raises(UsageError):
         recall(["advisor =,"])
 
@@ -75,7 +75,7 @@ def test_both_by_flags_are_not_muted(tmp_path: Path) -> None:
     assert not recall((*MUTED, told))[1]
 
 
-def test_without_a_flag_the_mute_stays(tmp_path: Path) -> None:
+def test_without_flag_the_mute_stays(tmp_path: Path) -> None:
     for environment in ({}, {"SAGENT_ADVISOR": "openai/gpt-5.5"}):
         settings = load({}, {"HOME": str(tmp_path), **environment}, tmp_path)
         _, off, _ = remember_advisors(settings, MUTED, [])

@@ -155,7 +155,7 @@ async def test_call_needs_both_policies(own: Verdict | None, above: Verdict | No
     assert words in (await agent.run("go")).content
 
 
-async def test_what_either_hides_is_hidden(tmp_path: Path) -> None:
+async def test_tool_hidden_by_either_is_hidden(tmp_path: Path) -> None:
     seen: list[tuple[bool, ...]] = []
 
     class Peek(Touch):
@@ -181,7 +181,7 @@ async def test_bounds_of_caller_hold_for_expert() -> None:
         assert f"the limit of {most} turn{'s' * (most > 1)} is" in result.content
 
 
-async def test_the_limits_of_the_tree_hold() -> None:
+async def test_limits_of_tree_hold() -> None:
     expert = Agent(ScriptedModel("never"))
     result = await lead(expert, resources={"tree": Tree(TreeLimits(max_depth=0))}).run("go")
     assert "at most 0 deep" in result.content
@@ -212,7 +212,7 @@ async def test_stopping_caller_stops_expert(cancel: bool) -> None:
     assert (await agent.run("again")).content == "after"
 
 
-async def test_expert_runs_alone_one_call_at_a_time() -> None:
+async def test_expert_runs_one_call_at_a_time() -> None:
     expert = Agent(ScriptedModel("one", ModelError("auth", "no key", provider="p")))
     tool = expert.as_tool("expert", "Knows.")
     run = RunContext("", "1", Workspace(Path.cwd()), MemoryLog().blobs, lambda text: None)

@@ -100,7 +100,7 @@ async def warnings(given: object, cap: Decimal | None) -> list[str]:
 @pytest.mark.parametrize(
     "given", [plain, plain_in_a_thread, made_before, streamed, gathered, in_a_thread, spawned_beside]
 )
-async def test_below_a_cap_it_is_told(given: Callable[[], Awaitable[str]]) -> None:
+async def test_outside_agent_under_cap_is_told(given: Callable[[], Awaitable[str]]) -> None:
     (said,) = await warnings(given, Decimal(1))
     assert said.startswith("A tool of root runs another agent, whose cost is not counted in the budget of $1.00.")
     assert "run.caller.spawn()" in said

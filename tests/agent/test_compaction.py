@@ -402,7 +402,7 @@ attached = st.lists(st.tuples(st.integers(1, 20_000), st.sampled_from(["words", 
 
 @settings(max_examples=deep(10, 200))
 @given(attached)
-async def test_a_session_can_always_go_on(given_: list[tuple[int, str]]) -> None:
+async def test_session_can_always_continue(given_: list[tuple[int, str]]) -> None:
     """Whatever is attached, as long as each fits the window by itself; though the provider tells no window, too."""
 
     def answer(request: Request) -> str:

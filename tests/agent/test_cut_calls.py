@@ -372,7 +372,7 @@ def test_stop_reason_makes_no_cut_call_whole(stop, parts) -> None:
 
 
 @given(STOPS, st.lists(st.sampled_from([Text("t"), WHOLE, CUT_CALL]), max_size=4))
-def test_log_keeps_what_is_whole(stop, parts) -> None:
+def test_log_keeps_whole_calls(stop, parts) -> None:
     message = Message("assistant", tuple(parts), stop=stop)
     assert decode_message(json.loads(json.dumps(encode_message(message, None))), None) == message
 

@@ -182,7 +182,7 @@ async def test_deps_are_in_no_log_or_request() -> None:
         assert "sesame" not in repr(model.requests)
 
 
-def test_a_context_does_not_show_them(tmp_path: Path) -> None:
+def test_context_repr_hides_deps(tmp_path: Path) -> None:
     run = RunContext("root", "1", Workspace(tmp_path), MemoryLog().blobs, lambda _: None, deps=Shop("sesame"))
     assert "sesame" not in repr(run)
 
@@ -266,7 +266,7 @@ def open_or_closed(run: RunContext[Shop]) -> Policy:
     return Closed(run)  # pyright: ignore[reportReturnType]
 
 
-async def test_a_policy_is_made_for_each_run() -> None:
+async def test_policy_is_made_for_each_run() -> None:
     model = ScriptedModel(ask("x"), "1", ask("y"), "2")
     async with Agent(model, policy=open_or_closed, tools=[stock]) as agent:
         first = await agent.run("go", deps=Shop("one", closed=True))
@@ -335,7 +335,7 @@ async def test_run_tools_are_gone_in_next_run() -> None:
     assert not closed  # who gave it closes it
 
 
-async def test_what_is_chosen_must_be_there() -> None:
+async def test_chosen_tools_must_exist() -> None:
     def invent(run: RunContext, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         return [ToolSpec("other", "", tools[0].parameters)]
 

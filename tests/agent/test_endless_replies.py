@@ -66,7 +66,7 @@ async def test_thoughts_without_end_are_cut() -> None:
     await agent.aclose()
 
 
-async def test_call_in_a_cut_reply_is_not_made() -> None:
+async def test_call_in_cut_reply_is_not_made() -> None:
     made = list[str]()
 
     @tool
@@ -99,7 +99,7 @@ SURVIVORS = {
 
 @pytest.mark.parametrize("text", SURVIVORS.values(), ids=SURVIVORS)
 @pytest.mark.parametrize("size", [7, 500, 100_000])
-async def test_long_reply_that_is_none_survives(text: str, size: int) -> None:
+async def test_long_finite_reply_survives(text: str, size: int) -> None:
     result, _, _ = await answered(text, size)
     assert (result.content, result.error) == (text, None)
 

@@ -101,7 +101,7 @@ async def test_fallbacks_in_order_then_last_error() -> None:
     assert len([event for event in events if isinstance(event, Switched)]) == 3
 
 
-async def test_the_model_itself_is_no_fallback() -> None:
+async def test_model_is_not_its_own_fallback() -> None:
     first = other(down(), down(), name="first")
     with pytest.raises(ModelError):
         await agent_of(first, first).run("go")
@@ -193,7 +193,7 @@ async def test_final_error_goes_to_fallback_at_once() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1])
-async def test_fallback_sooner_where_told(after: int) -> None:
+async def test_fallback_after_set_retries(after: int) -> None:
     first, second = other(*[down()] * 9, name="first"), other("Here.")
     limits = RunLimits(max_retries=5, fallback_after=after)
     agent = Agent(first, limits=limits, resources=Resources(fallbacks=(second,)))

@@ -83,7 +83,7 @@ async def test_same_call_told_after_3_ends_after_5() -> None:
     assert words in model.requests[3].messages[-1].content
 
 
-async def test_no_hint_that_nobody_would_read() -> None:
+async def test_no_hint_before_the_last_turn() -> None:
     model = ScriptedModel(*(call(number, path="a") for number in range(9)))
     agent = Agent(model, tools=[look], limits=RunLimits(max_turns=3))
     assert (await agent.run("go")).stop_reason == "max_turns"
@@ -100,7 +100,7 @@ async def test_pairs_that_alternate_end_too() -> None:
     assert len(ours(messages)) == 1
 
 
-async def test_three_that_take_turns_end_too() -> None:
+async def test_three_alternating_calls_end_too() -> None:
     model = ScriptedModel(*(call(number, path="abc"[number % 3]) for number in range(30)))
     result, _ = await ended(model, [look])
     assert (result.stop_reason, len(model.requests)) == ("repeated_calls", 15)
@@ -325,7 +325,7 @@ async def test_claim_without_call_is_questioned_once() -> None:
     assert ours(messages) == [UNPROVEN]
 
 
-async def test_claim_that_is_made_good_stands() -> None:
+async def test_proven_claim_stands() -> None:
     model = ScriptedModel(CLAIMS[0], call(1, "run", command="x"), CLAIMS[1])
     result, messages = await ended(model, [run])
     assert (result.content, ours(messages)) == (CLAIMS[1], [UNPROVEN])

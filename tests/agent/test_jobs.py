@@ -141,7 +141,7 @@ async def test_long_call_becomes_a_job() -> None:
     assert (await agent.run("go")).content == "end"
 
 
-async def test_a_delay_holds_the_call_back() -> None:
+async def test_delay_holds_the_call_back() -> None:
     gate = Gate()
     gate.of("a")[1].set()
     seen: list[str] = []

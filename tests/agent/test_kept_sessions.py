@@ -55,7 +55,7 @@ async def test_resumed_session_needs_deps_again(tmp_path: Path) -> None:
         assert not model.requests and len(agent.messages) == 2
 
 
-async def test_the_cap_is_the_sessions(tmp_path: Path) -> None:
+async def test_cap_is_of_the_session(tmp_path: Path) -> None:
     def ledger() -> Ledger:
         return Ledger(Decimal(1), PriceBook(PRICES))
 

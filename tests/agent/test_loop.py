@@ -77,7 +77,7 @@ async def collect(agent: Agent, prompt: str = "go") -> list[Event]:
     return [event async for event in agent.stream(prompt)]
 
 
-async def test_a_plain_answer() -> None:
+async def test_plain_answer() -> None:
     agent = Agent(ScriptedModel("Hello."))
     result = await agent.run("Hi")
     assert (result.content, result.stop_reason, result.turns, result.error) == ("Hello.", "end", 1, None)
@@ -226,7 +226,7 @@ async def test_bad_stop_reason_is_an_error() -> None:
         assert (result.error.kind, result.content) == (stop, "Half an")
 
 
-async def test_a_paused_turn_goes_on() -> None:
+async def test_paused_turn_goes_on() -> None:
     model = ScriptedModel(assistant("Searching", stop="pause"), "Found.")
     result = await Agent(model).run("go")
     assert (result.content, result.turns) == ("Found.", 2)
@@ -288,7 +288,7 @@ async def test_denied_and_asked() -> None:
     assert len(probe.calls) == 1
 
 
-async def test_a_policy_can_stop_the_run() -> None:
+async def test_policy_can_stop_the_run() -> None:
     agent = Agent(ScriptedModel(calls(call("Probe"))), tools=[Probe("Probe")], policy=Judge(Allow(), stop=True))
     assert (await agent.run("go")).stop_reason == "enough"
 
@@ -448,7 +448,7 @@ async def test_unloggable_call_is_refused_under_cap() -> None:
     check_pairing(agent.messages)
 
 
-async def test_a_budget_is_kept() -> None:
+async def test_budget_is_kept() -> None:
     prices = PriceBook({"scripted/scripted": {"input": 1, "output": 1_000}})
     ledger = Ledger(Decimal("1.00"), prices)
     model = ScriptedModel(*[calls(call("Probe"), text="x" * 400)] * 100)
@@ -495,7 +495,7 @@ async def test_events_tell_the_whole_story() -> None:
     assert events[5].result.content == (Text("ok"),)
 
 
-async def test_waiting_is_for_the_run() -> None:
+async def test_wait_is_for_the_run() -> None:
     agent = Agent(ScriptedModel((0.01, "Hello.")))
 
     async def caller() -> None:

@@ -43,7 +43,7 @@ def test_count_tightens_later_bounds() -> None:
     assert meter.bound(first, 900) == InputBound(900, "bytes")
 
 
-def test_a_count_bounds_no_other_request() -> None:
+def test_count_bounds_no_other_request() -> None:
     meter, first = Meter(), request([user("a"), user("b")], "Say little.")
     meter.learn(first, 1_000, 100)
     others = [

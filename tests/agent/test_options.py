@@ -58,7 +58,7 @@ async def test_every_family_sends_them(family: str) -> None:
         ({"temperature": float("nan")}, False, "options.temperature: not a JSON value: nan"),
     ],
 )
-def test_what_would_not_hold_is_refused(options: dict, capped: bool, said: str) -> None:
+def test_unkeepable_options_are_refused(options: dict, capped: bool, said: str) -> None:
     resources = Resources(ledger=Ledger(Decimal(1) if capped else None, PriceBook(PRICES)))
     with pytest.raises(UsageError, match=said):
         Agent(ScriptedModel(), options=options, resources=resources)

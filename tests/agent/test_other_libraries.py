@@ -84,7 +84,7 @@ def test_row_provider_has_no_class() -> None:
         exec("from sagent.providers import Colour")
 
 
-def test_what_it_says_is_there() -> None:
+def test_hinted_imports_exist() -> None:
     for name, home in foreign.foreign_names("homes").items():
         assert hasattr(import_module(home), name), (home, name)
         assert foreign.import_hint(name) == f"from {home} import {name}"
@@ -136,7 +136,7 @@ def test_script_takes_arguments_as_written() -> None:
         (ToolOutput([Text("a")]), (Text("a"),)),
     ],
 )
-def test_what_a_function_may_return(given: object, content: tuple[object, ...]) -> None:
+def test_function_return_types(given: object, content: tuple[object, ...]) -> None:
     def show() -> object:
         """Show something."""
         return given
@@ -186,6 +186,6 @@ def test_own_model_lacking_something() -> None:
         Agent(Own())
 
 
-def test_the_name_of_a_tool_is_no_tool() -> None:
+def test_tool_name_is_no_tool() -> None:
     with pytest.raises(UsageError, match=re.escape("'Read' is not a tool: give one of sagent.tools")):
         Agent(ScriptedModel("ok"), tools=["Read"])

@@ -124,7 +124,7 @@ async def test_excess_output_request_is_lowered() -> None:
     assert len(model.refused) == 1
 
 
-async def test_a_window_told_once_is_kept_to() -> None:
+async def test_window_told_once_is_kept() -> None:
     """The next call asks for no more output than fits beside its input: it is not refused again."""
     model = Tight("One.", "Two.", room=5_000, limits=ModelLimits(None, None))
     agent = Agent(model, limits=RunLimits(max_response_tokens=4_990))

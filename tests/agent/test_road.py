@@ -81,7 +81,7 @@ async def test_one_read_passes_few_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_a_request_is_made_ready_once(family: str, tmp_path: Path) -> None:
+async def test_request_is_prepared_once(family: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     name, _, model = family.partition("/")
     path = {"openai": "/v1", "moonshot": "/v1"}.get(name, "")

@@ -111,7 +111,7 @@ async def test_cap_holds_window_and_tool_fees() -> None:
         await ask([searched(), searched()], max_budget_usd="0.4")
 
 
-async def test_a_cap_set_later_is_kept_too() -> None:
+async def test_later_cap_is_kept_too() -> None:
     """Where nothing bounds a tool, no call is made."""
     ledger = Ledger(None, PriceBook())
     code = {"type": "code_execution_20250825", "name": "code_execution"}

@@ -139,7 +139,7 @@ async def test_functions_methods_classes_are_tools() -> None:
         assert list(agent.state.tools) == ["add", "above", "twice", "Read"]
 
 
-async def test_a_context_may_be_optional() -> None:
+async def test_context_may_be_optional() -> None:
     async with Agent(ScriptedModel((call("1", "whereabouts"),), "done"), tools=[whereabouts]) as agent:
         await agent.run("go")
         assert agent.messages[2].results[0].text == "root"
@@ -300,7 +300,7 @@ async def test_policy_without_verdict_is_named(policy: object) -> None:
 
 
 @pytest.mark.parametrize("policy", [Decorated(), lambda run: Decorated()])
-async def test_a_policy_may_be_wrapped(policy: object) -> None:
+async def test_policy_may_be_wrapped(policy: object) -> None:
     async with Agent(ScriptedModel((call("1", "add", a=1),), "done"), tools=[add], policy=policy) as agent:
         await agent.run("x")
         assert agent.messages[2].results[0].text == "2"
@@ -317,7 +317,7 @@ async def test_model_by_name_closes_its_provider(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("cap", [Decimal("0.000001"), 0.000001, "0.000001", 0])
-async def test_a_cap_in_any_form_holds(cap: Decimal | float | str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cap_in_any_form_holds(cap: Decimal | float | str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([]) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)

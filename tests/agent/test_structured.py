@@ -95,7 +95,7 @@ async def ask(model: ScriptedModel, output: object, prompt: str = "Tell.") -> Re
     return result
 
 
-async def test_a_model_class() -> None:
+async def test_model_class() -> None:
     model = ScriptedModel(BERN_TEXT)
     result = await ask(model, City)
     assert result.data == BERN and result.content == BERN_TEXT
@@ -136,7 +136,7 @@ async def test_any_pydantic_type_or_plain_schema(form: object, text: str, data: 
     "form",
     [BERN, "City", 5, lambda: None, {"type": {1, 2}}, {1: 2}, type("Odd", (), {}), dataclass(type("Told", (), {}))()],
 )
-async def test_what_cannot_be_asked_for(form: object) -> None:
+async def test_unaskable_output_is_refused(form: object) -> None:
     model = ScriptedModel("never")
     agent = Agent(model)
     with pytest.raises(UsageError, match=r"^output: "):
@@ -215,7 +215,7 @@ async def test_tools_are_used_before_the_answer(kind: type[ScriptedModel]) -> No
         "<answer>" + BERN_TEXT + "</answer>",
     ],
 )
-async def test_an_answer_among_words_is_found(text: str) -> None:
+async def test_answer_among_words_is_found(text: str) -> None:
     result = await ask(ScriptedModel(text), City)
     assert (result.data, result.turns) == (BERN, 1)
 
@@ -337,7 +337,7 @@ async def test_turn_limit_holds_for_the_repair() -> None:
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "refusal", "content_filter"])
-async def test_other_ends_stay_what_they_are(stop: Literal["max_tokens", "refusal", "content_filter"]) -> None:
+async def test_other_stop_reasons_stay(stop: Literal["max_tokens", "refusal", "content_filter"]) -> None:
     for script in ([assistant('{"na', stop=stop)], ["No.", assistant('{"na', stop=stop)]):
         model = ScriptedModel(*script)
         result = await ask(model, City)
@@ -409,7 +409,7 @@ async def test_other_refusals_keep_the_schema(error: ModelError) -> None:
     assert caught.value is error and len(model.requests) == 1
 
 
-async def test_what_is_refused_again_is_raised() -> None:
+async def test_twice_refused_schema_is_raised() -> None:
     model = Native(refusal(), refusal("tools.0: schema is bad"))
     with pytest.raises(ModelError, match="is bad"):
         await ask(model, City)
@@ -441,7 +441,7 @@ async def test_clearing_keeps_request_and_schema() -> None:
     assert said(model.requests[1])[0] == "Tell." and "inhabitants" in said(model.requests[1])[1]
 
 
-async def test_a_switch_while_it_runs() -> None:
+async def test_switch_during_structured_run() -> None:
     second = ScriptedModel("Words.", BERN_TEXT, provider="second", model_id="m")
 
     @tool

@@ -236,7 +236,7 @@ async def test_agent_is_told_of_unknown_price(prices: dict[str, dict[str, object
     assert words in result.content
 
 
-async def test_share_full_keeps_prefix_brief_the_task() -> None:
+async def test_share_full_copies_brief_tells_task() -> None:
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="first", name="a"),),
@@ -341,7 +341,7 @@ async def test_results_dropped_and_context_cleared(tmp_path: Path) -> None:
     assert faults(tmp_path / "s") == []
 
 
-async def test_a_coordinator_retunes_a_worker() -> None:
+async def test_coordinator_retunes_a_worker() -> None:
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="x", name="worker", persistent=True),),

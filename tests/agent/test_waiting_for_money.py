@@ -116,7 +116,7 @@ async def test_pinged_call_has_a_deadline() -> None:
     (await waiting).release()
 
 
-async def test_wait_in_a_branch_is_its_own() -> None:
+async def test_wait_of_a_branch_is_its_own() -> None:
     ledger = Ledger(MICRO * 1_000, BOOK)
     one, two = ledger.branch("root"), ledger.branch("root")
     first, lines = await held(one, "root", 900), list[str]()

@@ -123,7 +123,7 @@ async def test_order_may_leave_things_open() -> None:
 
 
 @pytest.mark.parametrize("usd", ["-0.5", "NaN", "Infinity", "1e60"])
-async def test_an_allowance_is_an_amount(usd: str) -> None:
+async def test_allowance_is_an_amount(usd: str) -> None:
     ledger = Ledger(Decimal(1), PriceBook(PRICES))
     agent = root_of(Cast(), ledger=ledger)
     with pytest.raises(UsageError, match="an amount of USD"):
@@ -228,7 +228,7 @@ async def test_tool_learns_caller_and_costs() -> None:
     assert ToolProgress("root/a", "2", "half way") in events
 
 
-async def test_an_agent_reminds_itself() -> None:
+async def test_agent_reminds_itself() -> None:
     cast = Cast(root=in_turn((call("1", "AgentSend", to="root", content="look again", delay=0.02),), "waiting", last))
     assert (await root_of(cast).run("go")).content == "look again"
     assert last(cast.requests["root"][2]) == "look again"

@@ -45,7 +45,7 @@ def test_alias_at_first_provider_with_key(tmp_path: Path, monkeypatch: pytest.Mo
     assert full_name(chosen(tmp_path).resolve("Sonnet")).startswith("anthropic/claude-sonnet-")
 
 
-async def test_a_named_provider_is_kept_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_named_provider_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", "k" * 8)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 8)
     monkeypatch.setenv("GROQ_API_KEY", "k" * 8)

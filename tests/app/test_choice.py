@@ -136,7 +136,7 @@ async def test_project_may_only_rule_out_providers(tmp_path: Path, monkeypatch: 
                 await choose_model(settings)
 
 
-async def test_a_local_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_local_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([], models=[Listed("local-model")], require_key=False) as server:
         monkeypatch.setattr(choices, "LOCAL_SERVERS", {"Dead": "http://127.0.0.1:9/v1", "Live": f"{server.url}/v1"})
         choice = await choose_model(load({}, {"HOME": str(tmp_path)}, tmp_path))
@@ -144,7 +144,7 @@ async def test_a_local_server_is_found(tmp_path: Path, monkeypatch: pytest.Monke
         await choice.aclose()
 
 
-async def test_nothing_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_provider_says_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "LOCAL_SERVERS", {"Dead": "http://127.0.0.1:9/v1"})
     with pytest.raises(UsageError, match=r"ANTHROPIC_API_KEY(.|\n)*sagent demo"):
         await choose_model(load({}, {"HOME": str(tmp_path)}, tmp_path))
@@ -177,7 +177,7 @@ async def test_own_provider_of_any_family(tmp_path: Path, family: str, path: str
         await choice.aclose()
 
 
-async def test_a_provider_of_ones_own(tmp_path: Path) -> None:
+async def test_own_provider(tmp_path: Path) -> None:
     async with FakeProviderServer([]) as server:
         path = tmp_path / "config.toml"
         path.write_text(f'[providers.acme]\nbase_url = "{server.url}/v1"\napi_key = "${{ACME}}"\n')
@@ -247,7 +247,7 @@ async def test_other_address_has_no_shared_sizes(tmp_path: Path) -> None:
         await choice.aclose()
 
 
-async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
+async def test_listing_beats_data(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("gpt-4o", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="gpt-4o", provider="openai"))
         assert choice.model.limits == ModelLimits(128_000, 16_384, 16) == choice.limits(choice.model)

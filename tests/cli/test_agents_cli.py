@@ -97,7 +97,7 @@ def test_stream_has_all_agents_by_path(shell: Shell) -> None:
 
 
 @pytest.mark.needs("linux")
-def test_a_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+def test_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"40.{os.getpid()}"
     sleep = Call("Bash", {"command": f"sleep {marker} & sleep {marker}"})
     server = shell.serve(

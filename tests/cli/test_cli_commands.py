@@ -44,7 +44,7 @@ def test_help_has_everyday_half_and_groups(shell: Shell) -> None:
     assert not {"--max-request-tokens", "--append-system", "--transport"} & {*words}
 
 
-def test_help_of_a_command_is_its_own(shell: Shell) -> None:
+def test_help_of_command_equals_its_flag(shell: Shell) -> None:
     done = shell.run("help", "config", model="")
     assert (done.code, done.out) == (0, shell.run("config", "--help", model="").out)
 

@@ -260,7 +260,7 @@ def test_transient_errors_are_retried_visibly(shell: Shell) -> None:
     assert len({request.body for request in server.requests}) == 1, "a retry sends the same bytes"
 
 
-def test_a_401_is_never_retried(shell: Shell) -> None:
+def test_status_401_is_never_retried(shell: Shell) -> None:
     server = shell.serve([Fail(401)] * 3)
     assert shell.run("hi").code == 1
     assert len(server.requests) == 1
@@ -296,7 +296,7 @@ def test_limits_exit_4(shell: Shell) -> None:
         (("--model", "anthropic/claude-3-haiku-20240307"), "the most that anthropic/claude-3-haiku-20240307 writes"),
     ],
 )
-def test_output_limit_exits_5_and_says_what_set_it(shell: Shell, flags: tuple[str, ...], told: str) -> None:
+def test_output_limit_exits_5_and_names_it(shell: Shell, flags: tuple[str, ...], told: str) -> None:
     shell.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text=" goes on.")])
     done = shell.run(*flags, "--output-format", "json", "go")
     assert (done.code, done.json["result"], done.json["stop_reason"]) == (5, "It begins, and", "max_tokens")
@@ -433,7 +433,7 @@ def test_killed_first_run_has_logged_its_server(shell: Shell) -> None:
     assert refused.code == 2 and "last used openai at " in refused.err and not public.requests
 
 
-def test_a_session_has_one_writer(shell: Shell) -> None:
+def test_session_has_one_writer(shell: Shell) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0), Turn(text="quick")])
     path = str(shell.cwd / "session")
     first = shell.start("--session", path, "a")
@@ -465,7 +465,7 @@ def test_unwritable_state_directory_is_said(shell: Shell, tmp_path: Path) -> Non
     assert "cannot be saved" in done.err
 
 
-def test_a_corrupt_log_is_refused(shell: Shell) -> None:
+def test_corrupt_log_is_refused(shell: Shell) -> None:
     shell.serve([Turn(text="one"), Turn(text="two")])
     path = Path(str(shell.run("--output-format", "json", "a").json["session_path"]))
     lines = (path / "root.jsonl").read_bytes().splitlines(keepends=True)
@@ -501,7 +501,7 @@ def unread(pipe: int) -> int:
 
 
 @pytest.mark.parametrize("flags", [[], ["--input-format", "stream-json"]])
-def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
+def test_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     shell.serve([])
     reading, writing = os.pipe()
     child = shell.start(*flags, stdin=reading)
@@ -729,7 +729,7 @@ def test_unknown_provider_suggests_nearest(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-p", "--print"])
-def test_print_is_what_any_prompt_does(flag: str, shell: Shell) -> None:
+def test_print_flag_is_a_headless_prompt(flag: str, shell: Shell) -> None:
     shell.serve([Turn(text="fine")] * 2)
     assert shell.run(flag, "hi").out == "fine\n"
     assert shell.run(flag, "--output-format", "json", stdin="hi").json["result"] == "fine"

@@ -25,7 +25,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("argv", RUNS, ids=" ".join)
-def test_a_run_reports_a_result(shell: Shell, argv: list[str]) -> None:
+def test_run_reports_a_result(shell: Shell, argv: list[str]) -> None:
     done = shell.run(*argv, model="")
     assert done.code == 2
     (line,) = done.out.splitlines()
@@ -64,7 +64,7 @@ def test_words_after_two_dashes_are_no_flags(shell: Shell) -> None:
     assert (done.code, done.out) == (2, "")
 
 
-def test_a_variable_asks_for_json(shell: Shell) -> None:
+def test_variable_asks_for_json(shell: Shell) -> None:
     shell.environment["SAGENT_OUTPUT_FORMAT"] = "json"
     done = shell.run("--nonsense", "hello", model="")
     assert json.loads(done.out)["error"]["kind"] == "usage"

@@ -49,7 +49,7 @@ def test_nonconforming_answer_mended_once(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("wrong", [MISFIT, "I cannot say.", '{"name": "x"}', '{"name": "x", "size": 1, "y": 2}', "[]"])
-def test_else_the_exit_code_says_so(wrong: str, shell: Shell) -> None:
+def test_wrong_data_has_exit_code_6(wrong: str, shell: Shell) -> None:
     shell.serve([Turn(text=wrong)] * 2)
     done = shell.run("what?", "--json", "--output-schema", schema_file(shell))
     assert done.code == 6
@@ -67,7 +67,7 @@ def test_every_prompt_is_answered_by_schema(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "array", "items": {"type": "integer"}}, {"enum": ["yes", "no"]}])
-def test_an_answer_need_not_be_an_object(schema: object, shell: Shell) -> None:
+def test_answer_need_not_be_an_object(schema: object, shell: Shell) -> None:
     answer = [1, 2] if "items" in str(schema) else "yes"
     shell.serve([Turn(text=json.dumps({"value": answer}))])
     assert shell.run("what?", "--json", "--output-schema", schema_file(shell, schema)).json["data"] == answer

@@ -28,7 +28,7 @@ def test_executor_server_is_where_told(shell: Shell) -> None:
     assert server.requests[0].json["model"] == "llama3"
 
 
-def test_a_task_is_quoted(shell: Shell) -> None:
+def test_task_is_quoted(shell: Shell) -> None:
     done = shell.run("run", "the", "tests", model="")
     assert done.code == 2
     assert 'Quote the task: sagent run "the tests"' in done.err
@@ -38,7 +38,7 @@ def test_a_task_is_quoted(shell: Shell) -> None:
     assert "run the tests" in str(server.requests[0].json["messages"])
 
 
-def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
+def test_wrong_run_arguments_are_told(shell: Shell) -> None:
     for argv, says in (
         (["--executor", "a/b", "--model", "c/d", "x"], "--executor and --model are the same setting"),
         (["--executr", "a/b", "x"], "Did you mean --executor"),

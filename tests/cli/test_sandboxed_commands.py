@@ -117,7 +117,7 @@ def test_granted_directory_keeps_keys_closed(shell: Shell, need: str) -> None:
     assert not (shell.cwd / ".vscode/tasks.json").exists()
 
 
-def test_edit_mode_asks_nobody_touches_nothing_outside(shell: Shell) -> None:
+def test_edit_mode_asks_and_leaks_nothing(shell: Shell) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/id").write_text("secret-of-mine")
@@ -304,7 +304,7 @@ def test_worktree_commits_work_hooks_are_closed(shell: Shell, tmp_path: Path) ->
     assert not (main / ".git/worktrees/tree/config.worktree").exists()
 
 
-def test_undone_file_is_where_told(shell: Shell) -> None:
+def test_undone_file_is_kept_where_told(shell: Shell) -> None:
     said, _ = bash(shell, "echo mine > .envrc")
     assert not (shell.cwd / ".envrc").exists()
     found = re.search(r"was written is in (\S+?),", said)

@@ -33,7 +33,7 @@ def test_outside_text_is_no_markup() -> None:
     assert lines("\x1b]0;title\x07 [bold]") == ["�]0;title� [bold]"]
 
 
-def test_an_empty_table_is_its_titles() -> None:
+def test_empty_table_has_its_titles() -> None:
     assert lines(Table((), ("a", "b"))) == ["a  b"]
     assert lines(Table(())) == []
 

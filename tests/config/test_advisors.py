@@ -52,7 +52,7 @@ def test_advisors_by_flag_variable_file(user, settings):
         settings()
 
 
-def test_the_same_in_toml(user, settings):
+def test_advisors_in_toml(user, settings):
     text = 'advisor_mode = "client"\n[[advisors]]\nmodel = "openai/gpt-5.5"\nmax_usd = 0.10\n'
     text += (
         '[[advisors]]\nname = "critic"\nmodel = "x/y"\ntools = ["read", "Grep"]\n[advisor_rules]\ncooldown_turns = 7\n'
@@ -178,7 +178,7 @@ logging:
 """
 
 
-def test_the_seeds_file_is_understood(user, settings):
+def test_seed_file_is_understood(user, settings):
     file = user(SEED)
     found = settings(environ={"MY_KEY": "sk-0123456789abcdefghij"})
     assert found.model == "ollama/llama3"

@@ -27,7 +27,7 @@ def _example(setting: Setting) -> str:
 
 
 @pytest.mark.parametrize("setting", FLAGS, ids=lambda setting: setting.name)
-def test_a_flag_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None:
+def test_flag_sets_its_setting_alone(setting: Setting, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     value = [_example(setting)] if setting.metavar else []
     given = vars(run_parser(Installed()).parse_args([f"--{setting.flag_name}", *value]))

@@ -48,7 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path.resolve())
 
 
-def test_defaults_where_nothing_is_said(place):
+def test_defaults_without_settings(place):
     found = place.load()
     assert (found.permission_mode, found.output_format, found.stall_seconds) == ("edit", "text", 60.0)
     assert found.model is None

@@ -40,7 +40,7 @@ def test_project_only_tightens_sandbox(project, sandbox, settings):
     assert settings(project='sandbox = "off"', sandbox="required").sandbox == "required"
 
 
-def test_a_project_lets_no_host_through(settings):
+def test_project_lets_no_host_through(settings):
     found = settings(project='[sandbox]\nallow_domains = ["evil.test"]', allow_domains=("pypi.org",))
     assert found.allow_domains == ("pypi.org",)
     assert any("allow_domains" in text for text in found.warnings)

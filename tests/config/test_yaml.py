@@ -170,7 +170,7 @@ PLAIN = st.recursive(
 
 
 @given(st.dictionaries(st.text("abcdef", min_size=1), PLAIN, max_size=5), st.booleans())
-def test_what_was_written_is_read(data, flow):
+def test_written_yaml_reads_back(data, flow):
     found, lines = parse_yaml(yaml.safe_dump(data, default_flow_style=flow, allow_unicode=True))
     assert found == data
     assert {(key,) for key in data} <= set(lines)

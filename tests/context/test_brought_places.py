@@ -47,7 +47,7 @@ more
 
 
 @pytest.mark.parametrize("text", ["", "no head", "---\nno end", "\ufeff---\nname: x\n", "--\n---"])
-def test_what_has_no_head_is_all_body(text: str) -> None:
+def test_headless_file_is_all_body(text: str) -> None:
     assert not read_document(text).fields
 
 

@@ -100,7 +100,7 @@ def test_short_requests_stay_beside_long_reads() -> None:
     assert cut.stay == (0, 2, 4, 6, 8, 10)
 
 
-def test_code_summary_carries_the_last_in_bounds() -> None:
+def test_code_summary_extends_the_last() -> None:
     text = "the first thing"
     for number in range(20):
         told = user(compose(text, "/kept/here"), sender="sagent")
@@ -124,7 +124,7 @@ def test_code_summary_names_cut_requests() -> None:
     assert len(text) < 3_000
 
 
-def test_what_a_summary_must_be() -> None:
+def test_valid_summaries() -> None:
     assert is_summary(SUMMARY)
     assert is_summary(SUMMARY.replace("## ", "**").replace("\nsome", "**\nsome"))
     assert is_summary(f"\n\n  - {SUMMARY}")

@@ -67,7 +67,7 @@ def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["skills", "agents"])
 @pytest.mark.parametrize("head", [b"name: x\ndescripton: b", b"name: x\ndescription:b"])
-def test_fault_that_drops_file_is_in_same_notice(kind: str, head: bytes, tmp_path: Path) -> None:
+def test_dropping_fault_is_in_same_notice(kind: str, head: bytes, tmp_path: Path) -> None:
     path = put(tmp_path / ".sagent" / kind, kind, "broken", b"---\n%s\n---\nText" % head)
     (notice,) = (text for text in said(kind, tmp_path) if str(path) in text)
     assert "is left out" in notice
@@ -151,7 +151,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("kind", ["skills", "agents", "commands"])
-def test_many_foreign_files_cost_a_line_each_reason(kind: str, tmp_path: Path) -> None:
+def test_foreign_files_cost_one_line_a_reason(kind: str, tmp_path: Path) -> None:
     for folder in (".sagent", ".claude"):
         for number in range(9):
             name = f"n{number}/SKILL.md" if kind == "skills" else f"n{number}.md"

@@ -120,7 +120,7 @@ async def test_false_bill_of_model_inside_call() -> None:
     assert books.cost().total + books.cost().unbilled < 1
 
 
-async def test_false_price_of_a_gateway() -> None:
+async def test_false_price_of_gateway() -> None:
     """OpenRouter names what a call cost."""
     usage = {"prompt_tokens": 300, "completion_tokens": 9, "total_tokens": 309, "cost": 5e6}
     body = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}], "usage": usage}
@@ -240,9 +240,7 @@ EARLY, LATE = {"prompt_tokens": 8_000, "completion_tokens": 1, "total_tokens": 8
         ({**EARLY, "cost": 0.001}, {**EARLY, **LATE, "total_tokens": 8_200}, "0.0088"),  # only counts come in the end
     ],
 )
-async def test_price_counts_if_it_is_the_last_and_the_highest(
-    first: dict[str, object], last: dict[str, object] | None, least: str
-) -> None:
+async def test_highest_last_price_counts(first: dict[str, object], last: dict[str, object] | None, least: str) -> None:
     said = {"choices": [{"index": 0, "delta": {"content": WORDS}}]}
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **({"usage": last} if last else {})}
     events = ({"choices": [], "usage": first}, said, end)
@@ -261,7 +259,7 @@ async def test_price_counts_if_it_is_the_last_and_the_highest(
     assert (cost.unbilled == 0) == (last is not None and last.get("cost") != 0.001)
 
 
-def test_price_of_messages_before_the_first_word_is_an_estimate() -> None:
+def test_early_messages_price_is_an_estimate() -> None:
     """Of gateways that speak Anthropic's protocol."""
     reader = MessagesReplyReader(Origin("gateway", "m"), "anthropic:gateway")
     usage = {"input_tokens": 8_000, "output_tokens": 1, "cost": 0.001}

@@ -154,7 +154,7 @@ async def test_output_limit_lowered_to_affordable():
     assert costs[0] <= cap / LONE_SHARE < costs[1]
 
 
-async def test_unaffordable_call_is_refused_with_figures():
+async def test_unaffordable_call_refusal_has_figures():
     ledger = Ledger(micros(1000), BOOK)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 700) as reservation:
         reservation.settle(billed(700))
@@ -284,7 +284,7 @@ async def test_each_round_has_its_price_band():
     assert ledger.cost().total == Decimal("0.9")
 
 
-async def test_a_failed_call_frees_its_money():
+async def test_failed_call_frees_its_money():
     ledger = Ledger(micros(1000), BOOK)
 
     async def fail() -> None:

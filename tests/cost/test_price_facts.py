@@ -53,7 +53,7 @@ def usd(name: str, at: datetime = NOON, tier: str = "", **tokens: int) -> Decima
         ("mistral/mistral-large-latest", "0.5", "1.5", "0.05", 262_144),
     ],
 )
-def test_the_list(name: str, fresh: str, output: str, read: str, window: int) -> None:
+def test_listed_prices(name: str, fresh: str, output: str, read: str, window: int) -> None:
     found = [usd(name, **{bucket: 10 * K}) * 100 for bucket in ("input", "output", "cache_read")]  # pyright: ignore[reportArgumentType]
     assert found == [Decimal(fresh), Decimal(output), Decimal(read)]
     provider, _, model = name.partition("/")
@@ -117,7 +117,7 @@ async def test_deepseek_doubles_by_request_time(model: str, clock: str, factor: 
         ("openai/gpt-5.5", "priority", "2.5"),
     ],
 )
-def test_what_a_tier_costs(name: str, tier: str, factor: str, bucket: str) -> None:
+def test_tier_prices(name: str, tier: str, factor: str, bucket: str) -> None:
     assert usd(name, tier=tier, **{bucket: K}) == usd(name, **{bucket: K}) * Decimal(factor)  # pyright: ignore[reportArgumentType]
 
 

@@ -186,7 +186,7 @@ def test_dated_names_are_found():
         ("google", "gemini-3.5-flash", "web_search", "0.014"),
     ],
 )
-def test_what_is_billed_by_the_call(provider, model, kind, usd):
+def test_fees_per_call(provider, model, kind, usd):
     tokens = Usage(input=1000, output=10)
     plain = BOOK.price(provider, model, tokens, NOON)
     assert plain is not None
@@ -201,7 +201,7 @@ def test_unknown_fee_is_unknown_zero_is_zero():
     assert BOOK.bill("openai", reported) == Decimal("0.5")
 
 
-def test_a_user_s_fee_wins():
+def test_user_fee_wins():
     book = PriceBook({"openai/gpt-5": {"input": 1, "output": 1, "code_container": 30, "web_search": "5"}})
     usage = Usage(fees={"code_container": 1, "web_search": 2, "file_search": 4})
     assert book.price("openai", "gpt-5", usage) == Decimal("0.05")
@@ -278,7 +278,7 @@ def test_local_and_free_models_cost_nothing():
     assert bound_of(BOOK, "ollama", "any", 10**9, 10**9) == 0
 
 
-def test_the_providers_own_figure_wins():
+def test_provider_figure_wins():
     usage = Usage(input=1000, output=10)
     reported = Decimal("0.00012345678901234567")
     assert BOOK.bill("openrouter", Charge("anyone/anything", usage, usd=reported)) == reported
@@ -367,7 +367,7 @@ def test_host_decimal_context_does_not_matter():
     assert narrow == wide
 
 
-def test_the_catalogue():
+def test_catalogue():
     rows = {row.id: row for row in BOOK.known_models("anthropic")}
     assert rows["claude-sonnet-4-6"][1:] == (1_000_000, Decimal(3), Decimal(15))
     retired = {model.id for provider in their_providers for model in provider.models if model.deprecated}

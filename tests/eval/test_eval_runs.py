@@ -182,7 +182,7 @@ def test_page_gets_tables_between_marks(tmp_path: Path) -> None:
         (["--advise", "block"], "--harness sagent"),
     ],
 )
-def test_what_cannot_be_measured_is_said(
+def test_unmeasurable_run_is_refused(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["eval", "--out", str(tmp_path), *arguments])

@@ -114,7 +114,7 @@ async def test_run_result_is_written_and_read() -> None:
         ([{"type": "tool_call", "id": "1", "name": "x", "arguments": {"a": {1, 2}}}], "not a JSON value: set"),
     ],
 )
-def test_what_is_no_message_is_said(parts: object, said: str) -> None:
+def test_non_message_is_refused(parts: object, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         TypeAdapter(Message).validate_python({"role": "user", "parts": parts})
 

@@ -39,7 +39,7 @@ def mp3(frames: int, *, head: bytes = b"\xff\xfb\x90\xc4", size: int = 417) -> b
     ],
     ids=["mono", "stereo", "mp3", "with tags", "the lowest rate", "tags at the end"],
 )
-def test_a_recording_and_its_length(data: bytes, kind: str, seconds: int) -> None:
+def test_recording_type_and_length(data: bytes, kind: str, seconds: int) -> None:
     assert (audio_type(data), count_seconds(data)) == (kind, seconds)
 
 
@@ -47,7 +47,7 @@ def test_a_recording_and_its_length(data: bytes, kind: str, seconds: int) -> Non
     "data",
     [b"", b"RIFF", b"RIFF\0\0\0\0WAVE", b"RIFF\0\0\0\0WEBP", b"ID3", b"\xff\xd8\xff\xe0", mp3(1), "Ünïcödé".encode()],
 )
-def test_what_is_none(data: bytes) -> None:
+def test_other_data_is_no_audio(data: bytes) -> None:
     assert audio_type(data) == ""
 
 

@@ -117,7 +117,7 @@ def test_binary_data_stays_binary(data: bytes) -> None:
 @example("日本語のテスト".encode("cp932") + b"\x87\x90\n")
 @example(b"caf\xe9 \x81\x8d\n")
 @example("# 中文注释".encode("gbk") + b"\xff\x80 x\n")
-def test_text_is_written_back_as_it_was(data: bytes) -> None:
+def test_text_is_written_back_the_same(data: bytes) -> None:
     decoded = decode(data)
     if isinstance(decoded, Text):
         assert decoded.encoding.encode(decoded.text) == data

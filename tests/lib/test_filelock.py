@@ -65,7 +65,7 @@ def test_stopped_process_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.M
     clock.release()
 
 
-def test_turn_shows_on_the_lock(tmp_path: Path) -> None:
+def test_lock_shows_its_turn(tmp_path: Path) -> None:
     lock = tmp_path / "a.lock"
     lock.touch()
     os.utime(lock, (1, 1))

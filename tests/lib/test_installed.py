@@ -62,7 +62,7 @@ def test_installation_is_named_by_its_source(came_from: dict[str, object] | None
         ("uv-receipt.toml", "uv tool install '/clone[mcp]'"),
     ],
 )
-def test_what_installed_it_is_asked_again(mark: str, command: str, tmp_path: Path) -> None:
+def test_install_uses_pipx_or_uv(mark: str, command: str, tmp_path: Path) -> None:
     """No pip of the path would find the environment that pipx or uv has made, and few of these have one."""
     (tmp_path / mark).touch()
     site = installed(tmp_path / "site-packages", {"url": "file:///clone", "dir_info": {}})

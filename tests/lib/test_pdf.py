@@ -190,7 +190,7 @@ def test_over_unpacked_pdf_counts_as_maximum() -> None:
     ],
     ids=lambda model: model.id,
 )
-def test_a_request_weighs_all_of_them(model: Model) -> None:
+def test_request_weighs_all_pdf_pages(model: Model) -> None:
     one, all_of_them = (
         model.max_input_tokens(Request("c", [user("", Document("application/pdf", pdf(pages)))])) for pages in (1, 300)
     )

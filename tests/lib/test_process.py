@@ -141,7 +141,7 @@ def test_any_agent_end_leaves_nothing(tmp_path: Path, marker: str, ending: str) 
     wait_until(lambda: not living(marker), "orphans are left")
 
 
-def test_agent_quitting_on_deaf_command_leaves_nothing(tmp_path: Path, marker: str) -> None:
+def test_quitting_agent_kills_deaf_command(tmp_path: Path, marker: str) -> None:
     deaf = f"trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker}"
     agent = an_agent(
         tmp_path,

@@ -52,7 +52,7 @@ def test_key_is_found_among_any_text(before, around, key, after, rest) -> None:
 
 @settings(max_examples=deep(40, 100), deadline=None)
 @given(st.text(max_size=20), KEYS)
-def test_a_key_is_found_in_json_too(before, key) -> None:
+def test_key_is_found_in_json_too(before, key) -> None:
     for value in (before + "\n" + key, {"env": f"\t{key}"}, [key]):
         assert key not in redact(json.dumps(value))[0]
         assert key not in redact(json.dumps(json.dumps(value)))[0]

@@ -16,7 +16,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), VALUES, max_size=5))
-def test_what_is_written_is_read_again(table: dict[str, object]) -> None:
+def test_written_toml_reads_back(table: dict[str, object]) -> None:
     assert tomllib.loads(toml_members(table)) == table
 
 

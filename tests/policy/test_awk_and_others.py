@@ -63,7 +63,7 @@ async def test_done_besides(tmp_path: Path, rule: str, words: str) -> None:
     assert isinstance(await judged(tmp_path, f"timeout 5 {rule} {words}", f"Bash({rule}:*)"), Ask)
 
 
-async def test_a_rule_that_names_it_covers_it(tmp_path: Path) -> None:
+async def test_exact_rule_covers_awk_and_others(tmp_path: Path) -> None:
     for line in ("awk 'BEGIN{system(\"id\")}'", "uniq f x", "shuf -o x f", "tar tf a.tar -Iid"):
         assert isinstance(await judged(tmp_path, line, f"Bash({line})"), Allow)
 

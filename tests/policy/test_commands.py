@@ -240,7 +240,7 @@ def test_wildcards_judged_by_any_meaning(tree):
     assert judge(tree, "cat src/[a-z]*.py [[:digit:]]*.txt") == Allow()
 
 
-def test_a_quoted_tilde_is_a_name(tree):
+def test_quoted_tilde_is_a_name(tree):
     (tree.cwd / "~").symlink_to(tree.cwd.parent / "home" / ".ssh")
     for command in ("cat '~/id'", 'cat "~"/id', "cat \\~/id", "cat ~/.ssh/id", "cat --x=~/.ssh/id"):
         assert isinstance(judge(tree, command), Ask), command
@@ -295,7 +295,7 @@ def test_rule_covers_no_unnamed_write_option(tree):
     assert isinstance(denied, Deny)
 
 
-def test_path_rules_hold_for_wildcards_and_commits(tree):
+def test_path_rules_cover_wildcards_and_commits(tree):
     (tree.cwd / "secrets").mkdir()
     (tree.cwd / "secrets" / "k").write_text("x")
     rules = ("Read(secrets/**)", "Edit(secrets/**)")

@@ -50,7 +50,7 @@ async def test_not_covered(tmp_path: Path, command: str) -> None:
         assert isinstance(await judged(tmp_path, f"timeout 5 sed {command}", rule), Ask)
 
 
-async def test_rule_that_names_it_covers_it(tmp_path: Path) -> None:
+async def test_exact_rule_covers_sed(tmp_path: Path) -> None:
     assert isinstance(await judged(tmp_path, "sed -i s/a/b/ f", "Bash(sed -i:*)"), Allow)
     assert isinstance(await judged(tmp_path, "sed -n '1e id' f", "Bash(sed -n '1e id':*)"), Allow)
     assert isinstance(await judged(tmp_path, "sed -i '1e id' f", "Bash(sed -i:*)"), Ask)

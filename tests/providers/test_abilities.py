@@ -37,5 +37,5 @@ def test_model_abilities_by_name(name: str, sight: bool | None, thought: bool) -
         *((name, False) for name in ("gpt-4o-audio-preview", "qwen3-embedding:0.6b", "ft:gpt-4o-", "mistral-ocr")),
     ],
 )
-def test_who_holds_a_conversation(name: str, talks: bool) -> None:
+def test_models_that_can_converse(name: str, talks: bool) -> None:
     assert can_converse(name) is talks

@@ -151,7 +151,7 @@ def test_anthropic_weight_bounds_text_and_media() -> None:
     assert model.max_input_tokens(text) == model.prepare(text).body.max_input_tokens
 
 
-def test_anthropic_private_parts_go_back_as_they_came() -> None:
+def test_anthropic_private_parts_return() -> None:
     told, _ = drafted(
         start(0, type="thinking", thinking="", signature=""),
         delta(0, type="thinking_delta", thinking="Hm"),
@@ -283,7 +283,7 @@ def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> No
         (None, "end"),
     ],
 )
-def test_why_it_ended(reason: str | None, expected: str) -> None:
+def test_anthropic_stop_reasons(reason: str | None, expected: str) -> None:
     reader, _ = drafted(start(0, type="text", text="x"), stop(0), *ended(reason))
     assert reader.closed
     assert reader.message().stop == expected
@@ -462,7 +462,7 @@ def test_gateway_price_is_taken() -> None:
         ("MiniMax-M2.7", ("", (0, 0))),
     ],
 )
-def test_the_generation_of_a_model(model: str, expected: tuple[str, tuple[int, int]]) -> None:
+def test_claude_generation_by_name(model: str, expected: tuple[str, tuple[int, int]]) -> None:
     assert generation(model) == expected
 
 
@@ -489,7 +489,7 @@ def test_the_generation_of_a_model(model: str, expected: tuple[str, tuple[int, i
         ("glm-5.2", "none", "disabled", None, False),
     ],
 )
-def test_what_an_effort_means(
+def test_anthropic_effort_parameters(
     model: str, effort: str | None, thinking: str | None, level: str | None, noted: bool
 ) -> None:
     thought = thinking_parameters(model, effort, 32_000)  # pyright: ignore[reportArgumentType]
@@ -533,7 +533,7 @@ def test_edited_conversation_may_drop_thoughts() -> None:
     assert "anthropic-beta" not in prepared(model="claude-opus-4-6").headers
 
 
-def test_the_output_limit() -> None:
+def test_anthropic_output_limits() -> None:
     assert body_of()["max_tokens"] == 32_000
     assert body_of(effort="high", model="claude-opus-4-7")["max_tokens"] == 64_000
     assert body_of(model="who-knows")["max_tokens"] == 8_192
@@ -618,7 +618,7 @@ async def test_done_after_stop_reason_is_whole() -> None:
     assert caught.value.kind == "cut"
 
 
-async def test_errors_name_what_was_called() -> None:
+async def test_errors_name_provider_and_model() -> None:
     model = Anthropic.from_key("k" * 8, base_url="http://127.0.0.1:9").model("claude-x")
     with pytest.raises(ModelError, match="anthropic/claude-x") as caught:
         await anext(model.stream(Request("c", [user("hi")])))

@@ -68,7 +68,7 @@ def test_cache_marks_move_and_prefix_stays() -> None:
     assert [marks_in(message) for message in after] == [1, 0, 0, 0, 0, 1, 0, 1]
 
 
-def test_an_image_carries_no_mark() -> None:
+def test_image_carries_no_cache_mark() -> None:
     body = body_of(user("look", Image("image/png", b"PNG")))
     assert body["messages"][1]["content"][-1] == {
         "type": "image_url",

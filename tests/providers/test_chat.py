@@ -112,7 +112,7 @@ def test_chat_members_in_cacheable_order() -> None:
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
 
 
-def test_what_providers_differ_in() -> None:
+def test_chat_members_by_provider() -> None:
     openai = body_of(max_output=9)
     assert (openai["max_completion_tokens"], "max_tokens" in openai, len(openai["prompt_cache_key"])) == (9, False, 32)
     moonshot = body_of(provider="moonshot", model="kimi-k2.6", max_output=9, effort="none")
@@ -157,7 +157,7 @@ def test_unsendable_effort_is_noted() -> None:
     assert prepared(provider="groq", model="gpt-oss-120b", effort="max").notes
 
 
-def test_media_go_where_they_can_be_seen() -> None:
+def test_media_in_supported_places() -> None:
     parts = (
         Image("image/png", b"PNG"),
         Document("application/pdf", b"%PDF", "a.pdf"),
@@ -216,7 +216,7 @@ def test_document_read_by_name_only_is_noted() -> None:
         (Fail(429, message="too many images today"), (user("look", Image("image/png", b"PNG")),)),
     ],
 )
-async def test_other_refusals_are_the_caller_s(step: Fail, history: tuple[Message, ...]) -> None:
+async def test_other_refusals_are_not_retried(step: Fail, history: tuple[Message, ...]) -> None:
     async with FakeProviderServer([step, Turn("no")]) as server:
         provider = provider_named("openrouter", key="k" * 8, base_url=f"{server.url}/v1")
         with pytest.raises(ModelError):
@@ -225,7 +225,7 @@ async def test_other_refusals_are_the_caller_s(step: Fail, history: tuple[Messag
     assert len(server.requests) == 1
 
 
-def test_the_weight() -> None:
+def test_chat_weight() -> None:
     model = provider_named("moonshot", key="k" * 8).model("kimi-k2.6")
     assert 1_000 < model.max_input_tokens(Request("a", [user("x" * 1_000)])) < 2_500
     assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
@@ -485,7 +485,7 @@ def test_chat_later_count_does_not_lower_one() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"index": 1}, {"index": 1, "function": None}])
-def test_a_call_of_nothing_is_none(nothing: object) -> None:
+def test_empty_call_is_dropped(nothing: object) -> None:
     reader, _ = drafted(says(content="x"), says(tool_calls=[nothing]), ends("stop"))
     assert (reader.message().calls, reader.message().stop) == ((), "end")
 
@@ -512,13 +512,13 @@ def test_reasoning_never_exceeds_completion() -> None:
         ("new", "end"),
     ],
 )
-def test_why_it_ended(reason: str, expected: str) -> None:
+def test_chat_stop_reasons(reason: str, expected: str) -> None:
     reader, _ = drafted(says(content="x"), ends(reason))
     assert reader.complete
     assert reader.message().stop == expected
 
 
-def test_a_refusal_is_shown_and_named() -> None:
+def test_chat_refusal_is_shown_and_named() -> None:
     reader, out = drafted(says(refusal="I can"), says(refusal="not."), ends("stop"))
     assert (reader.message().content, reader.message().stop, len(out)) == ("I cannot.", "refusal", 2)
 
@@ -532,7 +532,7 @@ def test_a_refusal_is_shown_and_named() -> None:
         ({"finish_reason": "abort"}, "server"),
     ],
 )
-def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
+def test_error_stop_reasons(choice: dict, kind: str) -> None:
     with pytest.raises(ModelError) as caught:
         drafted({"choices": [{"index": 0, "delta": {}, **choice}]})
     assert caught.value.kind == kind
@@ -620,7 +620,7 @@ def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["usage", "x_groq", "choice"])
-def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
+def test_chat_usage_in_any_place(told: dict, expected: Usage, place: str) -> None:
     last: dict = {
         "usage": {"choices": [], "usage": told},
         "x_groq": {"choices": [], "x_groq": {"usage": told}},
@@ -652,7 +652,7 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
         ),
     ],
 )
-def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
+def test_provider_price_is_taken(chunk: dict, usd: str) -> None:
     reader, _ = drafted({"choices": [], **chunk})
     assert reader.charges()[0].usd == Decimal(usd)
 
@@ -684,7 +684,7 @@ def test_nothing_told_is_nothing_billed() -> None:
         {"choices": [{"index": 1, "delta": {"content": "other"}}]},
     ],
 )
-def test_chunks_that_say_nothing(chunk: dict) -> None:
+def test_empty_chunks_are_ignored(chunk: dict) -> None:
     reader, out = drafted(chunk)
     assert out == []
     assert not reader.complete
@@ -733,7 +733,7 @@ def test_inline_thinking_returns_inline() -> None:
     assert "reasoning_content" not in sent
 
 
-def test_why_groq_stopped_is_an_error() -> None:
+def test_groq_stop_error_is_an_error() -> None:
     with pytest.raises(ModelError, match="over capacity"):
         drafted(says(content="x"), {"choices": [], "x_groq": {"error": "over capacity"}})
 

@@ -54,7 +54,7 @@ async def answered(raw_server: Callable[..., Any], provider: str, model: str, an
         [{"content": "Here."}, {"images": [{"type": "image_url", "image_url": URL}]}],
     ],
 )
-async def test_an_image_of_chat_completions(raw_server: Callable[..., Any], deltas: list[dict[str, Any]]) -> None:
+async def test_chat_completions_image(raw_server: Callable[..., Any], deltas: list[dict[str, Any]]) -> None:
     chunks = [*(chunk(**delta) for delta in deltas), {**chunk("stop"), "usage": COUNTS}]
     reply, body = await answered(raw_server, "openrouter", "google/gemini-3-pro-image", streamed(*chunks))
     assert reply.message.parts == (Text("Here."), Image("image/png", DATA))
@@ -62,7 +62,7 @@ async def test_an_image_of_chat_completions(raw_server: Callable[..., Any], delt
     assert body["messages"][1] == {"role": "assistant", "content": "Here.[image/png]"}
 
 
-async def test_an_answer_that_is_an_image_only(raw_server: Callable[..., Any]) -> None:
+async def test_image_only_answer(raw_server: Callable[..., Any]) -> None:
     chunks = [chunk(content=""), chunk(images=[PART])]  # nor does it say that it ends, but for [DONE]
     reply, body = await answered(raw_server, "openai-compatible", "m", streamed(*chunks))
     assert reply.message.parts == (Image("image/png", DATA),)

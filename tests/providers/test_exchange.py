@@ -210,7 +210,7 @@ async def test_non_json_line_is_protocol_error(raw_server) -> None:
 
 
 @pytest.mark.parametrize("before", [b"", says("hal")])
-async def test_an_error_of_a_field_of_its_own(raw_server, before: bytes) -> None:
+async def test_error_in_its_own_sse_field(raw_server, before: bytes) -> None:
     """llama.cpp's until late 2025, with a proper end after it."""
     error = {"code": 400, "message": "the request exceeds the available context size", "type": "invalid_request_error"}
     stream = before + b"error: " + json.dumps(error).encode() + b"\n\n" + DONE
@@ -219,7 +219,7 @@ async def test_an_error_of_a_field_of_its_own(raw_server, before: bytes) -> None
     assert (failed.kind, failed.status, failed.args[0]) == ("context_overflow", 400, error["message"])
 
 
-async def test_an_error_in_a_stream(raw_server) -> None:
+async def test_error_in_a_stream(raw_server) -> None:
     failed = event({"error": {"code": 502, "message": "Provider disconnected"}, "choices": []})
     async with raw_server([HEAD, chunk(says("he") + failed), END]) as server, chat(server.url) as model:
         error = await failure(model)
@@ -320,7 +320,7 @@ async def test_endless_error_body_keeps_status(raw_server, monkeypatch) -> None:
         (page(b"<html><h1>Refused</h1></html>", b"text/html", b"451 Refused"), "invalid_request", "Refused"),
     ],
 )
-async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> None:
+async def test_non_stream_answers(raw_server, answer, kind, words) -> None:
     async with raw_server(answer) as server, chat(server.url) as model:
         error = await failure(model)
         assert error.kind == kind
@@ -489,7 +489,7 @@ async def test_stall_is_told_from_cancellation(raw_server) -> None:
         assert task.cancelling() == 0
 
 
-async def test_the_models_of_a_server(raw_server) -> None:
+async def test_models_of_a_server(raw_server) -> None:
     listing = {"data": [{"id": "a", "context_length": 4096}, {"id": "b"}]}
     anthropic = {"data": [{"id": "claude-x", "display_name": "Claude X"}, {"id": "claude-opus-4-1-20250805"}]}
     async with raw_server(page(json.dumps(listing).encode())) as server:

@@ -63,7 +63,7 @@ def fault(status: int, body: object, headers: dict[str, str] | None = None) -> M
         (418, b"teapot", "invalid_request"),
     ],
 )
-def test_the_kind(status: int, body: object, kind: str) -> None:
+def test_error_kind_by_status_and_body(status: int, body: object, kind: str) -> None:
     error = fault(status, body)
     assert (error.kind, error.status, error.provider, error.model) == (kind, status, "acme", "big-1")
     assert error.args[0]
@@ -162,7 +162,7 @@ def test_token_rate_limit_is_no_overflow() -> None:
         ({"error": {"message": "x" * 5000}}, "x" * 600 + "…"),
     ],
 )
-def test_the_words(body: object, words: str) -> None:
+def test_error_message_from_body(body: object, words: str) -> None:
     assert fault(400, body).args[0] == words
 
 
@@ -233,11 +233,11 @@ def test_key_is_hidden_and_variable_named() -> None:
         ({}, None),
     ],
 )
-def test_the_wait_asked_for(headers: dict[str, str], seconds: float | None) -> None:
+def test_wait_is_read_from_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert fault(429, {"error": {"message": "no"}}, headers).retry_after == seconds
 
 
-def test_the_wait_as_a_moment() -> None:
+def test_wait_as_a_date() -> None:
     soon = fault(429, b"", {"retry-after": formatdate(time.time() + 30, usegmt=True)}).retry_after
     assert soon is not None
     assert 25 < soon <= 30
@@ -299,13 +299,13 @@ def test_no_wait_for_incurable_errors() -> None:
         ({"base_resp": {"status_code": 1026, "status_msg": "new_sensitive"}}, "invalid_request"),
     ],
 )
-def test_errors_inside_a_stream(data: dict[str, object], kind: str) -> None:
+def test_errors_in_a_stream(data: dict[str, object], kind: str) -> None:
     assert error_in(data)
     assert from_event(ORIGIN, data).kind == kind
 
 
 @pytest.mark.parametrize("data", [{"error": None}, {"base_resp": {"status_code": 0}}, {"choices": []}, {"error": {}}])
-def test_what_is_no_error(data: dict[str, object]) -> None:
+def test_harmless_data_is_no_error(data: dict[str, object]) -> None:
     assert not error_in(data)
 
 
@@ -318,7 +318,7 @@ def test_what_is_no_error(data: dict[str, object]) -> None:
         (401, "no", "Check ACME_API_KEY"),
     ],
 )
-def test_what_a_person_can_mend_says_how(status: int, words: str, next_step: str) -> None:
+def test_curable_error_says_how(status: int, words: str, next_step: str) -> None:
     said = str(fault(status, {"error": {"message": words}}).args[0])
     assert said.startswith(f"{words}. ") and next_step in said
 

@@ -131,7 +131,7 @@ def test_gemini_model_in_url_key_in_header() -> None:
         ("https://x.example", "tunedModels/a b?", "https://x.example/v1beta/tunedModels/a%20b%3F"),
     ],
 )
-def test_where_models_are(base: str, model: str, url: str) -> None:
+def test_gemini_model_urls(base: str, model: str, url: str) -> None:
     assert model_url(base, model) == url
 
 
@@ -315,7 +315,7 @@ def test_every_history_is_accepted(data: DataObject) -> None:
         ("tunedModels/x", "low", {}, True),
     ],
 )
-def test_what_an_effort_comes_to(model: str, effort: Effort | None, config: dict, noted: bool) -> None:
+def test_gemini_effort_parameters(model: str, effort: Effort | None, config: dict, noted: bool) -> None:
     found, notes = thinking_config(model, effort)
     assert found == config
     assert bool(notes) == noted
@@ -719,7 +719,7 @@ async def test_fake_provider_lists_like_google() -> None:
 @pytest.mark.parametrize(
     "model", ["gemini-2.5-flash", "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-flash-latest"]
 )
-def test_models_have_a_price_and_a_size(model: str) -> None:
+def test_gemini_models_have_price_and_size(model: str) -> None:
     assert PriceBook().price("google", model, Usage(input=1000, output=1000)) is not None
     assert limits_of("google", model) == ModelLimits(1_048_576, 65_536)
 

@@ -50,7 +50,7 @@ async def read_all(path: Path, **options: object) -> list[tuple[dict, Reply | Mo
 
 
 @recorded
-async def test_no_cut_changes_what_is_read() -> None:
+async def test_google_cuts_change_nothing() -> None:
     for path in recordings(*ENDPOINTS)[:: deep(12, 6)]:
         seen = []
         for options in (
@@ -90,7 +90,7 @@ def genai() -> ModuleType:
 
 
 @recorded
-async def test_replies_as_the_sdk_reads_them(genai: ModuleType) -> None:
+async def test_google_replies_equal_the_sdks(genai: ModuleType) -> None:
     compared = 0
     for path in recordings(*ENDPOINTS)[:: deep(9, 3)]:
         ours = await read_all(path, chunk="whole")

@@ -206,7 +206,7 @@ def closed_part(body: bytes) -> bytes:
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(histories, messages)
 @pytest.mark.parametrize("kind", [Anthropic, Moonshot])
-def test_what_is_closed_never_changes(kind: type, history: list[Message], further: Message) -> None:
+def test_closed_turns_never_change(kind: type, history: list[Message], further: Message) -> None:
     provider = kind.from_key("k" * 8)
     before = body_of(provider, history)
     after = body_of(provider, [*history, further])
@@ -330,7 +330,7 @@ def test_own_ids_go_back_as_they_came() -> None:
     assert fed(user("hi"), own)[1].parts[0].id == "functions_Read_0"
 
 
-def test_who_sent_a_message_is_told() -> None:
+def test_message_sender_is_told() -> None:
     assert fed(user("done", sender="job:3"))[-1].parts == (Text("[from job:3]\ndone"),)
 
 

@@ -92,14 +92,14 @@ def test_huge_count_is_kept(family, value: object) -> None:
 
 @FAMILIES
 @pytest.mark.parametrize("value", [8, 8.0, "8"], ids=repr)
-def test_a_count_in_any_spelling_is_one(family, value: object) -> None:
+def test_count_in_any_spelling_is_read(family, value: object) -> None:
     usage, (charge,) = family(30, value).bill(400)
     assert usage == Usage(input=30, output=8)
     assert not charge.estimated
 
 
 @pytest.mark.parametrize("name", ["cost", "cost_in_usd_ticks"])
-def test_a_price_that_cannot_be_is_none(name: str) -> None:
+def test_impossible_price_is_none(name: str) -> None:
     for value in (-5, "NaN", "Infinity", True, []):
         assert chat(30, 8, **{name: value}).charges()[0].usd is None
     assert chat(30, 8, **{name: 0}).charges()[0].usd is None  # a gateway that knows none

@@ -105,7 +105,7 @@ async def test_agent_changes_keys_without_a_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.plugin("clouds")
-async def test_the_sdk_sends_it_too() -> None:
+async def test_sdk_sends_next_key_too() -> None:
     async with FakeProviderServer(refusing(first=LIMIT)) as server:
         provider = provider_named("openai", key=f"{FIRST}, {SECOND}", base_url=f"{server.url}/v1", transport="sdk")
         await said(provider.model("m"))
@@ -141,6 +141,6 @@ def test_keys_are_written_with_commas(text: str, keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.plugin("clouds")
-def test_a_cloud_takes_one() -> None:
+def test_cloud_takes_one_key() -> None:
     with pytest.raises(UsageError, match="which takes one key"):
         provider_named("azure", key=f"{FIRST},{SECOND}", base_url="http://127.0.0.1:9")

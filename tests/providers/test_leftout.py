@@ -395,7 +395,7 @@ async def test_wrongly_suspected_image_put_back() -> None:
         "Image is too large",
     ],
 )
-async def test_500_about_image_leaves_it_out(words: str) -> None:
+async def test_error_500_about_image_leaves_it_out(words: str) -> None:
     """vLLM, SGLang and Ollama pass on what their libraries raise."""
 
     def steps(request: Received) -> Fail | Turn:

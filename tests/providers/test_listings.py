@@ -84,7 +84,7 @@ def test_old_listing_is_better_than_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"places": 3}', '{"places": {"acme": {"models": {"m": [1]}}}}', "\xff"])
-def test_a_damaged_file_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_damaged_listing_counts_as_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "listings.json"
     file.write_bytes(text.encode("latin-1"))
     listings = Listings(file)

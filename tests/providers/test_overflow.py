@@ -102,7 +102,7 @@ def test_sizes_told(words: str, window: int | None, tokens: int | None) -> None:
         ("", None),
     ],
 )  # fmt: skip
-def test_the_most_output_told(words: str, most: int | None) -> None:
+def test_told_maximum_output_is_read(words: str, most: int | None) -> None:
     assert most_output_in(words) == most
 
 

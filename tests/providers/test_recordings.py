@@ -60,7 +60,7 @@ ENDPOINTS = list(SPEAKERS)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-async def test_no_cut_changes_what_is_read(endpoint: str) -> None:
+async def test_recorded_cuts_change_nothing(endpoint: str) -> None:
     for path in recordings(endpoint)[:: deep(12, 6)]:
         seen = []
         for options in (
@@ -96,7 +96,7 @@ async def test_every_status_has_its_kind(endpoint: str) -> None:
     assert seen >= 8
 
 
-async def test_anthropic_as_its_sdk_reads_it() -> None:
+async def test_anthropic_equals_its_sdk() -> None:
     anthropic = pytest.importorskip("anthropic")
     compared = 0
     for path in recordings("anthropic.messages")[:: deep(12, 6)]:  # all of them agree; a sixth is quick
@@ -167,7 +167,7 @@ def check_anthropic_usage(told: dict, found: Reply) -> None:
     assert [charge.usage for charge in found.charges] == [usage]
 
 
-async def test_chat_as_the_openai_sdk_reads_it() -> None:
+async def test_chat_equals_the_openai_sdk() -> None:
     openai = pytest.importorskip("openai")
     compared = 0
     for path in recordings("openai.chat")[:: deep(18, 6)]:

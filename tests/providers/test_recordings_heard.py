@@ -88,7 +88,7 @@ async def test_gemini_hears_it_inline(part: Document, kind: str) -> None:
         ("google", "gemma-4-31b-it"),
     ],
 )
-async def test_who_takes_none_is_not_asked(provider: str, model: str) -> None:
+async def test_deaf_model_is_not_sent_audio(provider: str, model: str) -> None:
     """And what the model has answered already, or another one has, is there in words."""
     async with FakeProviderServer([Turn("x")]) as server:
         opened: Any = provider_named(provider, key="k" * 8, base_url=server.url)
@@ -107,7 +107,7 @@ async def test_who_takes_none_is_not_asked(provider: str, model: str) -> None:
         assert base64.b64encode(WAV[:300]).decode() not in body
 
 
-async def test_a_refusal_does_not_stay() -> None:
+async def test_refused_audio_is_not_remembered() -> None:
     """Whoever asks something else next is answered; a job's word in between changes nothing."""
     async with FakeProviderServer([Turn("x")]) as server:
         opened: Any = provider_named("anthropic", key="k" * 8, base_url=server.url)
@@ -119,7 +119,7 @@ async def test_a_refusal_does_not_stay() -> None:
     assert "[talk.wav: audio/wav, " in json.dumps(server.requests[0].json)
 
 
-async def test_an_advisor_does_without(tmp_path: Path) -> None:
+async def test_advisor_is_sent_no_audio(tmp_path: Path) -> None:
     async with FakeProviderServer([Turn("x")]) as server:
         opened: Any = provider_named("anthropic", key="k" * 8, base_url=server.url)
         async with aclosing(opened):
@@ -155,7 +155,7 @@ class TestCost:
         ("provider", "model", "tokens"),
         [("google", "gemini-2.5-flash", 32), ("openai-chat", "gpt-audio", 10), ("openai-chat", "gpt-audio-mini", 10)],
     )
-    def test_what_is_held_covers_its_price(self, seconds: int, provider: str, model: str, tokens: int) -> None:
+    def test_reservation_covers_audio_price(self, seconds: int, provider: str, model: str, tokens: int) -> None:
         """At the tokens for a second that each documents."""
         opened: Any = provider_named(provider, key="k" * 8)
         heard = Document("audio/wav", recording(seconds), "a.wav")
@@ -221,7 +221,7 @@ class TestCost:
             "google", "gemini-3.8-flash", read
         )
 
-    def test_a_person_may_name_its_price(self) -> None:
+    def test_person_may_price_audio(self) -> None:
         book = PriceBook({"house/ear": {"input": 1, "output": 2, "audio_input": 11, "audio_output": 1}})
         usage = Usage(input=10, output=10, fees={"audio_input": 10, "audio_output": 10})
         assert book.price("house", "ear", usage) == Decimal("0.00013")  # never less than as text
@@ -229,7 +229,7 @@ class TestCost:
 
 class TestFiles:
     @pytest.mark.parametrize(("part", "name"), [(TALK, "talk.wav"), (MP3, "talk.mp3")])
-    def test_a_mention_attaches_it(self, part: Document, name: str, tmp_path: Path) -> None:
+    def test_mention_attaches_recording(self, part: Document, name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(part.data)
         assert attach(f"What is said in @{name}?", tmp_path) == ([part], [])
 
@@ -237,7 +237,7 @@ class TestFiles:
         with pytest.raises(ValueError, match="14 MB"):
             media_in(recording(900), "talk.wav")
 
-    def test_what_is_broken_is_not_attached(self, tmp_path: Path) -> None:
+    def test_broken_recording_is_not_attached(self, tmp_path: Path) -> None:
         (tmp_path / "talk.wav").write_bytes(WAV[:20] + bytes(20))
         parts, wrong = attach("@talk.wav", tmp_path)
         assert not parts
@@ -291,11 +291,11 @@ class TestSpoken:
         assert bodies[0]["modalities"] == ["text", "audio"]
         assert bodies[1]["messages"][1] == {"role": "assistant", "content": "Hello there."}
 
-    async def test_a_recording_stays_what_it_is(self, raw_server: Callable[..., Any]) -> None:
+    async def test_spoken_answer_keeps_its_format(self, raw_server: Callable[..., Any]) -> None:
         _, reply, _ = await self.answered(raw_server, spoken(MP3.data))
         assert reply.message.parts[1] == Document("audio/mpeg", MP3.data, "answer.mp3")
 
-    async def test_what_is_no_sound_is_an_error(self, raw_server: Callable[..., Any]) -> None:
+    async def test_broken_audio_is_an_error(self, raw_server: Callable[..., Any]) -> None:
         answer = spoken(b"x")
         answer = [answer[0], answer[1].replace(b'"data": "eA=="', b'"data": "e!!A="')]
         async with raw_server(answer) as server:

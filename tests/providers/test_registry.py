@@ -46,11 +46,11 @@ from sagent.providers.registry import row_called, row_named
         ("", None),
     ],
 )
-def test_the_provider_a_model_points_to(model: str, provider: str | None) -> None:
+def test_provider_inferred_from_model(model: str, provider: str | None) -> None:
     assert infer(model) == provider
 
 
-def test_a_key_that_is_missing_is_named() -> None:
+def test_missing_key_is_named() -> None:
     for kind, variable in ((OpenAI, "OPENAI"), (Moonshot, "MOONSHOT"), (DashScope, "DASHSCOPE"), (MiniMax, "MINIMAX")):
         with pytest.raises(UsageError, match=f"set {variable}_API_KEY"):
             kind.from_env(environ={})
@@ -130,12 +130,12 @@ def test_non_text_key_is_named_not_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["models.example", "ftp://models.example", "https://", "http://host:port"])
-def test_a_base_url_that_is_none(url: str) -> None:
+def test_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="base URL"):
         OpenAI.from_key("k" * 8, base_url=url)
 
 
-def test_how_the_key_is_sent() -> None:
+def test_key_header_by_provider() -> None:
     assert Anthropic.from_key("k" * 8).headers()["x-api-key"] == "k" * 8
     bearer = Anthropic.from_env(environ={"ANTHROPIC_AUTH_TOKEN": "t" * 8}).headers()
     assert (bearer["authorization"], "x-api-key" in bearer) == (f"Bearer {'t' * 8}", False)
@@ -157,7 +157,7 @@ def test_how_the_key_is_sent() -> None:
         ("http://localhost:1/v1/messages", "http://localhost:1/v1/messages"),
     ],
 )
-def test_where_messages_are_posted(base: str, url: str) -> None:
+def test_messages_url(base: str, url: str) -> None:
     assert messages_url(base) == url
 
 
@@ -171,7 +171,7 @@ def test_where_messages_are_posted(base: str, url: str) -> None:
         ("http://localhost:8080/v1/chat/completions", "http://localhost:8080/v1"),
     ],
 )
-def test_where_chats_are_posted(base: str, url: str) -> None:
+def test_chats_url(base: str, url: str) -> None:
     assert api_root(base) == url
 
 
@@ -186,7 +186,7 @@ def test_unknown_provider_suggests_names() -> None:
     assert provider_named("OpenAI_Compatible", base_url="http://localhost:1", environ={}).name == "openai-compatible"
 
 
-def test_a_class_names_its_provider() -> None:
+def test_class_names_its_provider() -> None:
     by_class = {
         "AnthropicCLI": "anthropic-cli",
         "OpenAICompatible": "openai-compatible",
@@ -201,7 +201,7 @@ def test_a_class_names_its_provider() -> None:
     assert row_named("AnthropicCLI", own) is own["anthropiccli"]
 
 
-def test_rows_of_a_user_s_own() -> None:
+def test_own_rows() -> None:
     rows = read_rows(
         {"acme": {"base_url": "https://acme.example/v1", "models": ["acme-"], "max_tokens": "max_completion_tokens"}},
         "x",

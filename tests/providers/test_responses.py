@@ -201,7 +201,7 @@ def test_responses_tool_errors_are_prefixed() -> None:
     assert [item["output"] for item in items if "output" in item] == ["Error: no such\nfile", "Error: gone"]
 
 
-def test_the_weight() -> None:
+def test_responses_weight() -> None:
     model = OpenAI.from_key("k" * 8).model("gpt-5.2")
     assert 1_000 < model.max_input_tokens(Request("a", [user("x" * 1_000)])) < 2_500
     assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
@@ -241,7 +241,7 @@ def delta(kind: str, index: int, text: str, **more: object) -> dict:
     return {"type": f"response.{kind}.delta", "output_index": index, "delta": text, **more}
 
 
-def test_a_streamed_reply() -> None:
+def test_streamed_reply() -> None:
     reader, out = drafted(
         {"type": "response.created", "response": {"id": "resp_1"}},
         added(0, {**reasoning(), "encrypted_content": "half"}),
@@ -306,7 +306,7 @@ def test_unstreamed_text_is_told_at_end(events: list[dict]) -> None:
     assert (reader.message().content, reader.complete) == ("Hello.", True)
 
 
-def test_a_reply_in_one_piece() -> None:
+def test_one_piece_reply() -> None:
     said = replied(reasoning(), searched(), message(), function_call(arguments=""), function_call(2, "{not json"))
     assert [type(part) for part in said.parts] == [Thinking, Opaque, Text, ToolCall, ToolCall]
     assert [(call.arguments, call.malformed) for call in said.calls] == [({}, None), ({}, "{not json")]
@@ -388,7 +388,7 @@ def test_texts_and_arguments_in_one_piece() -> None:
         ("incomplete", "steered", "end", True),
     ],
 )
-def test_why_it_ended(status: str, reason: str | None, stop: str, noted: bool) -> None:
+def test_responses_stop_reasons(status: str, reason: str | None, stop: str, noted: bool) -> None:
     reader = new_draft()
     reader.whole(response(message(), status=status, incomplete_details={"reason": reason} if reason else None), [])
     assert (reader.message().stop, bool(reader.notes())) == (stop, noted)
@@ -456,7 +456,7 @@ def test_missing_last_event_is_cut() -> None:
     ],
 )
 @pytest.mark.parametrize(("tier", "charged"), [("default", ""), ("priority", "priority"), (None, "")])
-def test_the_bill(told: dict, expected: Usage, tier: str | None, charged: str) -> None:
+def test_responses_bill(told: dict, expected: Usage, tier: str | None, charged: str) -> None:
     reader, _ = drafted(ended(usage=told, service_tier=tier))
     assert reader.usage() == expected
     assert [(charge.usage, charge.tier, charge.model) for charge in reader.charges()] == [(expected, charged, "m")]

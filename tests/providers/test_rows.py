@@ -118,7 +118,7 @@ def test_provider_addresses_and_keys(name: str, address: str, key: str) -> None:
         ),
     ],
 )
-def test_how_an_effort_is_told(row: str, model: str, effort: str, sent: dict, noted: bool) -> None:
+def test_row_effort_members(row: str, model: str, effort: str, sent: dict, noted: bool) -> None:
     members, notes = effort_members(model, built_in()[row].quirks, effort, with_tools=True)
     assert (dict(members), bool(notes)) == (sent, noted)
     assert all(model in note for note in notes)
@@ -145,7 +145,7 @@ def test_longest_prefix_with_or_without_vendor() -> None:
     "efforts",
     [[{"of": "x"}], [{"of": "x", "style": "sometimes"}], [{"of": "x", "style": "level", "levels": ["huge"]}], ["x"]],
 )
-def test_a_knob_that_is_none_is_named(efforts: list) -> None:
+def test_invalid_effort_knob_is_named(efforts: list) -> None:
     with pytest.raises(ConfigError, match=r"\[a\] effort"):
         read_rows({"a": {"efforts": efforts}}, "settings")
 
@@ -248,7 +248,7 @@ def test_double_reasoning_returns_twice() -> None:
         ("", None),
     ],
 )
-def test_whose_address_it_is(url: str, name: str | None) -> None:
+def test_known_address_gets_its_row(url: str, name: str | None) -> None:
     """Quirks of a known provider hold for a generic one at its address; on this machine the port tells them apart."""
     row = row_for_url(url)
     assert (row and row.name) == name

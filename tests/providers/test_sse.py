@@ -38,7 +38,7 @@ def test_any_cut_and_any_line_end(newline: str, size: int) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), min_size=1)), st.data())
-def test_what_was_written_is_read(payloads: list[str], data: st.DataObject) -> None:
+def test_written_events_are_read(payloads: list[str], data: st.DataObject) -> None:
     whole = b"".join(
         b"data: " + json.dumps(text).encode() + data.draw(st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"]))
         for text in payloads
@@ -52,7 +52,7 @@ def test_last_event_needs_no_blank_line() -> None:
     assert read(b"data: 1\n\ndata: 2") == [("", "1"), ("", "2")]
 
 
-def test_a_bare_json_line_is_an_event() -> None:
+def test_bare_json_line_is_an_event() -> None:
     assert read(b'data: 1\n\n{"error":{"message":"no"}}\n') == [("", "1"), ("", '{"error":{"message":"no"}}')]
 
 

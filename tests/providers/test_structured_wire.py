@@ -284,7 +284,7 @@ def chat(row: str, model: str = "m") -> Model:
     return provider_named(row, key="k" * 8).model(model)
 
 
-def test_anthropic_beside_the_effort() -> None:
+def test_anthropic_schema_beside_effort() -> None:
     request = replace(asked(), effort="high")
     config = as_object(body_of(anthropic(), request)["output_config"])
     assert config == {
@@ -296,7 +296,7 @@ def test_anthropic_beside_the_effort() -> None:
     assert "output_config" not in body_of(anthropic(), asked(None))
 
 
-def test_responses_beside_the_verbosity() -> None:
+def test_responses_schema_beside_verbosity() -> None:
     text = as_object(body_of(openai(), asked(PLACE, text={"verbosity": "low"}))["text"])
     assert text["verbosity"] == "low"
     assert text["format"] == {
@@ -372,7 +372,7 @@ def test_schema_beside_tools_if_callable() -> None:
     ],
     ids=lambda value: getattr(value, "id", str(value)),
 )
-def test_which_models_hold_to_it(model: Model, holds: bool) -> None:
+def test_models_holding_to_schema(model: Model, holds: bool) -> None:
     assert isinstance(model, Structuring) and model.structures(asked()) is holds
     assert not model.structures(asked(None)) and not model.structures(asked(schema_of(str)))
     text = json.dumps(body_of(model, asked()))
@@ -389,7 +389,7 @@ def test_anthropic_takes_no_recursive_schema() -> None:
 
 
 @pytest.mark.plugin("clouds")
-def test_azure_gets_what_it_knows() -> None:
+def test_azure_gets_known_members() -> None:
     pytest.importorskip("openai")
     azure = provider_named("azure", key="k" * 8, base_url="https://x.openai.azure.com").model("gpt-5.6-terra")
     assert at(body_of(azure, asked(THING)), "text", "format", "schema") == plain(fit_schema(THING, CHAT))
@@ -429,7 +429,7 @@ def test_body_prefix_stays_the_same(model: Callable[[], Model]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_the_schema_weighs(model: Callable[[], Model]) -> None:
+def test_schema_has_a_weight(model: Callable[[], Model]) -> None:
     one = model()
     assert (
         one.max_input_tokens(asked(THING)) - one.max_input_tokens(asked(None))
@@ -438,7 +438,7 @@ def test_the_schema_weighs(model: Callable[[], Model]) -> None:
     )
 
 
-def test_the_vendors_types_accept_it() -> None:
+def test_vendor_types_accept_the_schema() -> None:
     pytest.importorskip("anthropic")
     pytest.importorskip("openai")
     types = pytest.importorskip("google.genai").types
@@ -457,7 +457,7 @@ def test_the_vendors_types_accept_it() -> None:
     types.GenerationConfig.model_validate(body_of(google(), request)["generationConfig"])
 
 
-def test_rows_say_what_they_may_say() -> None:
+def test_row_structured_values_are_checked() -> None:
     rows = read_rows({"a": {"structured": "json_schema", "structured_tools": True}}, "x")
     assert rows["a"].quirks.structured == "json_schema" and rows["a"].quirks.structured_tools
     with pytest.raises(ConfigError, match=r"structured: 'xml' is not one of '', json_schema, json_object"):

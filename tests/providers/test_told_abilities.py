@@ -112,7 +112,7 @@ def test_dropped_images_keep_bytes() -> None:
     assert model.prepare(Request("c", history)).body.data.startswith(begun)
 
 
-async def test_it_is_said_once() -> None:
+async def test_missing_ability_is_said_once() -> None:
     seen: list[Event] = []
     async with FakeProviderServer([Turn(text="Hello")] * 3) as server:
         rows = rows_of({"efforts": []}, base_url=f"{server.url}/v1")
@@ -152,7 +152,7 @@ def test_future_openai_models_reason() -> None:
     "table",
     [{}, "prod", {"of": "x", "eyes": True}, {"of": 1}, {"efforts": ["hard"]}, {"efforts": "low"}, {"images": "no"}],
 )
-def test_what_says_nothing_is_refused(table: object) -> None:
+def test_empty_ability_is_refused(table: object) -> None:
     with pytest.raises(ConfigError, match="abilities: each is"):
         read_rows({"acme": {"base_url": URL, "abilities": [table]}}, "config.toml")
 

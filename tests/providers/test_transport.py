@@ -78,7 +78,7 @@ async def test_every_framing(raw_server, transport, pieces, body) -> None:
 
 
 @pytest.mark.parametrize("name", [b"gzip", b"deflate", b"br", b"gzip, identity"])
-async def test_a_compressed_body_is_inflated(raw_server, transport, name) -> None:
+async def test_compressed_body_is_inflated(raw_server, transport, name) -> None:
     encode = {b"gzip": gzip.compress, b"deflate": zlib.compress}.get(name.partition(b",")[0])
     data = (encode or pytest.importorskip("brotli").compress)(b"hello " * 100)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %s\r\ncontent-length: %d\r\n\r\n" % (name, len(data))
@@ -100,7 +100,7 @@ async def test_missing_brotli_is_named(raw_server, transport, monkeypatch) -> No
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"\x1b", "cut"), (b"\xff\xff\xff", "protocol")])
-async def test_brotli_that_breaks_is_named(raw_server, transport, body, kind) -> None:
+async def test_broken_brotli_is_named(raw_server, transport, body, kind) -> None:
     pytest.importorskip("brotli")
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with raw_server([head, body]) as server:
@@ -126,7 +126,7 @@ async def test_brotli_that_breaks_is_named(raw_server, transport, body, kind) ->
         ([None], "network"),
     ],
 )
-async def test_what_breaks_is_named(raw_server, transport, pieces, kind) -> None:
+async def test_broken_answer_is_named(raw_server, transport, pieces, kind) -> None:
     async with raw_server(pieces) as server:
         with pytest.raises(ExchangeFailed) as caught:
             await fetch(transport, server.url)
@@ -190,7 +190,7 @@ async def test_connection_kept_as_server_says(raw_server, transport) -> None:
         assert await fetch(transport, server.url) == (200, b"ok")
 
 
-async def test_what_never_left_is_not_sent(transport, unused_tcp_port) -> None:
+async def test_failed_connection_counts_as_unsent(transport, unused_tcp_port) -> None:
     with pytest.raises(ExchangeFailed) as caught:
         await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
     assert not caught.value.sent
@@ -216,7 +216,7 @@ async def test_large_body_may_be_answered_early(raw_server, transport) -> None:
         assert server.requests[0].endswith(body)
 
 
-async def test_nobody_there(transport, unused_tcp_port) -> None:
+async def test_refused_connection(transport, unused_tcp_port) -> None:
     with pytest.raises(ExchangeFailed, match=str(unused_tcp_port)) as caught:
         await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
     assert caught.value.kind == "network"
@@ -238,7 +238,7 @@ async def test_answered_local_server_may_return(raw_server, transport) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
-async def test_an_url_that_cannot_be_called(transport, url) -> None:
+async def test_invalid_url(transport, url) -> None:
     with pytest.raises(ExchangeFailed) as caught:
         await transport.post(url, {}, ())
     assert caught.value.kind == "network"
@@ -489,7 +489,7 @@ async def test_broken_proxy_is_named(monkeypatch, raw_server, how: str, url: str
 
 @pytest.mark.plugin("clouds")
 @pytest.mark.usefixtures("no_proxies")
-async def test_an_sdk_names_the_dead_proxy_too(monkeypatch) -> None:
+async def test_sdk_names_the_dead_proxy_too(monkeypatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://us:secret@127.0.0.1:1")
     provider = OpenAI.from_key("key-for-tests", base_url="https://example.invalid/v1", transport="sdk")
     with pytest.raises(ModelError, match=r"the proxy 127\.0\.0\.1:1 that HTTPS_PROXY names") as caught:
@@ -522,7 +522,7 @@ async def test_an_sdk_names_the_dead_proxy_too(monkeypatch) -> None:
         ("api.example.com", "", False),
     ],
 )
-def test_who_is_asked_without_a_proxy(monkeypatch, host: str, excepted: str, left_out: bool) -> None:
+def test_no_proxy_exceptions(monkeypatch, host: str, excepted: str, left_out: bool) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.invalid:3128")
     monkeypatch.setenv("NO_PROXY", excepted)
     found = proxy_for(urlsplit(f"https://{host}/v1"))

@@ -260,7 +260,7 @@ def test_last_or_growing_counts_are_whole() -> None:
         assert (usage_told.input, usage_told.output, charge.estimated) == (900, 2, False)
 
 
-def test_a_total_alone_is_no_output() -> None:
+def test_total_alone_is_no_output() -> None:
     assert chat({"total_tokens": 9_000}).output == 0
     assert responses({"total_tokens": 9_000}).output == 0
 
@@ -314,7 +314,7 @@ def test_cache_writes_found_by_lives_only(short: int, hour: int) -> None:
     assert told == Usage(9, 0, short, hour, output=1)
 
 
-def test_responses_in_the_names_of_chat() -> None:
+def test_responses_usage_in_chat_names() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 300}}
     counts: dict[str, object] = {"prompt_tokens": 100, "completion_tokens": 10, **details}
     assert responses(counts) == chat(counts) == Usage(36, 64, output=310, reasoning=300)

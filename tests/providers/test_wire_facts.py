@@ -176,7 +176,7 @@ async def test_error_after_status_200_is_retryable(kind: type, way: str) -> None
         ([{"error": {"code": 400, "message": "API key not valid", "status": "INVALID_ARGUMENT"}}], "auth"),
     ],
 )
-async def test_an_error_in_place_of_a_reply(raw_server, kind: type, way: str, body: object, kind_of_error: str) -> None:
+async def test_error_in_place_of_a_reply(raw_server, kind: type, way: str, body: object, kind_of_error: str) -> None:
     """Under status 200, whole, where a stream was asked for."""
     async with raw_server(page(body)) as server, opened(kind, server.url, way) as model:
         assert (await failure(model)).kind == kind_of_error

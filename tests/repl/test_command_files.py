@@ -102,7 +102,7 @@ async def test_command_names_skip_outside_links(project: Project) -> None:
     assert await project.send("/web:test") == "two"
 
 
-async def test_a_skill_is_a_command(project: Project) -> None:
+async def test_skill_is_a_command(project: Project) -> None:
     project.write(".claude/skills/deploy/SKILL.md", "---\ndescription: deploys\n---\nRun ${CLAUDE_SKILL_DIR}/go $1")
     said = await project.send("/deploy now")
     assert said.endswith(f"Run {project.root}/.claude/skills/deploy/go now")

@@ -59,7 +59,7 @@ def test_call_path_links_any_file_name(tmp_path: Path) -> None:
 
 
 @given(text=st.text())
-def test_no_name_drives_the_terminal(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_link_text_drives_the_terminal(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.getbasetemp()
     for style in (leading_to("", text), leading_to_file("", text), leading_to_file("", f"/{text}")):
         assert " " not in style

@@ -154,7 +154,7 @@ def drawn(lines: Sequence[Line], theme: str, depth: ColorDepth) -> str:
         ("narrow", "auto", ColorDepth.DEPTH_1_BIT, 40),
     ],
 )
-async def test_the_sheet(name: str, theme: str, depth: ColorDepth, width: int) -> None:
+async def test_sheet_of_looks(name: str, theme: str, depth: ColorDepth, width: int) -> None:
     lines = await sheet(width)
     assert all(line_width(line) <= width for line in lines)
     found, file = drawn(lines, theme, depth), SHEETS / f"{name}.txt"
@@ -213,7 +213,7 @@ def test_colours_have_contrast(theme: str, light: bool | None, background: int, 
                 assert contrast(XTERM[word.removeprefix("ansi")], background) >= least, name
 
 
-def test_the_environment_says_how_many_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_colours_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def fileno(self) -> int:
             raise io.UnsupportedOperation

@@ -57,7 +57,7 @@ def shown(text: str, width: int = 40) -> str:
     return plain(line for piece in pieces_of(text) for line in render_piece(piece, width))
 
 
-def test_the_sample_looks_like_this() -> None:
+def test_sample_is_rendered() -> None:
     assert (
         shown(SAMPLE)
         == """\
@@ -183,7 +183,7 @@ def test_table_breaks_words_last() -> None:
     assert "12345.67" in shown(text, 34)
 
 
-def test_a_cell_may_have_lines() -> None:
+def test_cell_may_have_lines() -> None:
     assert shown("| a | b |\n|---|---|\n| one<br>two<br/>3 | x |\n") == "a   │ b\n────┼──\none │ x\ntwo │ \n3   │ "
 
 
@@ -203,7 +203,7 @@ def test_marks_without_end_are_read(text: str, *, live: bool) -> None:
     assert "a" in "".join(part for _, part in inline(text, live=live)) or "a" not in text
 
 
-def test_a_line_may_end_with_a_backslash() -> None:
+def test_line_may_end_with_backslash() -> None:
     assert shown("one\\\n**two**\\\nthree\n") == "one\ntwo\nthree"
     assert [span for span in inline("这是**重点**内容") if span[0]] == [("class:strong", "重点")]
     assert [span for span in inline("__two words__") if span[0]] == [("class:strong", "two words")]

@@ -300,7 +300,7 @@ async def test_without_git_directory_is_walked(tmp_path: Path) -> None:
     assert branch_of(tmp_path) == ""
 
 
-def test_the_nearest_files_come_first() -> None:
+def test_nearest_files_come_first() -> None:
     files = ["docs/plan.md", "sagent/repl/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
     assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/panel.py"]
     assert nearest("srpan", files)[0] == "sagent/repl/panel.py"

@@ -6,7 +6,7 @@ from sagent.repl.shell import run_shell
 from tests.surroundings import PYTHON
 
 
-async def test_letters_at_the_seam_are_whole(tmp_path: Path) -> None:
+async def test_letters_across_reads_are_whole(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x" + "é" * 40_000)
     assert await run_shell("cat f", tmp_path) == (0, "x" + "é" * 40_000)
 

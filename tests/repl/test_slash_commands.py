@@ -158,7 +158,7 @@ async def test_compaction_savings_are_told(context: RecordingContext, *, person:
         ("/ask-advisor why\nso?", ("ask-advisor", "why\nso?")),
     ],
 )
-def test_what_is_a_command(line: str, found: tuple[str, str] | None) -> None:
+def test_slash_lines_that_are_commands(line: str, found: tuple[str, str] | None) -> None:
     assert split_command(line) == found
 
 
@@ -277,7 +277,7 @@ async def test_doing(context: RecordingContext) -> None:
     assert context.left
 
 
-async def test_commands_of_ones_own(context: RecordingContext, tmp_path: Path) -> None:
+async def test_own_slash_commands(context: RecordingContext, tmp_path: Path) -> None:
     for directory, text in ((context.settings.config_dir, "mine $ARGUMENTS"), (tmp_path / ".sagent", "theirs")):
         (directory / "commands").mkdir(parents=True)
         (directory / "commands" / "fix.md").write_text(text)

@@ -286,7 +286,7 @@ def test_file_completion_attaches(console: Console) -> None:
     assert "the secret is 42" in last_text(server.requests[0])
 
 
-def test_a_shell_line_is_run_and_shared(console: Console) -> None:
+def test_shell_line_is_run_and_shared(console: Console) -> None:
     server = console.serve([Turn(text="I saw it."), Turn(text="And that.")])
     console.start()
     console.type("!echo from the shell; printf '10%%\\r20%%\\n'; sleep 0.5")
@@ -355,7 +355,7 @@ def test_folded_shown_whole_and_note_kept(console: Console) -> None:
     assert "- the tests are slow" in (console.cwd / "AGENTS.md").read_text()
 
 
-def test_the_terminal_goes_away(console: Console) -> None:
+def test_terminal_hangup(console: Console) -> None:
     sleep, home = f"sleep 47.{os.getpid()}", str(console.environment["HOME"])
     console.serve([Turn(calls=(Call("Bash", {"command": sleep}),))])
     console.start("--permission-mode", "full")
@@ -371,7 +371,7 @@ def _processes(text: str) -> list[int]:
 
 
 @pytest.mark.needs("bash")
-def test_it_stops_and_comes_back(console: Console) -> None:
+def test_stop_and_resume(console: Console) -> None:
     console.serve([Turn(text="Here again.")])
     console.start(shell=True)
     console.keys("C-z")
@@ -382,7 +382,7 @@ def test_it_stops_and_comes_back(console: Console) -> None:
     console.until("Here again.")
 
 
-def test_without_a_key_there_is_a_guide(console: Console) -> None:
+def test_guide_without_a_key(console: Console) -> None:
     del console.environment["SAGENT_MODEL"]
     console.start(ready="Welcome to sagent.")
     console.until("/login", "sagent demo")
@@ -477,7 +477,7 @@ def test_early_draft_is_kept(console: Console) -> None:
     console.until("› second", "Second answer.")
 
 
-def test_a_dumb_terminal_can_be_used(console: Console) -> None:
+def test_dumb_terminal_works(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"
     console.start(ready=">")

@@ -74,7 +74,7 @@ def test_unmarked_pasted_lines_are_one_message(console: Console, tmp_path: Path)
     assert not (console.cwd / "ran").exists()
 
 
-def test_what_ctrl_c_cleared_comes_back(console: Console) -> None:
+def test_cleared_input_comes_back(console: Console) -> None:
     console.serve(echo)
     console.start()
     console.keys("a long thought")
@@ -207,7 +207,7 @@ def test_question_rings_and_list_stays_open(console: Console, tmp_path: Path) ->
     console.until("Done.")
 
 
-def test_the_terminal_is_left_as_it_was(console: Console, tmp_path: Path) -> None:
+def test_terminal_is_restored_at_exit(console: Console, tmp_path: Path) -> None:
     console.serve(echo)
     console.start()
     console.record(tmp_path / "bytes")

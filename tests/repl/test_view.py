@@ -66,7 +66,7 @@ def panel(view: View, at: float = 10.0, width: int = 60, queue: Sequence[Queued]
     return plain(render_panel(view, queue, at, width, 20))
 
 
-def test_a_turn_reads_like_this() -> None:
+def test_turn_is_rendered() -> None:
     view, blocks = tell(
         Received("root", user("fix it")),
         ThinkingDelta("root", "Let me see what "),
@@ -106,7 +106,7 @@ Done."""
     )
 
 
-def test_what_is_in_progress() -> None:
+def test_running_work_is_shown() -> None:
     view, _ = tell(
         Received("root", user("go")),
         ReplyFinished("root", assistant("", CALL), Usage(), None),
@@ -342,7 +342,7 @@ def test_denials_and_news_are_told() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 160])
 @pytest.mark.parametrize("reason", ["old_string is not in the file: it reads otherwise there", "no", "one two\nthree"])
-def test_why_a_call_failed_is_said_once(width: int, reason: str) -> None:
+def test_failure_reason_is_said_once(width: int, reason: str) -> None:
     edit = ToolCall("1", "Edit", JsonObject({"file_path": "src/a.py", "old_string": "a", "new_string": "b"}))
     done = ToolFinished("root", edit, answer(edit, reason, failed=True), 0.0, reason.split("\n", maxsplit=1)[0])
     shown = " ".join(written(tell(done)[1], width).replace("│", " ").split())
@@ -397,7 +397,7 @@ def test_expandable_blocks_are_expanded() -> None:
     assert '  options: ["a","b"]' in plain(expand(blocks[0], 60))
 
 
-def test_messages_that_wait_are_shown() -> None:
+def test_waiting_messages_are_shown() -> None:
     view, _ = tell(Received("root", user("x")))
     text = panel(view, 1.0, 60, [Queued("stop\nthat", sent=True), Queued("and then this", sent=False)])
     assert (

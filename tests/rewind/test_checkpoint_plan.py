@@ -101,13 +101,13 @@ def test_foreign_change_between_is_noticed() -> None:
     assert settle(found, {"/a": file("2")}) == ([], [Omission("/a", BETWEEN)])
 
 
-def test_a_mode_is_part_of_a_file() -> None:
+def test_mode_is_part_of_a_file() -> None:
     found = plan([ended("1", "/a", file("1"), Snapshot("file", "1" * 64, 0o755))])
     assert settle(found, {"/a": file("1")}) == ([], [])
     assert len(settle(found, {"/a": Snapshot("file", "1" * 64, 0o755)})[0]) == 1
 
 
-def test_what_began_and_did_not_end() -> None:
+def test_unfinished_steps_in_plan() -> None:
     begun = Touched("1", "Edit", False, (Touch("/a", file("1"), unknown(NOT_SEEN)),))
     assert settle(plan([begun]), {"/a": file("1")}) == ([], [])
     assert settle(plan([begun]), {"/a": file("2")}) == ([], [Omission("/a", ELSE)])

@@ -189,7 +189,7 @@ async def test_tools_and_commands_rewind_and_back(where: str, request: pytest.Fi
             assert tree(cwd) == state
 
 
-async def test_what_a_preview_tells(plain: Path) -> None:
+async def test_preview_tells_changes(plain: Path) -> None:
     async with at_work(plain) as rig:
         point = await rig.write("a.txt", "one\ntwo\n")
         await rig.run("printf '\\0' > bits; rm below/b.txt")
@@ -599,7 +599,7 @@ def touched_entries(agent: Agent) -> list[Touched]:
     return list(contents(agent.log.entries(), Touched))
 
 
-async def test_what_only_looks_costs_nothing(repository: Path) -> None:
+async def test_looking_costs_no_checkpoint(repository: Path) -> None:
     async with at_work(repository) as rig:
         await rig.do(("Read", {"file_path": "a.txt"}), ("Bash", {"command": "ls -la && git status | head -3"}))
         assert touched_entries(rig.agent) == []
@@ -619,7 +619,7 @@ async def test_what_only_looks_costs_nothing(repository: Path) -> None:
         ("bash -c 'rm a.txt'", False),
     ],
 )
-def test_which_commands_only_look(command: str, looks: bool) -> None:
+def test_commands_that_only_look(command: str, looks: bool) -> None:
     assert only_looks(command) is looks
 
 

@@ -107,7 +107,7 @@ def test_one_file_returns_and_all_can_follow(steps: Sequence[tuple[str, str]], b
         asyncio.run(go(cwd))
 
 
-async def test_what_is_told_of_a_file(tmp_path: Path) -> None:
+async def test_history_of_one_file(tmp_path: Path) -> None:
     files = {
         "text": "one\ntwo\n",
         "cut": "end",

@@ -180,7 +180,7 @@ def test_kernel_answers_what_commands_need(who: str) -> None:
 
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
 @pytest.mark.parametrize("who", OUTSIDERS)
-def test_no_file_gets_a_set_id_bit(who: str) -> None:
+def test_no_file_gets_set_id_bit(who: str) -> None:
     tries = {
         "cp /bin/true t && chmod 4755 t": "Operation not permitted",
         "cp /bin/true u && chmod u+s,g+s u": "Operation not permitted",

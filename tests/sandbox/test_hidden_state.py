@@ -232,7 +232,7 @@ async def test_all_homes_of_a_person_are_hidden(tmp_path: Path, monkeypatch: pyt
         assert isinstance(verdict, Ask) == (home in private)
 
 
-def test_homes_that_are_none_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_homes_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Account(monkeypatch, own=tmp_path / "gone", alice=tmp_path)
     odd = {"SUDO_USER": "nobody-of-that-name", "SUDO_UID": "9" * 40, "PKEXEC_UID": "-1", "SUDO_HOME": "relative"}
     assert homes("/h", odd) == ("/h",)

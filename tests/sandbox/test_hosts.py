@@ -158,7 +158,7 @@ def test_only_listed_hosts_pass(host: str, port: str, entries: list[str]) -> Non
         *((text, "forbidden") for text in ("64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:4136:e378::1")),
     ],
 )
-def test_where_an_address_leads(address: str, expected: str) -> None:
+def test_addresses_and_their_hosts(address: str, expected: str) -> None:
     assert reach(ip_address(address)) == expected
 
 

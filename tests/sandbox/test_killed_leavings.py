@@ -49,7 +49,7 @@ async def test_leavings_removed_without_sandbox(tmp_path: Path, place: Path) -> 
     assert age(place) == []
 
 
-def test_detached_output_removed_in_a_month(place: Path) -> None:
+def test_old_detached_output_is_removed(place: Path) -> None:
     old, young, others = (place / f"{name}.out" for name in ("sagent-tmp-old", "sagent-tmp-young", "sagent-old"))
     for path in (old, young, others):
         path.touch()

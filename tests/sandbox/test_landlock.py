@@ -198,7 +198,7 @@ def test_same_ways_lead_out_without_wall(name: str) -> None:
     assert not {way: why for way, why in refused.items() if way not in expected}
 
 
-def test_work_is_done_where_it_may_be(ground: Ground) -> None:
+def test_allowed_work_is_done(ground: Ground) -> None:
     script = """
         set -e
         mkdir -p a/b c; echo one > a/b/file; mv a/b/file c/; ln c/file a/link; ln -s ../c/file a/soft; mkfifo fifo
@@ -350,7 +350,7 @@ def test_names_of_every_kind_are_held(ground: Ground, name: str) -> None:
     assert (work / "said").read_bytes() == os.fsencode(name)
 
 
-def test_a_program_ends_as_it_would(ground: Ground) -> None:
+def test_program_ends_normally(ground: Ground) -> None:
     assert ground.run("bash", "-c", "exit 41").returncode == 41
     assert ground.run("bash", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
     assert ground.run("bash", "-c", "kill -PIPE $$; exit 1").returncode == -signal.SIGPIPE
@@ -497,7 +497,7 @@ def test_landlock_is_tried_before_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert landlock.available() == "there is no Landlock for sunos"
 
 
-def test_what_cannot_be_held_is_said(tmp_path: Path) -> None:
+def test_unheld_profile_parts_are_said(tmp_path: Path) -> None:
     work = str(tmp_path)
     (tmp_path / ".env").write_text("KEY=1")
     hidden, protected = (

@@ -78,7 +78,7 @@ EXPORT = "export PATH=$PWD/bin:$PATH BASH_ENV=$PWD/start.sh OWN=inside"
 TRIED = "echo one | tac; echo [$OWN]"
 
 
-async def test_inside_variables_choose_no_outside_program(boxed: Boxed) -> None:
+async def test_inside_variables_stay_inside(boxed: Boxed) -> None:
     await boxed.run("export OWN=before", "all")
     await boxed.run(PLANT + EXPORT)
     assert await boxed.run(TRIED) == "planted\nplanted\n[inside]"

@@ -296,7 +296,7 @@ async def test_impossible_paths_do_not_stop_search(sandbox: Sandbox, tmp_path: P
     await confined(sandbox, "true", tmp_path)
 
 
-async def test_a_path_ends_where_git_ends_it(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_git_path_ends_at_nul(sandbox: Sandbox, tmp_path: Path) -> None:
     line = r"git init -q s; mkdir -p x/y; mv s/.git x/y/g; printf 'gitdir: ../x/y/g\0z' > s/.git"
     await confined(
         sandbox, f"{line}; printf '[core]\n\tfsmonitor = evil\n' >> x/y/g/config; rm -r x/y/g/refs", tmp_path

@@ -49,7 +49,7 @@ def test_unknown_need_says_valid_ones(text: str) -> None:
         Need.parse(text)
 
 
-def test_the_profile_of_macos() -> None:
+def test_macos_profile() -> None:
     profile = Profile(("/w",), ("/w/.git/hooks",), ('/h/.s"sh',), ("/h/.ssh/known",), ("pypi.org",))
     text = profile_text(profile, "/private/tmp/own", 3128)
     assert text.startswith("(version 1)\n")

@@ -395,7 +395,7 @@ async def test_broken_answer_is_not_completed(tmp_path: Path) -> None:
     assert got.endswith(b"\r\nab\r\n")
 
 
-async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 

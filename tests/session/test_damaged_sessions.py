@@ -202,7 +202,7 @@ def test_unreadable_session_is_not_begun_anew(above: int, state: Path, tmp_path:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
-async def test_a_child_s_log_that_is_no_file(make: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
+async def test_irregular_child_log_is_refused(make: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
     path = session_of(state, tmp_path)
     (path / "root").mkdir()
     make(path / "root/child.jsonl")
@@ -214,7 +214,7 @@ async def test_a_child_s_log_that_is_no_file(make: Callable[[Path], object], sta
                 list(read_agent(session.log(), "root/child"))
 
 
-async def test_a_fifo_is_not_waited_for(state: Path, tmp_path: Path) -> None:
+async def test_fifo_is_not_waited_for(state: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     async with asyncio.timeout(20):
         with pytest.raises(SessionCorrupt, match="is a FIFO, not a log"):

@@ -47,7 +47,7 @@ def test_there_is_one_of_every_version() -> None:
     assert max(HEADS) == VERSION
 
 
-def test_it_verifies(session: Path, version: int) -> None:
+def test_recorded_format_verifies(session: Path, version: int) -> None:
     assert faults(session, HEADS[version]) == []
 
 
@@ -74,7 +74,7 @@ def test_every_entry_is_understood(session: Path, version: int) -> None:
     assert spend(entries).cost().unpriced == ()
 
 
-def test_the_conversation_is_the_same(session: Path) -> None:
+def test_recorded_conversation_is_the_same(session: Path) -> None:
     with Session.open(session) as opened:
         log = opened.log()
         said = history(log.contents(), log.blobs.get)

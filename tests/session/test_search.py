@@ -62,7 +62,7 @@ def test_words_outside_text_are_not_found(path: Path) -> None:
     assert list(search([path], ["haystack", b"\xff".decode("utf-8", "surrogateescape")])) == []
 
 
-def test_a_summary_shows_no_secret(path: Path) -> None:
+def test_summary_shows_no_secret(path: Path) -> None:
     key = f"sk-ant-api03-{'a1B2c3D4' * 11}"
     with Session.open(path) as session:
         session.log().append(said(f"it is {key}"))

@@ -28,7 +28,7 @@ def log():
     log.close()
 
 
-def test_history_is_what_was_said(log: MemoryLog):
+def test_history_is_the_conversation(log: MemoryLog):
     call = ToolCall("1", "Read")
     result = ToolResult("1", (Text("found"), Image("image/png", b"x")))
     said = (
@@ -151,7 +151,7 @@ def test_title_is_first_prompt_or_given(log: MemoryLog):
     assert title(log.entries()) == "best"
 
 
-def test_an_empty_log_folds_to_nothing(log: MemoryLog):
+def test_empty_log_folds_to_nothing(log: MemoryLog):
     assert branch(log.entries()) == ()
     assert history(log.entries(), log.blobs.get) == ()
     assert spend(log.entries()).cost().total == 0

@@ -58,7 +58,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path):
     assert len(modes) > 8
 
 
-def test_each_agent_has_a_file(tmp_path: Path):
+def test_each_agent_has_its_file(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as session:
         session.log().child("root/review/2").append(Unknown("opened", {}))
         session.log("root/review/2").append(Unknown("notice", {}))
@@ -295,7 +295,7 @@ def test_interrupted_append_leaves_no_trace(session: Path, monkeypatch: pytest.M
     assert len(list(read_log(session / "root.jsonl"))) == 5
 
 
-def test_a_closed_log_cannot_be_written(session: Path):
+def test_closed_log_cannot_be_written(session: Path):
     log = open_log(session)
     log.close()
     with pytest.raises(OSError, match="descriptor"):

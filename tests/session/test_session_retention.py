@@ -38,7 +38,7 @@ def pruned(state: Path, cwd: Path | None, days: float, keep: int = 0, *, dry: bo
     return {each.session.path: each.kept for each in found}
 
 
-def test_a_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
+def test_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
     path = make(state, tmp_path, prompt="fix\n the   tests")
     assert glance(path).title == "fix the tests"
     with Session.open(path) as session:
@@ -102,7 +102,7 @@ def test_child_at_work_keeps_session_young(state: Path, tmp_path: Path):
     assert pruned(state, tmp_path, 90) == {}
 
 
-def test_a_session_in_use_stays(state: Path, tmp_path: Path):
+def test_session_in_use_stays(state: Path, tmp_path: Path):
     path = make(state, tmp_path, 100)
     with Session.open(path):
         os.utime(path / "root.jsonl", (0, 0))

@@ -152,7 +152,7 @@ def test_ambiguous_id_is_refused_unless_local(state: Path, tmp_path: Path):
     assert find(state, "2", tmp_path / "here") == here
 
 
-def test_a_session_may_be_at_any_new_path(tmp_path: Path):
+def test_session_may_be_at_any_new_path(tmp_path: Path):
     Session.create_at(tmp_path / "deep" / "here").close()
     Session.open(tmp_path / "deep" / "here").close()
     (tmp_path / "full").mkdir()

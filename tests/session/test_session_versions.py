@@ -105,11 +105,11 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return WRITERS[request.param](tmp_path / "20261121-031500-abcdef")
 
 
-def test_it_verifies(session: Path):
+def test_written_version_verifies(session: Path):
     assert faults(session) == []
 
 
-def test_it_reads_as_it_was_meant(session: Path):
+def test_written_version_reads_the_same(session: Path):
     with Session.open(session) as opened:
         log = opened.log()
         entries = list(log.entries())
@@ -134,7 +134,7 @@ def test_it_reads_as_it_was_meant(session: Path):
     assert (summarize(session).cwd, glance(session).title) == ("/work", "an old one")
 
 
-def test_it_goes_on(session: Path):
+def test_written_version_continues(session: Path):
     with Session.open(session) as opened:
         before = list(opened.log().entries())
         opened.log().append(NoticeEntry("on"))

@@ -84,7 +84,7 @@ async def test_branch_ends_at_its_last_message() -> None:
     await agent.aclose()
 
 
-async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
+async def test_copy_continues_by_itself(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         log = session.log()
         log.append(Unknown("opened", {"session": session.id}))

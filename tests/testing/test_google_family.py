@@ -114,7 +114,7 @@ def test_stream_without_alt_sse_is_array() -> None:
     assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
 
 
-def test_what_is_well_formed_is_accepted() -> None:
+def test_google_accepts_well_formed() -> None:
     assert complaints(HI) == []
     assert (
         complaints(HI, model(called("a", id="1"), called("b", "")), person(answered("a", id="1"), answered("b"))) == []
@@ -160,7 +160,7 @@ def test_what_is_well_formed_is_accepted() -> None:
         ),
     ],
 )
-def test_what_the_api_refuses(contents: tuple[dict, ...], body: dict, words: str) -> None:
+def test_google_refuses_malformed(contents: tuple[dict, ...], body: dict, words: str) -> None:
     assert words in " ".join(complaints(*contents, **body))
 
 

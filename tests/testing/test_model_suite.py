@@ -180,7 +180,7 @@ async def test_suite_finds_broken_model_promise(spoil, promise, arguments):
         await getattr(ModelSuite(), f"test_{promise}")(spoiled(spoil), *arguments)
 
 
-async def test_suite_finds_weight_that_bounds_nothing():
+async def test_suite_finds_weight_that_is_no_bound():
     class Light(ScriptedModel):
         def max_input_tokens(self, request):
             return super().max_input_tokens(request) // 5

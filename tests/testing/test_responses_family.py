@@ -32,7 +32,7 @@ def shape(response) -> list[tuple]:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_sdk_reads_a_turn(stream):
+async def test_openai_sdk_reads_responses_turn(stream):
     asked = {"model": "m", "input": "hi", "store": False, "include": ["reasoning.encrypted_content"]}
     async with FakeProviderServer([TURN]) as server, client_of(server) as client:
         if stream:
@@ -71,13 +71,13 @@ async def test_stop_reasons_are_statuses(stop, status, reason):
     assert (response.incomplete_details and response.incomplete_details.reason) == reason
 
 
-async def test_a_refusal_has_its_own_part():
+async def test_refusal_has_its_own_part():
     async with FakeProviderServer([Turn("No.", stop="refusal")]) as server, client_of(server) as client:
         response = await client.responses.create(model="m", input="hi")
     assert (response.output[0].content[0].type, response.output[0].content[0].refusal) == ("refusal", "No.")
 
 
-async def test_errors_are_the_sdk_s_errors():
+async def test_errors_are_those_of_the_sdk():
     openai = pytest.importorskip("openai")
     steps = [Fail(429), ErrorEvent(Turn("abc", pieces=1), 5, message="too busy"), Cut(Turn("abc", pieces=1), 5)]
     async with FakeProviderServer(steps) as server, client_of(server) as client:
@@ -137,7 +137,7 @@ def complaint(*items: dict, **more: object) -> str:
         ([CALL, {**OUTPUT, "output": []}], "expected one of"),
     ],
 )
-def test_what_the_api_refuses(items, words):
+def test_responses_refuses_malformed(items, words):
     assert words in complaint(*items)
 
 
@@ -156,7 +156,7 @@ def test_refused_other_members(more, words):
     assert words in complaint(**more)
 
 
-def test_what_the_api_accepts():
+def test_responses_accepts_well_formed():
     said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
     image = {**OUTPUT, "output": [{"type": "input_image", "image_url": "data:", "detail": "auto"}]}
     assert complaint(REASONING, said, {**REASONING, "id": "rs_2"}, CALL, image, USER, max_output_tokens=16) == ""

@@ -41,7 +41,7 @@ def texts(*pieces: str) -> list[TextPart]:
         (Message("assistant"), [], [], "end"),
     ],
 )
-async def test_a_line_is_said_item_by_item(line, deltas, parts, stop):
+async def test_line_is_streamed_item_by_item(line, deltas, parts, stop):
     model = ScriptedModel(line)
     said, reply = await collect(model, ask())
     assert said == deltas
@@ -146,6 +146,6 @@ def test_calls_and_results_must_pair_up():
 
 
 @pytest.mark.parametrize("line", [["Hi.", "Ho."], None, lambda request: None])
-async def test_what_is_no_line_is_named(line: Any) -> None:
+async def test_invalid_line_is_named(line: Any) -> None:
     with pytest.raises(TypeError, match=r"is no line of a script: give lines one by one, as in ScriptedModel\(\*"):
         await collect(ScriptedModel(line), ask())

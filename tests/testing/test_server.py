@@ -355,7 +355,7 @@ async def test_newlines_and_comments():
 
 
 @pytest.mark.parametrize("wire", [Wire("bytes", "\r", "hm"), Wire(3, "\r\n")], ids=str)
-async def test_the_sdks_read_every_layout(wire):
+async def test_sdks_read_every_layout(wire):
     async with FakeProviderServer([FULL], wire=wire, repeat_last=True) as server, anthropic_client(server) as client:
         async with client.messages.stream(**ASK) as stream:
             assert (await stream.get_final_message()).content[1].text == FULL.text
@@ -393,7 +393,7 @@ async def test_cut_stream_ends_without_or_early():
 
 
 @pytest.mark.parametrize("body", [STREAM, ASK], ids=["streamed", "whole"])
-async def test_a_reset_is_a_reset(body):
+async def test_reset_closes_the_connection(body):
     async with (
         FakeProviderServer([Cut(Turn("abcdef"), after_events=2, how="reset")]) as server,
         connected(server) as (reader, writer),
@@ -478,7 +478,7 @@ async def test_closing_server_ends_stalls_at_once():
                 await reader.read()
 
 
-async def test_an_error_event_ends_the_stream():
+async def test_error_event_ends_the_stream():
     step = ErrorEvent(Turn("abc", pieces=1), after_events=4)
     _, raw = await first_answer(step, STREAM)
     error = events(raw)[-1]
@@ -600,7 +600,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
         (conversation(HI, says("assistant", {"type": "thinking", "thinking": "x"}, text()), HI), "signature"),
     ],
 )
-async def test_what_anthropic_refuses(body, complaint):
+async def test_anthropic_refuses_malformed(body, complaint):
     async with FakeProviderServer() as server:
         status, message = await ask(server, body)
     assert status == 400
@@ -655,7 +655,7 @@ def tool(call_id: str) -> dict[str, object]:
         (conversation(HI, stream_options={"include_usage": True}), "only allowed when 'stream'"),
     ],
 )
-async def test_what_openai_refuses(body, complaint):
+async def test_openai_refuses_malformed(body, complaint):
     async with FakeProviderServer() as server:
         status, message = await ask(server, body, "/v1/chat/completions")
     assert status == 400
@@ -709,7 +709,7 @@ def test_server_in_a_thread():
         _ = FakeProviderServer().url
 
 
-def test_a_script_in_json():
+def test_script_in_json():
     steps = parse_script(
         """[
         {"text": "hi", "calls": [{"name": "f", "arguments": {"a": 1}, "id": "i"}], "usage": {"input": 3}},
@@ -744,7 +744,7 @@ def test_mistakes_in_json_script_are_named(script, complaint):
         parse_script(script)
 
 
-def test_from_a_shell(tmp_path: Path):
+def test_server_from_a_shell(tmp_path: Path):
     script, port_file = tmp_path / "script.json", tmp_path / "port"
     script.write_text('[{"text": "from a file"}]')
     command = [sys.executable, "-m", "sagent.testing.server", "--script", script, "--port-file", port_file]

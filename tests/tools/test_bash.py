@@ -186,7 +186,7 @@ async def test_dev_stderr_cuts_nothing_off(rig: Rig) -> None:
     )
 
 
-async def test_a_quiet_command_says_so(rig: Rig) -> None:
+async def test_quiet_command_says_so(rig: Rig) -> None:
     output = await rig.call("true")
     assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")
 
@@ -475,7 +475,7 @@ async def test_command_lacking_a_key_says_so(rig: Rig, monkeypatch: pytest.Monke
     assert await rig.text('echo "$GH_TOKEN ${CORP_LOGIN-none}"') == "secret none"
 
 
-async def test_without_bash_it_runs_sh(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_bash_sh_is_run(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -604,7 +604,7 @@ async def test_medium_output_is_kept_too(rig: Rig) -> None:
     assert kept.read_text().splitlines() == [str(n) for n in range(1, 10_001)]
 
 
-async def test_output_that_fits_leaves_no_file(rig: Rig) -> None:
+async def test_short_output_leaves_no_file(rig: Rig) -> None:
     assert (await rig.text("seq 1 5000")).splitlines() == [str(n) for n in range(1, 5001)]
     assert rig.kept == []
 

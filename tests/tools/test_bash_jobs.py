@@ -320,7 +320,7 @@ async def test_undetachable_call_goes_on_as_job(
     assert list((work.parent / "out").iterdir()) == []
 
 
-async def test_no_place_for_the_file_is_told(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_output_place_is_told(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(work / "missing"))
     agent = an_agent(
         work,

@@ -194,7 +194,7 @@ async def test_generators_give_lists(given: Any, call: Any) -> None:
     assert (await call(tools_of([given])[0], a=3)).content == (Text("[5]"),)
 
 
-async def test_an_agent_calls_them() -> None:
+async def test_agent_calls_callables() -> None:
     asked = (ToolCall("1", "Adder", {"a": 1}), ToolCall("2", "of_class", {"a": 2}), ToolCall("3", "add", {"a": 3}))
     async with Agent(ScriptedModel(asked, "done"), tools=[Adder(), Kit.of_class, functools.partial(add, b=4)]) as agent:
         await agent.run("go")
@@ -231,7 +231,7 @@ async def test_rest_arguments(call: Any) -> None:
     assert (await call(tool(search), word="x", options={"depth": 2})).content == (Text("x {'depth': 2}"),)
 
 
-async def test_a_context_may_be_anywhere(call: Any) -> None:
+async def test_context_may_be_any_parameter(call: Any) -> None:
     def place(run: RunContext, a: int, /) -> str:
         """Tell the place."""
         return f"{run.agent} {a}"
@@ -409,7 +409,7 @@ def name_that_is_so_long_that_no_provider_takes_it_and_every_request_fails(a: in
         (lazily_annotated.unknown, "Nowhere"),
     ],
 )
-def test_the_error_says_what_to_write(given: Any, said: str) -> None:
+def test_error_says_what_to_write(given: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Agent(ScriptedModel(), tools=[given])
 
@@ -442,7 +442,7 @@ class Written:
         return {"n": arguments.get("n"), "deep": [{"a": (1,)}]}
 
 
-async def test_a_written_tool_has_plain_json() -> None:
+async def test_written_tool_has_plain_json() -> None:
     calls = (ToolCall("1", "Written", {"n": "2"}), ToolCall("2", "Written", {"n": 3}))
     model = ScriptedModel(calls, "done")
     async with Agent(model, tools=[Written()]) as agent:

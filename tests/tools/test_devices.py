@@ -43,7 +43,7 @@ def places(root: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("tool", range(len(CALLS)), ids=lambda number: CALLS[number][0].name)
-async def test_what_is_no_file_is_refused(places: list[str], call: Call, tool: int) -> None:
+async def test_non_regular_file_is_refused(places: list[str], call: Call, tool: int) -> None:
     for path in places:
         made, arguments = CALLS[tool]
         given = {name: path if value is ... else value for name, value in arguments.items()}

@@ -85,7 +85,7 @@ def _readers() -> list[str]:
         ("print('x' * 200_000_000)", "becomes more than 100 MB"),
     ],
 )
-async def test_how_it_ended_is_told(start: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reader_failure_is_told(start: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {start}")
     with pytest.raises(ToolError, match=rf"n.ipynb .*{said}.*; it could not be shown. Read its JSON"):
         await show_document("notebook", b"{}", "n.ipynb")

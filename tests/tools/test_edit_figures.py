@@ -19,7 +19,7 @@ def test_every_case_measured_with_every_program() -> None:
         assert one["kinds"].keys() == {case.kind for case in cases()}
 
 
-def test_ours_does_what_the_cases_say() -> None:
+def test_own_results_are_as_expected() -> None:
     expected: dict[str, Counter[str]] = {case.kind: Counter() for case in cases()}
     for case in cases():
         expected[case.kind]["refused" if case.wanted is None else "done"] += 1
@@ -38,7 +38,7 @@ def test_page_shows_the_measurements() -> None:
     ("after", "said"),
     [("a\nB\n", "done"), ("a \nB\r\n", "loose"), ("a\nb\n", "refused"), (" a\nB\n", "wrong"), (None, "wrong")],
 )
-def test_the_file_is_judged(after: str | None, said: str, tmp_path: Path) -> None:
+def test_verdict_on_edited_file(after: str | None, said: str, tmp_path: Path) -> None:
     case = Case("a kind", "f", "a\nb\n", "b ", "B", "a\nB\n", "a\nB\n")
     if after is not None:
         (tmp_path / "f").write_bytes(after.encode())

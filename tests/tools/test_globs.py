@@ -57,7 +57,7 @@ def found(regex: str, path: str) -> bool:
 
 
 @given(GLOBS, st.lists(PATHS, min_size=1, max_size=20))
-def test_a_glob_matches_what_it_did(glob, paths):
+def test_glob_equals_plain_glob(glob, paths):
     assert [found(glob_regex(glob), path) for path in paths] == [found(plain_glob(glob), path) for path in paths]
 
 
@@ -73,7 +73,7 @@ def test_braces_mean_each_alternative(choices, after, paths):
 
 
 @given(GLOBS, st.lists(PATHS, min_size=1, max_size=20))
-def test_a_rule_matches_what_it_did(pattern, paths):
+def test_rule_equals_plain_rule(pattern, paths):
     rule = Rule("Read", f"/{pattern.lstrip('/')}")
     matches = partial(rule.matches_path, roots=["/r"], home="/h", anywhere=True)
     pattern = re.sub("/+", "/", rule.pattern)

@@ -77,7 +77,7 @@ async def test_edit_of_two_decomposed_is_refused(call, root) -> None:
         ("so\u00adft = 1", "soft = 1", ["\\u00ad"]),
     ],
 )
-async def test_edit_shows_what_cannot_be_seen(call, root, line, quoted, escapes) -> None:
+async def test_edit_shows_invisible_characters(call, root, line, quoted, escapes) -> None:
     (root / "f").write_text(f"first\n{line}\n")
     await call(Read(), file_path="f")
     with pytest.raises(ToolError, match="look alike or cannot be seen") as raised:

@@ -67,7 +67,7 @@ async def test_file_changed_after_printing_is_safe(call, file: Path) -> None:
         await call(Write(), file_path=str(file), content="three\n")
 
 
-async def test_line_ends_and_what_is_no_text(call, root: Path) -> None:
+async def test_printed_line_ends_and_non_text(call, root: Path) -> None:
     (root / "dos.txt").write_bytes(b"one\r\ntwo")
     (root / "latin.txt").write_bytes(b"gr\xfc\xdfe\n")
     (root / "empty.txt").write_bytes(b"")

@@ -426,7 +426,7 @@ def _parents(name: str) -> list[str]:
 @pytest.mark.needs("git")
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(lines=st.lists(IGNORE_LINE, max_size=5), names=st.sets(NAMES, min_size=1, max_size=8))
-async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, lines, names) -> None:
+async def test_git_ignored_files_are_ignored(call, workspace, tmp_path_factory, lines, names) -> None:
     root = tmp_path_factory.mktemp("repo").resolve()
     subprocess.run(["git", "init", "-q", root], check=True)
     (root / ".git" / "info" / "exclude").write_text("")
@@ -612,7 +612,7 @@ async def test_no_ignore_file_delays_a_search(call, root, engine, monkeypatch, p
         assert "a/b/found.txt" in text_of(await call(Glob(), pattern="**/*"))
 
 
-async def test_no_large_file_holds_up_a_search(call, root, engine, monkeypatch) -> None:
+async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) -> None:
     make(root, {"found.txt": "hello\n", "text.log": b"hello\n" * 20_000, "zeros": ""})
     for name in ("text.log", "zeros"):
         with (root / name).open("rb+") as file:

@@ -55,7 +55,7 @@ def properties(shown: ToolSpec) -> set[str]:
     return {*as_object(shown.parameters.get("properties"))}
 
 
-def test_what_is_not_said_is_false() -> None:
+def test_default_traits_are_false() -> None:
     assert traits_of(Foreign()) == Traits() == Traits(quick=False, lenient=False, deferrable=False)
     assert traits_of(tool(lambda: "x", name="it", description="An it.")) == Traits()
 

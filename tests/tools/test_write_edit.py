@@ -223,7 +223,7 @@ async def test_overlapping_matches_are_ambiguous(call, root) -> None:
         ('x = "a"\n', 'x = \\"a\\"', "escaped"),
     ],
 )
-async def test_what_is_not_found_is_explained(call, root, text, old, hint) -> None:
+async def test_missing_text_is_explained(call, root, text, old, hint) -> None:
     (root / "f").write_text(text)
     await call(Read(), file_path="f")
     with pytest.raises(ToolError) as caught:
@@ -273,7 +273,7 @@ LINE = st.text("abcé \t", max_size=6).filter(lambda line: "éé" not in line)  
     end=st.sampled_from(["\n", "\r\n"]),
     codec=CODECS,
 )
-async def test_an_edit_touches_nothing_else(call, root, workspace, before, after, end, codec) -> None:
+async def test_edit_touches_nothing_else(call, root, workspace, before, after, end, codec) -> None:
     old, new = "MARK\nmark", "Ça\nalors\n!"
     pieces = ["".join(line + end for line in before), "".join(line + end for line in after)]
     pieces[0] = "Ça va déjà, garçon" + end + pieces[0]  # else nothing tells cp1252 from UTF-8 and from Greek

@@ -45,11 +45,11 @@ def run(cwd: Path, *argv: str, url: str = "") -> subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-def test_it_verifies() -> None:
+def test_format_1_verifies() -> None:
     assert faults(HERE, HEAD) == []
 
 
-def test_it_reads_as_it_did(session: Path) -> None:
+def test_format_1_reads_the_same(session: Path) -> None:
     contents = read_contents(session / "root.jsonl")
     said = [(message.role, message.content) for message in history(contents, lambda _: b"")]
     assert said == [
@@ -73,7 +73,7 @@ def test_it_reads_as_it_did(session: Path) -> None:
     assert summarize(session).usd == spend(every).cost().total > 0
 
 
-def test_it_goes_on(session: Path, tmp_path: Path) -> None:
+def test_format_1_session_continues(session: Path, tmp_path: Path) -> None:
     with FakeProviderServer([Turn(text="Still here.")]).in_thread() as server:
         done = run(tmp_path, "--session", str(session), "--model", "claude-sonnet-4-6", "and now?", url=server.url)
         assert (done.returncode, done.stdout) == (0, "Still here.\n"), done.stderr
