@@ -194,7 +194,7 @@ class Caller(Peer, Protocol):
         ...
 
     def catalog(self) -> str:
-        """The models that can be switched to, with windows and prices, for a model to read. May block: use a thread."""
+        """List the models to switch to, with windows and prices, for a model to read. May block: use a thread."""
         ...
 
     def jobs(self) -> Sequence[JobStatus]:

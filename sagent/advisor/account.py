@@ -136,7 +136,7 @@ class Outcomes:
         self._fresh.append(outcome)
 
     def turn_over(self) -> None:
-        """A turn has ended: what was advised in it is judged by the next."""
+        """Close the turn: the next one judges the advice given in it."""
         self._waiting, self._fresh = [*self._waiting, *self._fresh], []
 
     def judge(self, turn: Turn) -> tuple[str, str] | None:

@@ -175,7 +175,7 @@ class Advisors:
         return next((each for each in asked if each.sender in ("", self.state.above)), None)
 
     def turn_over(self) -> None:
-        """A turn has ended: what was advised in it is judged by the next."""
+        """Close the turn: the next one judges the advice given in it."""
         self._turns += 1
         self.outcomes.turn_over()
 
@@ -313,12 +313,12 @@ class Advisors:
         return advice
 
     def _remember(self, advice: Advice) -> None:
-        """The last advice of each, the latest of all at the end."""
+        """Keep the last advice of each advisor, the latest of all at the end."""
         self._last.pop(advice.advisor, None)
         self._last[advice.advisor] = advice
 
     async def _stop(self, advice: Advice) -> None:
-        """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
+        """Act on an advice to stop: ask a person whether to continue, or without a person follow the settings."""
         question = Ask(f"{advice.advisor} advises stopping: {advice.text}\nContinue anyway?", agent=self.state.path)
         if (ask := self.state.neighbours.ask) is not None:
             refused = await ask(ToolCall("", TOOL), question) is not None

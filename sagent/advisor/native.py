@@ -48,7 +48,7 @@ class Native:
         return uses or DEFAULT_USES if self._takes(model, advisor) else 0
 
     def give_up(self, model: Model, reason: str) -> bool:
-        """A request was refused: whether that was for the advisor, which is then asked by us from now on."""
+        """Give up a provider's own advisor that caused a refusal, and return True: we ask it from now on."""
         if self._made is None or self._made[0][0] != model.id or "advisor" not in reason.lower():
             return False
         key = f"{model.id} {self._made[0][1]}"

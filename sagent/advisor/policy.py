@@ -90,7 +90,7 @@ class AdvisorPolicy:
         return actions
 
     def _begin(self) -> None:
-        """A new task begins with what a person, or the agent above, asks for."""
+        """Begin a new task if a person, or the agent above, has asked for one."""
         task = self._advisors.task()
         if task is not self._task:
             self._task, self._watch = task, Watch()

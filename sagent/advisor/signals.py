@@ -75,7 +75,7 @@ class Watch:
     def fires(
         self, rules: Rules, triggers: tuple[str, ...], more: Sequence[Spotter] = (), *, ended: bool
     ) -> tuple[str, str] | None:
-        """The first rule that holds after a turn, and what it saw in words; `ended`: the executor has no more to do."""
+        """Return the first rule that holds after a turn, with its reason; `ended`: the executor is finished."""
         for name, what in self._reasons(rules, ended=ended):
             if name in triggers:
                 return name, what

@@ -70,7 +70,7 @@ def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> obje
 
 
 def _in_object(schema: JsonObject, read: Callable[[object], object]) -> Output:
-    """The schema as that of an object: a reference at the top is expanded, and anything else is put into an object."""
+    """Return an output whose schema is an object: expand a reference at the top, wrap anything else in an object."""
     definitions = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     target = schema.get("$ref")
     if isinstance(target, str):
@@ -121,7 +121,7 @@ def _listed(wrong: list[str]) -> str:
 
 
 def _values(text: str) -> Iterator[object]:
-    """The JSON values in a text, the most likely first: the whole text, the contents of fences, values among words."""
+    """Yield the JSON values in a text, likeliest first: the whole text, contents of fences, values among words."""
     pieces = (text, *reversed(fences(text)))
     for piece in dict.fromkeys(piece.strip() for piece in pieces):
         with suppress(ValueError):

@@ -198,7 +198,7 @@ class CombinedPolicy:
         self._policies = (own, above) if own is not above else (own,)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """The stricter decision: a denial, then other arguments, which both judge again, then a question, then yes."""
+        """Return the stricter verdict: a denial, else new arguments (both judge again), else a question, else yes."""
         from sagent.policy.verdict import checked
 
         verdicts = [

@@ -70,7 +70,7 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
 
 
 async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[str, bool]:
-    """A turn; begun again without the schema where the provider refuses that. Also, whether the words say it now."""
+    """Take a turn, without the schema if the provider refuses it; also return True if the prompt now describes it."""
     try:
         return await take_turn(state), in_words
     except ModelError as error:

@@ -189,7 +189,7 @@ class Choice:
             raise UsageError(f"{setting}: {error}") from error
 
     def allowed(self) -> tuple[str, ...] | None:
-        """The providers that may be used, by their own names; None for all. Raises UsageError for one there is not."""
+        """Return the names of the providers that may be used; None for all. Raises UsageError for an unknown one."""
         given = self.settings.allow_providers
         return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
 

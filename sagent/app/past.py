@@ -44,7 +44,7 @@ class SessionMirror(Protocol):
     """Keeps a session in another place as well, and makes its agents wait for that before they do anything visible."""
 
     def follow(self, session: Session) -> None:
-        """A session was opened, and nothing has been written to it yet. May be called in another thread."""
+        """Start mirroring an opened session that has no new entries yet. May be called in another thread."""
         ...
 
     def model(self, model: Model) -> Model:

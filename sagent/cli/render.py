@@ -197,7 +197,7 @@ class TextRenderer:
         warn(event, self._err, live=self._live)
 
     def on_result(self, result: Result) -> None:
-        """The answer, unless it was streamed; and what went wrong, on stderr."""
+        """Write the answer, unless it was streamed, and any error to stderr."""
         self._waiting.hide()
         if self._live:
             self._end_line()

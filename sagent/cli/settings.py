@@ -31,7 +31,7 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def load_or_report(flags: Mapping[str, object]) -> Settings:
-    """The settings of a run. What is wrong with them is raised, and reported as a result where JSON was asked for."""
+    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was asked for."""
     try:
         return load_settings(flags)
     except SagentError as error:

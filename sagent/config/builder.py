@@ -49,7 +49,7 @@ class SettingsBuilder:
         self.apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
 
     def choose_file(self, file: str | Path | File | None) -> None:
-        """The person's file: the one that is named, or was read already, else that of their directory."""
+        """Choose the person's file: the one named, the one already read, or the one in their directory."""
         if isinstance(file, File):
             self.user_file, self.named_by = file.path, "--config"
             return
@@ -82,7 +82,7 @@ class SettingsBuilder:
         self.lacking += self.plugins.broken_guards
 
     def project_file(self, above: Sequence[Given]) -> Path:
-        """The project is that of the directory to work in, which the layers above the project's file may name."""
+        """Return the project's settings file, for the `cwd` that the layers above it give."""
         work = self.values.get("cwd", self.cwd)
         for field, value, origin in above:
             if field.name == "cwd":
@@ -151,7 +151,7 @@ class SettingsBuilder:
         return ChainMap(*cast("tuple[dict[str, CustomProvider], ...]", layers))  # which are only read
 
     def put_model_aside(self) -> None:
-        """A provider that a layer above the model's names has no use for another provider's model: it has its own."""
+        """Drop another provider's model if a higher layer names the provider, which has a default model."""
         model, provider = (self.origins.get(name, "") for name in ("model", "provider"))
         if not model or _height(provider) <= _height(model):
             return
@@ -164,7 +164,7 @@ class SettingsBuilder:
             del self.values["model"], self.origins["model"]
 
     def take_addresses(self, executor: object, advisors: object) -> None:
-        """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
+        """Apply `--executor-api-base` and `--advisor-api-base`, the addresses of the models in force."""
         if executor is None and advisors is None:
             return
         from sagent.config.servers import own_address, provider_of, with_path
@@ -194,7 +194,7 @@ class SettingsBuilder:
         )
 
     def take(self, layer: Sequence[Given]) -> None:
-        """The values of a trusted layer. Raises ConfigError."""
+        """Apply the values of a trusted layer. Raises ConfigError."""
         for field, value, origin in layer:
             where = partial(str, origin)
             found = self.read(field, value, self.base, where)

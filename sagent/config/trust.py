@@ -64,8 +64,8 @@ def find_nearby(folder: Path) -> tuple[Path, bytes] | None:
 
 
 def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
-    """The settings file of a working directory, where the person trusts it as it is now; else what to say of it, "" if
-    there is none. It may name addresses, keys and commands, which would let in whoever wrote it. Raises ConfigError."""
+    """Return the working directory's settings file if the person trusts its present text; else a notice, "" if there is
+    no file. It may name addresses, keys and commands, which could serve an attacker. Raises ConfigError."""
     if (found := find_nearby(folder)) is None:
         return None, ""
     path, raw = found

@@ -201,7 +201,7 @@ def switch(value: object, _: object = None) -> bool:
 
 
 def texts(value: object, what: str) -> list[str]:
-    """A list, or one text with commas between (those inside parentheses belong to a rule, which may lack its end)."""
+    """Return the texts of a list, or of one text split at commas outside parentheses (a rule may lack its end)."""
     if isinstance(value, str):
         import re
 

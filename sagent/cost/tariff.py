@@ -387,7 +387,7 @@ def find(provider: str, model: str) -> Listing | None:
 
 
 def _matches(clause: _Clause, name: str) -> bool:
-    """A text is a name, of a list one clause is enough."""
+    """Return True if a name meets a clause: a text is the name itself, a list needs one clause that matches."""
     if isinstance(clause, str):
         return name == clause
     if not isinstance(clause, Mapping):

@@ -244,7 +244,7 @@ async def _run_one(
 
 
 def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> None:
-    """A job has ended: its result becomes a message. A detached job was already reported when it was detached."""
+    """End a job: its result becomes a message, unless the job was detached and so already reported."""
     if job.state == "detached":
         output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()

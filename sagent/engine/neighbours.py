@@ -51,11 +51,11 @@ class Extension(Protocol):
         ...
 
     def after_reply(self, reply: Reply) -> None:
-        """A reply was accepted, and its call was billed."""
+        """Note that a reply was accepted and its call billed."""
         ...
 
     def refused(self, error: ModelError) -> bool:
-        """A provider has refused a request: whether it should be prepared again and repeated."""
+        """Return True if a request that a provider refused should be prepared again and repeated."""
         ...
 
     def plan(self, action: Action) -> Callable[[], None]:

@@ -231,7 +231,7 @@ class Jobs:
         self.last = 0  # number of the latest; a resumed session goes on from there
 
     def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
-        """A call's task becomes a job."""
+        """Make a job of a call's task."""
         self.last += 1
         job = Job(f"job:{self.last}", call, task, self.ongoing(task))
         self._jobs[job.name] = job

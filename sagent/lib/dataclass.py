@@ -108,7 +108,7 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _refuse(self: object, name: str, deed: str) -> None:
-    """An attribute of its own in a class derived from a dataclass is not ours."""
+    """Refuse to change a field, but not an attribute that a derived class has added to its own."""
     if "__dataclass_fields__" in vars(type(self)) or any(each.name == name for each in _fields(self)):
         raise FrozenInstanceError(f"cannot {deed} field {name!r}")
 

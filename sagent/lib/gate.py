@@ -56,7 +56,7 @@ class Gate:
         return address
 
     def call(self, what: str, name: str | int, *arguments: int) -> None:
-        """A system call; where it is refused the program ends with 126 and a sentence that says `what` was."""
+        """Add a system call; if the kernel refuses it, the program names `what` was refused and ends with 126."""
         number = _NUMBERS[self.machine][name] if isinstance(name, str) else name
         said = f"The sandbox cannot be raised: the kernel refused {what}.\n".encode()
         self._add(number, arguments, said)
@@ -125,8 +125,8 @@ _ALLOW, _KILL, _REFUSE, _MISSING = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM
 
 @functools.cache
 def childless(process: int) -> Wall | None:
-    """A program that becomes another, which then can begin threads and no processes; it is held open by this process,
-    whose id is given. None where there is none for the system; whether this one lets it run is seen when it does."""
+    """Return a program that becomes another, which can start threads but no processes. Process `process`, this one,
+    holds it open. Return None if the system has no such means; only use shows whether it may run."""
     machine = os.uname().machine
     if process != os.getpid() or machine not in _CALLS or sys.maxsize < 1 << 32 or not hasattr(os, "memfd_create"):
         return None

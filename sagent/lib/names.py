@@ -13,7 +13,7 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 
 def path_of(text: str) -> Path:
-    """The path that a person names: `~` is their home, and of a user that there is not, it stays as it is written."""
+    """Return the path that a person names: `~` is their home; a path of an unknown user stays as written."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 -- Path's own raises RuntimeError then
 
 

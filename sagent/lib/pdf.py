@@ -52,7 +52,7 @@ def _plain(data: bytes) -> bytes:
 
 
 def answer() -> None:
-    """The other process: writes how many pages the PDF on standard input has; 0 where it cannot be opened as one."""
+    """Write the number of pages of the PDF on standard input, 0 if it cannot be opened: the other process's job."""
     isolated.limit()
     import pypdfium2  # pyright: ignore[reportMissingTypeStubs] -- it has none
 

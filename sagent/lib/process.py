@@ -444,7 +444,7 @@ def system_path(environ: Mapping[str, str] | None = None) -> str:
 
 
 def spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
+    """Start a helper that shares nothing with us: no group, directory, stream, environment or mark."""
     return subprocess.Popen(
         argv,
         stdin=stdin,

@@ -30,7 +30,7 @@ class _Terminal(TextIOWrapper):
 
 
 def neutralized(stream: TextIO) -> TextIO:
-    """A stream in place of a standard one: what is written to a terminal is neutral; one that is none stays itself."""
+    """Return a standard stream that neutralizes what it writes to a terminal; any other stream stays as it is."""
     if not stream.isatty():
         return stream
     stream.flush()
