@@ -191,7 +191,7 @@ class _Reader:
         self.computes_input = self.has_input = False
 
     def wonder(self, why: str) -> None:
-        """Something here is not modelled."""
+        """Note that something here is not modelled."""
         self.doubt = self.doubt or why
 
     def fail(self, why: str) -> None:

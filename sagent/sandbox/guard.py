@@ -92,7 +92,7 @@ class Guard:
         return frozenset((*noted, *(real for real, _ in self._held.values())))
 
     def put_back(self) -> list[str]:
-        """The paths that had changed; by now they are as they were."""
+        """Restore the paths that have changed, and return them."""
         self._loosen()
         links = dict[str, bool]()
         watched = (noted for path, noted in self._before.items() if path not in self._granted)

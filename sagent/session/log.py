@@ -383,7 +383,7 @@ class _Forks:
             self._seen.add(entry_id)
 
     def check(self, entry: Entry, previous: str) -> None:
-        """Raises ValueError for one that does not take up an earlier entry and say which line was the last before."""
+        """Refuse an entry that takes up no earlier one or misnames the line before it. Raises ValueError."""
         if entry.parent not in self._seen or entry.content != Forked(previous):
             raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
 

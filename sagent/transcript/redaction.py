@@ -30,7 +30,7 @@ class Redaction:
 
     @count.setter
     def count(self, number: int) -> None:
-        """Only so many count: what came after them was looked at twice."""
+        """Keep only the first findings: the later ones came from a second look."""
         del self.found[number:]
 
     @property
@@ -46,11 +46,11 @@ class Redaction:
         return clean
 
     def line(self, text: str, width: int) -> str:
-        """A text in one line of so many characters: they are looked for in more than is shown."""
+        """Return a text on one line of so many characters; more than is shown is searched for secrets."""
         return one_line(self.text(text[:SEARCHED_CHARS]), width)
 
     def value(self, value: object, name: str = "") -> object:
-        """A JSON value without them: in every text, names of members included; `name` is what it is called."""
+        """Return a JSON value without secrets in any text or member name; `name` is the value's own."""
         match value:
             case str():
                 return self._named(value, name)

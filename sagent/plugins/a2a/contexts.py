@@ -74,7 +74,7 @@ class Context:
             self.current.on_event(event)
 
     def look(self) -> None:
-        """A question was put or is over, or a run began or is over: put what is asked to the client."""
+        """Put the present question to the client, after a question or a run has begun or ended."""
         if self.current is not None and self.live is not None and not self.current.ended.is_set():
             self.current.ask(next(iter(self.live.questions.values()), None))
 

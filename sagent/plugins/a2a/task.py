@@ -103,7 +103,7 @@ class RunningTask:
             self._changed(self.snapshot())
 
     def hear(self, message: Message) -> None:
-        """A further message of the client."""
+        """Add a further message of the client."""
         self._task.history.append(message)
 
     def on_event(self, event: Event) -> None:
@@ -131,7 +131,7 @@ class RunningTask:
             self.put(TaskState.TASK_STATE_WORKING, self._said(said, "now"))  # a question that waits stays shown
 
     def finish(self, state: State, text: str, result: Result | None, usage: Mapping[str, object]) -> None:
-        """The last word. The answer of a run that came to one is the one in its result."""
+        """End the task. If the run has a result, its answer is the one in that result."""
         if result is not None and result.content and result.content != "".join(self._answer):
             self._publish_artifact(answer_artifact(result.content), append=False, last=True)
             self._answer = [result.content]

@@ -98,7 +98,7 @@ class Server:
         self._turns: set[asyncio.Task[None]] = set()  # of version 2, in which no request waits for them
 
     async def aclose(self) -> None:
-        """The client is gone: give what is open a moment, cancel it, and close every session; two seconds at most."""
+        """Cancel all work and close every session after the client has left; two seconds at most."""
         for session in self._sessions.values():
             session.cancel()
         await self.connection.settle(_CLOSE_TIMEOUT_SECONDS)

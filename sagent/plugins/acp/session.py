@@ -152,7 +152,7 @@ class Session:
     # -- what the client reads
 
     def begin(self) -> None:
-        """The client knows the session now: send what came before, and what can be typed."""
+        """Send the earlier conversation and the commands, now that the client knows the session."""
         self._known = True
         if self._client.shows_notices:
             self._send_early()  # else they are thoughts, which belong to a turn

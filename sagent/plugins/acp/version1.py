@@ -211,7 +211,7 @@ class Updates:
         return _update(name, status="failed" if failed else "completed", **more)
 
     def close(self) -> list[Update]:
-        """The ends of all calls that have none yet: no turn ends before its calls."""
+        """Return an end for each call that has none yet: no turn ends before its calls."""
         left = self._ids.take_open()
         self._changes.clear()
         self._output.clear()

@@ -374,7 +374,7 @@ class _Copy:
         return names <= self._ids.keys()
 
     def add(self, content: Content) -> None:
-        """An entry that was not there."""
+        """Append an entry that was not there."""
         self._put(seal(self.head, content))
 
     def _leave(self, gap: _Gap) -> None:

@@ -309,7 +309,7 @@ def _further_costs(path: Path, settings: Settings) -> Iterator[str]:
 
 
 def _transcript(path: Path) -> None:
-    """The conversation, without what looks like a secret."""
+    """Print the conversation, without text that looks like a secret."""
     from sagent.cli.render import argument_line
     from sagent.transcript.redaction import Redaction
 

@@ -306,7 +306,7 @@ class _Record:
             self.parts.append(Part("children", checked, tuple(problems)))
 
     def _blobs(self) -> None:
-        """Every blob against its name, and every name against the blobs."""
+        """Check every blob against its name, and every name against the blobs."""
         problems: list[str] = []
         changed = self.manifest.blobs if self.manifest else frozenset[str]()
         kept = {name: place for name, place in self.blobs.items() if not name.startswith("scratch-")}
@@ -474,7 +474,7 @@ def _compare_files(path: Path, files: Mapping[str, Place], listed: Sequence[List
 
 
 def _check_separate(path: Path, signature: Path, record: _Record) -> None:
-    """The signature of an archive as a whole."""
+    """Check the signature of a whole archive."""
     if record.asked.signers is None:
         record.notes.append(f"{signature} is not checked: --check-signature does.")
         return

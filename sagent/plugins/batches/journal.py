@@ -46,7 +46,7 @@ class Journal:
                 self.unsure -= 1
 
     def sending(self, path: str) -> None:
-        """A batch is about to be sent."""
+        """Note that a batch is about to be sent."""
         self._write({"sending": path, "at": int(time.time())})
 
     def refused(self) -> None:

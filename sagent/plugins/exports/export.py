@@ -118,7 +118,7 @@ class _Bundle:
         }
 
     def _log(self, file: Path) -> None:
-        """A log, its unfinished end left out; a copy where something was taken out of it."""
+        """Add a log without its unfinished end; if anything is redacted, a copy."""
         name = f"{agent_of(self._session, file)}.jsonl"
         size, changed = 0, {}
         copy = self._scratch / sha256_hex(name.encode())

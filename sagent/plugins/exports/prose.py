@@ -187,7 +187,7 @@ def _safe(tokens: "Sequence[Token]", top: int) -> "Iterator[Token]":
 
 
 def _align(start: "Token", inside: "Token", end: "Token") -> None:
-    """A cell is aligned by a class, for the page's policy allows no style; a column without a name has no head."""
+    """Align a cell by a class, as the page's policy allows no style. A column without a name gets no header cell."""
     style = str(start.attrs.pop("style", ""))
     if style.endswith(("right", "center")):
         start.attrs["class"] = style.rpartition(":")[2]

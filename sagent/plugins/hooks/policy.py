@@ -70,7 +70,7 @@ class HookPolicy(Policy):
         return actions
 
     async def _end(self, turn: Turn, added: list[str]) -> None:
-        """An agent's turn would end: ask hooks whether it may, and add why not."""
+        """Ask hooks whether an agent's turn may end; if not, add their reason."""
         below, times = "/" in turn.agent, self._returns.pop(turn.agent, 0)
         fields = {"stop_hook_active": times > 0, "last_assistant_message": turn.reply.content}
         name = turn.agent.rpartition("/")[2]

@@ -107,7 +107,7 @@ class HookRunner:
         return program.process.code, bytes(printed), program.words
 
     async def _post(self, hook: Hook, data: bytes) -> HookAnswer:
-        """A redirect is not followed: it may lead to a host that nobody has named."""
+        """Post data to a hook and return its answer. A redirect is not followed: it may lead to a host nobody named."""
         from sagent.providers.wire.exchange import read_answer
         from sagent.providers.wire.faults import ExchangeFailed
         from sagent.providers.wire.transport import DirectTransport

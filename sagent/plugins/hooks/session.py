@@ -164,7 +164,7 @@ class SessionHooks:
         return decide
 
     async def end(self) -> None:
-        """The session ends, where it has begun."""
+        """End the session, if it has begun."""
         try:
             if self._root is not None:
                 await self.ask("SessionEnd", self._root.path, ("other",), {"reason": "other"}, _LAST_WORDS)

@@ -26,7 +26,7 @@ _HANDLER = ("type", "command", "url", "headers", "timeout")
 
 
 def take_claude(plan: Plan) -> None:
-    """All of it, in the project and in the person's home."""
+    """Plan the import of everything, from the project and the person's home."""
     home, project = plan.home / ".claude", plan.project / ".claude"
     for file in (plan.project / "CLAUDE.md", project / "CLAUDE.md", plan.project / "CLAUDE.local.md"):
         if file.is_file():
@@ -57,7 +57,7 @@ def take_claude(plan: Plan) -> None:
 
 
 def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
-    """A settings file: its permissions and hooks; of the rest why it is left out."""
+    """Plan the import of a settings file: its permissions and hooks. Note for each other setting why it is left out."""
     for name, value in found.items():
         match name:
             case "permissions":

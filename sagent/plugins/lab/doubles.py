@@ -133,7 +133,7 @@ class Player:
         return found
 
     def on_request(self, name: str, model: Preparing | str, request: Request) -> Turn:
-        """The loop asks the model: the turn that answers. Raises Ended and Divergence."""
+        """Return the recorded turn that answers a request. Raises RecordingEnded and Divergence."""
         turn, last = self.next, self.last
         if self.played > self._begun and last is not None and last.failed is not None:
             raise RecordingEnded(last.failed.kind)
@@ -189,7 +189,7 @@ class Player:
         return any(each.text.startswith(_REFUSED) and reason in each.text for each in self._answers({name}, set()))
 
     def check_end(self) -> None:
-        """A run has ended: that is where it ended in the recording too. Raises Divergence."""
+        """Check that the recording's run ends here too. Raises Divergence."""
         last, turn = self.last, self.next
         if self.played == self._begun:
             if turn is not None and turn.failed is not None:  # it failed before its call
@@ -203,7 +203,7 @@ class Player:
             raise Divergence(turn.number, turn.entry, "the loop ends", "one more request", "the end of the run")
 
     def check_all(self, messages: Sequence[Message]) -> None:
-        """The conversation at the end of the segment. Raises Divergence."""
+        """Check the conversation at the end of the segment. Raises Divergence."""
         last = self.last
         if last is None:
             return
@@ -216,7 +216,7 @@ class Player:
             self.check(messages)
 
     def check(self, messages: Sequence[Message]) -> None:
-        """The messages that are new, one by one. Raises Divergence."""
+        """Check the new messages, one by one. Raises Divergence."""
         for place in range(self._checked, max(len(messages), len(self._expected))):
             wanted = self._expected[place] if place < len(self._expected) else None
             came = messages[place] if place < len(messages) else None

@@ -28,7 +28,7 @@ class Notes:
         self.workplace = self._make_workplace()
 
     def _make_workplace(self) -> Path:
-        """A directory for the runs to work in, for this user alone."""
+        """Make a directory for the runs to work in, readable by this user alone."""
         return Path(mkdtemp(prefix=PREFIX))
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
@@ -177,8 +177,8 @@ class Notebook(Notes):
 
 
 def lost_runs(directory: Path, trials: Sequence[Trial], arms: Collection[Arm]) -> Sequence[Sequence[Arm]]:
-    """The runs that were begun and have left no line, each by the arms that it may have been of: one, where names of
-    directories say."""
+    """Return the runs that were begun and left no line: for each, its possible arms, just one if the directory's name
+    tells it."""
     slugs = {arm: _slug(arm)[:80] for arm in arms}
     found: list[Sequence[Arm]] = []
     for name in sorted(_sessions(directory) - {Path(trial.session).name for trial in trials}):

@@ -109,8 +109,8 @@ class _OverError(Exception):
 
 
 async def copy(source: Path | None, target: Path) -> None:
-    """A copy of a directory, or an empty one, at a path that is not there yet. Links that lead into the original lead
-    into the copy: whoever works in it cannot change the original by them. Raises OSError."""
+    """Copy a directory, or make an empty one, at a path that does not exist yet. Links that lead into the original lead
+    into the copy, so that work in the copy cannot change the original. Raises OSError."""
     if source is None:
         target.mkdir()
         return

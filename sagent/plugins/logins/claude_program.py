@@ -120,7 +120,7 @@ class ClaudeProcess:
         return True
 
     async def receive(self) -> Mapping[str, object] | None:
-        """The next object the program says; None when it has ended. Lines that are no JSON are passed over."""
+        """Return the program's next object; None when it has ended. Lines that are not JSON are skipped."""
         while line := await self._program.reader.readline():
             with contextlib.suppress(ValueError, RecursionError):
                 said: object = json.loads(line)

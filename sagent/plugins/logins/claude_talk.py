@@ -118,7 +118,7 @@ class ProgramRun:
     # Telling it
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """A whole history, whoever wrote it; the last turn is the question. Raises ModelError."""
+        """Send a whole history, by any author; the last turn is the question. Raises ModelError."""
         turns = [turn for message in messages for turn in self._handover.feed(message)]
         self._sent = list(messages)
         last = self._handover.open()

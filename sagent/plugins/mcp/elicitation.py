@@ -48,7 +48,7 @@ class Elicitor:
         self._asked: dict[str, int] = {}  # by server, since its last call began
 
     def begin(self, server: str) -> None:
-        """A call of a server begins, which may have questions of its own."""
+        """Begin a call of a server, which may ask questions of its own."""
         self._asked[server] = 0
 
     async def ask(self, server: str, params: "ElicitRequestParams") -> "ElicitResult":

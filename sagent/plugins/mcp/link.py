@@ -99,7 +99,7 @@ class Link:
         await asyncio.sleep(max(left, 0.0))
 
     def lost(self) -> None:
-        """The connection failed: the next call begins another."""
+        """End a connection that failed: the next call makes another."""
         self._end(self._stop)
         if self._task is not None and self._ready is not None and not self._ready.done():
             self._task.cancel()
@@ -112,12 +112,12 @@ class Link:
         self._too_long = True
 
     def _on_end(self, stop: asyncio.Event) -> None:
-        """A program's output has ended, by itself where nothing has stopped the connection."""
+        """Handle the end of a program's output: the program died unless the connection was stopped."""
         self._died = not stop.is_set()
         self._end(stop)
 
     def _end(self, stop: asyncio.Event) -> None:
-        """A connection is no good any more."""
+        """End a connection, and count a failure."""
         if not stop.is_set():
             self._failures += 1
             self._failed_at = asyncio.get_running_loop().time()
@@ -128,7 +128,7 @@ class Link:
         self._failures = 0
 
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
-        """The whole life of a connection, in one task: its cancel scopes may not be left in another."""
+        """Run a connection from start to end in one task: its cancel scopes may not be left in another."""
         try:
             try:
                 await self._serve(ready, stop, again=again)

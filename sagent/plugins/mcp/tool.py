@@ -88,12 +88,12 @@ class McpTool:
             self._pins.approve(self._link.server, self.own, self.now.fingerprint)
 
     def note_judged(self, call: str) -> None:
-        """A call is judged, and a person may be asked about it, as the tool is now."""
+        """Note the tool's present definition, by which a call is judged and a person may be asked."""
         if self.now is not None:
             self._judged[call] = self.now.fingerprint
 
     def _settle(self, call: str) -> None:
-        """The call may be made. Raises ToolError where it was judged by another definition than there is now."""
+        """Let a call be made. Raises ToolError if the tool's definition has changed since the call was judged."""
         assert self.now is not None
         seen = self._judged.pop(call, None)
         if seen not in (None, self.now.fingerprint):

@@ -315,7 +315,7 @@ class BusSuite:
     async def test_nothing_is_lost_with_a_connection(
         self, bus: Bus, other: Bus, to: Address, disrupt: Callable[[], Awaitable[None]]
     ) -> None:
-        """A message that waits, one that is at work, and an answer half of which was sent."""
+        """A waiting message, one in progress and a half-sent answer all outlive the connection."""
         half, go_on = asyncio.Event(), asyncio.Event()
 
         async def stream(delivery: Delivery) -> None:

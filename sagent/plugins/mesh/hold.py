@@ -332,7 +332,7 @@ class SessionWorker:
             mirror.taking = 0
 
     async def _acknowledge(self, taken: LeasedMessage, mirror: Mirror) -> None:
-        """A message is done with when it is in the log on the bus."""
+        """Acknowledge a message once it is in the log on the bus."""
         await mirror.settled()
         if await taken.ack():
             await self._records.drop_parcel(taken.message.headers)

@@ -99,11 +99,11 @@ class Mirror:
         session.follow(self.hear, self._blobs.append)
 
     def hear(self, agent: str, entry: Entry) -> None:
-        """An entry was appended to an agent's log."""
+        """Send an entry that was appended to an agent's log."""
         self._add(_Line(agent, entry, self.taking, self.files))
 
     def begin(self, agent: str, call: str) -> None:
-        """A call is about to run, once this is acknowledged."""
+        """Mark a call that will run once this mark is acknowledged."""
         self._add(_Line(agent, None, self.taking, self.files, mark_of(agent, call)))
 
     def _add(self, line: _Line) -> None:

@@ -23,11 +23,11 @@ class Replies:
         self._found: dict[int, Result] = {}
 
     def expect(self, message: Message, number: int) -> None:
-        """The agent has a message with a number of the inbox, and will read it."""
+        """Expect the agent to read a message with a number of the inbox."""
         self._waiting.append((message, number))
 
     def refuse(self, number: int, failure: Failure) -> None:
-        """A message is not read at all."""
+        """Record the failure of a message that will not be read."""
         self._found[number] = Result("", (), "error", failure)
 
     def hear(self, event: Event) -> None:

@@ -245,5 +245,5 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    """The process: until its standard input ends."""
+    """Run the process until its standard input ends."""
     asyncio.run(_serve())

@@ -121,5 +121,5 @@ def _rebuilt(index: Mapping[str, object]) -> str:
 
 
 def _line(text: str) -> str:
-    """A text without markup (Crossref has JATS) on one line."""
+    """Return a text on one line, without markup (Crossref sends JATS)."""
     return " ".join(_TAG.sub(" ", text).split())

@@ -45,7 +45,7 @@ async def read_pdf(data: bytes, name: str) -> PdfText:
 
 
 def answer() -> None:
-    """The other process: writes the text of the PDF on standard input."""
+    """Write the text of the PDF on standard input: the other process's job."""
     isolated.limit()
     pdfium = cast("Pdfium", import_module("pypdfium2"))
     try:

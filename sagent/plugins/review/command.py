@@ -230,7 +230,7 @@ async def _post(forge: Forge, found: Review, most: int) -> None:
 
 
 def _tell_job(found: Review) -> None:
-    """The summary and the outputs of a job, where this is one."""
+    """Write the summary and the outputs of a GitHub Actions job, if this is one."""
     lines = f"findings={len(found.findings)}\ncost-usd={found.usd}\n"
     for variable, text in (("GITHUB_STEP_SUMMARY", as_markdown(found)), ("GITHUB_OUTPUT", lines)):
         if file := os.environ.get(variable):

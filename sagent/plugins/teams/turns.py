@@ -25,7 +25,7 @@ Until: TypeAlias = Runnable | Callable[[Result], Opinion | Awaitable[Opinion]]
 
 
 def sequential(*steps: Runnable) -> Pattern:
-    """Each step is asked what the one before it answered; the last answer is the result.
+    """Run the steps in order: each is asked with the answer of the one before; the last answer is the result.
 
     A step that fails, or is stopped by a limit, ends it: later steps do not run, and the result has the error and the
     answers so far. An exception of the first step is raised. Raises UsageError without steps.
@@ -186,7 +186,7 @@ class _HandoffTool(Harmless):
         )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """The turn ends with a reason that is this agent's; of two calls in one turn the last counts."""
+        """End the turn with a reason of this tool's own; of two calls in one turn the last counts."""
         if run.caller is None:
             raise ToolError("only an agent can hand a conversation on")
         reason, to = f"{TOOL} by {run.agent}", as_str(arguments.get("to"))

@@ -281,7 +281,7 @@ class Telemetry:
         run.since, run.first = now, 0
 
     def _failed(self, run: _Run, agent: str, kind: str, now: int) -> None:
-        """A model call that did not end well, with what was billed for it."""
+        """Record a model call that failed, with its bill."""
         if (node := self._node(agent)) is not None:
             billed = run.take_billed()
             known: _Values = {names.ROLE: node.state.role, names.ERROR: kind}
@@ -317,7 +317,7 @@ class Telemetry:
             run.billed.add(charge)
 
     def _find_compaction(self, agent: str, now: int) -> None:
-        """A compaction is an entry of the log, after which a notice says so; or none came of one that was begun."""
+        """Record a compaction that the log holds, and drop one that was begun and came to nothing."""
         node, run = self._node(agent), self._runs.get(agent)
         if node is None or run is None:
             return

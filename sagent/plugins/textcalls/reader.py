@@ -61,7 +61,7 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def finish(self) -> list[Delta]:
-        """The answer ends here; what is left to show."""
+        """End the answer, and return the text left to show."""
 
     def parts(self) -> tuple[Part, ...]:
         """The finished answer's parts, in the order they were written."""

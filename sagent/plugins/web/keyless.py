@@ -54,7 +54,7 @@ class _Library(Protocol):
 
 
 def answer() -> None:
-    """The other process: writes what was found, or why nothing was."""
+    """Write the search results, or the error: the other process's job."""
     isolated.limit()
     query, address, seconds = json.loads(sys.stdin.buffer.read())
     library = cast("_Library", import_module("ddgs").DDGS)

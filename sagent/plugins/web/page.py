@@ -75,7 +75,7 @@ async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
 
 
 def answer() -> None:
-    """The other process: reads the page on standard input, and writes what it says."""
+    """Read the page on standard input, and write its text: the other process's job."""
     isolated.limit()
     sys.setrecursionlimit(20_000)
     content_type, extractor, base, plain = json.loads(sys.stdin.buffer.readline())

@@ -51,7 +51,7 @@ class Checks:
         return await self.news(agent)
 
     def command_ran(self) -> None:
-        """A command may have changed any file."""
+        """Note that a command ran, which may have changed any file."""
         self._commands += 1
 
     async def finish(self, agent: str) -> None:

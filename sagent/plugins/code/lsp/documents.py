@@ -40,7 +40,7 @@ class Document:
                 self._settle(SETTLED)
 
     def passed(self, version: int) -> None:
-        """The server has answered a request that was sent after a version: it has read that."""
+        """Note that the server has read a version, as it answered a request sent after it."""
         if version == self.version:
             self._passed = True
             if self._unsure is not None:

@@ -101,7 +101,7 @@ def _read(line: bytes) -> Dumped | None:
 
 
 def answer() -> None:
-    """The other process: a line of JSON for each file, in their order."""
+    """Write a line of JSON for each file, in their order: the other process's job."""
     isolated.limit()
     sizes = [as_array(each) for each in as_array(json.loads(sys.stdin.buffer.readline()))]
     readers: dict[str, tuple[Parser, Query] | None] = {}

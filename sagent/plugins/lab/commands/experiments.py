@@ -111,7 +111,7 @@ class ExperimentCommand(ABC):
         return Notebook(home, setup, self.plan.tasks, [way.arm for way in self.plan.ways], flag=self.flag)
 
     def _report(self, trial: "Trial") -> None:
-        """A line for a run that has ended, for whoever watches."""
+        """Write a line about a run that has ended, for a person who watches."""
         self._ended += 1
         if not self.talks:
             return

@@ -313,7 +313,7 @@ class _Sweep(ExperimentCommand):
         }
 
     def keep(self, experiment: "Experiment") -> None:
-        """The figures as they stand, in a file that is always whole."""
+        """Save the present figures in a file that is always whole."""
         from sagent.lib.atomic import put
         from sagent.lib.json import json_dump
 

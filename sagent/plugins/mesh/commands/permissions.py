@@ -20,7 +20,7 @@ DESCRIPTION = """Add, list or remove users of a bus, each with its own key and r
 
 
 def add_permissions(parser: "Parser") -> None:
-    """The flags of the operation."""
+    """Add the flags of the operation."""
     parser.description = DESCRIPTION
     parser.add_argument("--dir", metavar="DIR", required=True, help="the directory for the users and their new keys")
     parser.add_argument("--tenant", metavar="NAME", default="main", help="the tenant of the users (%(default)s)")
