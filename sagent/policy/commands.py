@@ -399,7 +399,7 @@ def _is_assignable(word: Word, *, alone: bool) -> bool:
 
 
 def _suggested(words: tuple[Word, ...]) -> str:
-    """The rule a person would most likely want: program and subcommand, or exactly this command where that is risky."""
+    """Return the rule a person most likely wants: program and subcommand, or this exact command if that is risky."""
     first, name = words[0].text, known_program(words[0])
     if name in INTERPRETERS or name in SHELLS or name in WRAPPERS or name in _WRITERS:
         return _exactly(words)

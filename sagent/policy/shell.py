@@ -195,7 +195,7 @@ class _Reader:
         self.doubt = self.doubt or why
 
     def fail(self, why: str) -> None:
-        """The text may mean anything."""
+        """Give up on the text: it may mean anything."""
         self.wonder(why)
         self.broken = True
 
@@ -517,7 +517,7 @@ class _List:
         self.closed = source in _ENDERS
 
     def _flush(self) -> None:
-        """The command that was read is complete."""
+        """Complete the command that was read."""
         reader, words, redirects = self.reader, tuple(self.words), tuple(self.redirects)
         if self.redirection:
             reader.fail("a redirection names no file")
@@ -570,5 +570,5 @@ def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Wor
 
 
 def program(word: Word) -> str:
-    """The usual name of the program a word stands for, its directory left out; "" where it is computed."""
+    """Return the usual name of a word's program, without its directory; "" if the shell computes the word."""
     return usual_name(word.text.rpartition("/")[2]) if word.kind == "literal" else ""

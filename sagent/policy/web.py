@@ -10,8 +10,8 @@ from sagent.tool import Effect
 
 
 def judge_hosts(tool: str, effect: Effect, judge: PathJudge, domains: Sequence[str]) -> Verdict:
-    """A host is reached without a question where a `Network` rule or one of `domains` names it, and a public one where
-    the mode is full or a rule allows every call of the tool. This machine and private addresses have to be named."""
+    """Judge the hosts of a call. A `Network` rule or one of `domains` lets a host be reached without a question; full
+    mode, or a rule that allows all calls of the tool, does so for public hosts. Local ones must be named."""
     if judge.mode == "plan" and effect.kind == "execute":
         return Deny(f"{effect.reason}: in plan mode nothing is sent.")
     rules = judge.rules

@@ -178,7 +178,7 @@ def _is_fed(words: tuple[Word, ...]) -> bool:
 
 
 def known_program(word: Word) -> str:
-    """The name of the program a word stands for, without the version that an interpreter's may end in: python3.11."""
+    """Return the name of a word's program, without an interpreter's version (python3.11)."""
     name = program(word)
     bare = name.rstrip("0123456789.-")
     return bare if bare in INTERPRETERS and name not in INTERPRETERS else name

@@ -292,7 +292,7 @@ def _typed(part: Shown) -> Shown:
 
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
-    """The parts without a server tool's use that has no result: it will not be continued any more (Anthropic: 400)."""
+    """Drop a server tool's use that has no result: it will never be continued (Anthropic answers with 400)."""
     uses = [as_str(_data(part).get("id")) for part in parts if _is_use(part)]
     named = [as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)]
     unknown = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed on the way

@@ -54,7 +54,7 @@ def usual_output(effort: Effort | None) -> int:
 
 
 def model_info(provider: str, model_id: str, row: Mapping[str, object], names: tuple[str, str, str]) -> ModelInfo:
-    """A model as a listing has it: its name for people, window and output limit are members of its row, by `names`."""
+    """Return a listed model; `names` are the members of its row for its name for people, window and output limit."""
     known = limits_of(provider, model_id)
     name, window, output = (row.get(each) for each in names)
     return ModelInfo(

@@ -129,7 +129,7 @@ class Endpoint:
     async def fetch_pages(
         self, url: str, query: Mapping[str, str], parameter: str, following: str
     ) -> list[Mapping[str, object]]:
-        """The pages of a listing: what a page has at `following` is the `parameter` that the next is asked for with."""
+        """Fetch the pages of a listing. A page's value at `following` is the `parameter` of the next request."""
         pages, asked = list[Mapping[str, object]](), dict(query)
         while len(pages) < _PAGES:
             pages.append(as_object(await self.fetch(f"{url}?{urlencode(asked)}")))
@@ -182,7 +182,7 @@ def read_access(
 
 
 def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping[str, str] | None) -> Access:
-    """The access the environment describes. A server on this machine needs no key, nor does one of the user's own."""
+    """Return the access that the environment describes. A local server, or one of the user's own, needs no key."""
     (name, key), (_, token) = first_set(row.key, environ), first_set(row.token, environ)
     bearer = auth == "bearer" if auth else not key and bool(token)
     secret = (token or key) if bearer else (key or token)

@@ -103,7 +103,7 @@ def _worded(part: Part) -> Part:
 
 
 def error_text(text: str) -> str:
-    """The text of a failed call where the wire has no member for that."""
+    """Return the text of a failed call, for a wire that has no member for failures."""
     return text if text.lower().startswith(("error", "[interrupted")) else f"Error: {text}"
 
 

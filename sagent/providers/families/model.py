@@ -117,7 +117,7 @@ class WireModel(ABC, Generic[E_co]):
         self._limits = replace(limits, least_output=self._limits.least_output)
 
     def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with images and pages of PDFs as the most they can be."""
+        """Return an upper bound of the input's tokens: its bytes, with the maximum for each image and PDF page."""
         fitting = self._fitting(request)
         if fitting.max_input is None:
             conversation = self._conversation(fitting.request)
@@ -325,7 +325,7 @@ class WireModel(ABC, Generic[E_co]):
         return None
 
     def _heard(self) -> None:
-        """The provider has begun to answer."""
+        """Note that the provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
         """Return whether an error names something that can be left out, so that a retry may succeed. May raise a better

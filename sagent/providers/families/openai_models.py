@@ -13,7 +13,7 @@ _MAX_PATCHES = 6_000
 
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
-    """The efforts a model takes; none where it does not reason (developers.openai.com, models, as of 2026-11)."""
+    """Return the efforts a model takes; none if it does not reason (developers.openai.com, models, as of 2026-11)."""
     name = plain_name(model)
     version = gpt_version(name)
     if "pro" in name.split("-"):
@@ -34,7 +34,7 @@ def efforts_of(model: str) -> tuple[Effort, ...]:
 
 
 def plain_name(model: str) -> str:
-    """A model's own name, without a vendor's before it, and of a fine-tuned one ("ft:gpt-5.1:acme::b7") its base's."""
+    """Return a model's name without its vendor; of a fine-tuned one ("ft:gpt-5.1:acme::b7"), its base model's."""
     name = model.lower().rpartition("/")[2]
     return name.split(":")[1] if name.startswith("ft:") else name
 

@@ -159,7 +159,7 @@ class _Writer:
                 raise _NotExpressible
 
     def _reference(self, schema: JsonObject, depth: int) -> Mapping[str, object]:
-        """A reference stands alone. One with a description is written out, unless it leads back to itself."""
+        """Return a reference alone. One with a description is written out, unless it leads back to itself."""
         target = as_str(schema["$ref"])
         name = target.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
         if target not in (f"#/$defs/{name}", f"#/definitions/{name}"):

@@ -92,7 +92,7 @@ class Dialect(ABC):
 
 
 def body_start(members: Mapping[str, object], turns: str, first: Sequence[object] = ()) -> bytes:
-    """The beginning of a body: the members that say something, and the list of turns, after those that come first."""
+    """Return the beginning of a body: the members with a value, and the list of turns, begun with `first`."""
     said = {name: value for name, value in members.items() if value}
     return wire_bytes({**said, turns: first})[:-2] + (b"," if first else b"")
 
@@ -107,7 +107,7 @@ def sendable(arguments: JsonObject) -> JsonObject:
 
 
 def schema_tokens(request: Request) -> int:
-    """The most tokens that the schema of the answer adds to a request: providers show it to the model, and explain."""
+    """Return the most tokens that an answer's schema adds to a request, as providers show and explain it."""
     return 0 if request.output_schema is None else 2 * len(wire_bytes(request.output_schema)) + 500
 
 
@@ -213,7 +213,7 @@ class EncodedConversation:
         return len(self._head) + self._max_input_tokens + self._tail()[1].max_input_tokens
 
     def write(self, members: Mapping[str, object], overhead: int) -> Body:
-        """The body: head, turns, and the members after them. Only what may still change is joined and hashed again."""
+        """Return the body: head, turns and final members. Only parts that may still change are joined and hashed."""
         turn, _ = self._tail()
         users = [*self._users, len(self._closed)] if isinstance(turn, UserTurn) else self._users
         marked = {place: self._dialect.mark(self._at(place)) for place in users[-2:]}

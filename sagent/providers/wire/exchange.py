@@ -334,7 +334,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
 
 
 def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> None:
-    """An answer that is one JSON document."""
+    """Take an answer that is one JSON document."""
     if len(body) > _WHOLE_BODY:
         raise _too_long(call, _WHOLE_BODY)
     try:

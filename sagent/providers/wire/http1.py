@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         self._exchange = _begin()
 
     def _may_end(self) -> bool:
-        """The bytes have ended: true where that is how a body ends. Raises ExchangeFailed where it is too early."""
+        """Return True if a body can end with the bytes so far. Raises ExchangeFailed if the end is too early."""
         try:
             if self._ended == _CLOSED:
                 self._exchange.receive_data(b"")

@@ -112,7 +112,7 @@ class ReplyReader(ABC):
             self._replace_half(kind, out)
 
     def done(self) -> None:
-        """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
+        """Take the `[DONE]` that gateways append: it ends the stream if the reply may end here."""
         self.closed = self.complete
 
     @abstractmethod

@@ -51,7 +51,7 @@ class EventReader:
         return events
 
     def end(self) -> list[tuple[str, str]]:
-        """The bytes have ended; the event that lacked only its blank line, if there is one."""
+        """End the bytes, and return the event that lacked only its blank line, if there is one."""
         return self._take([b"".join(self._rest), b""]) if self._rest or self._data else []
 
     def _take(self, lines: list[bytes]) -> list[tuple[str, str]]:

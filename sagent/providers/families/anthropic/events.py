@@ -54,7 +54,7 @@ class _Block:
     whole: bool = False
 
     def absorb(self, delta: Mapping[str, object]) -> None:
-        """A delta of an unknown kind: strings go on, lists grow, the rest is replaced."""
+        """Merge a delta of an unknown kind: append strings and lists, replace anything else."""
         for name, value in delta.items():
             before = self.extra.get(name, self.start.get(name))
             if name == "type":

@@ -221,7 +221,7 @@ class ChatReplyReader(ReplyReader):
             self._cited[name] = [*before, *news][:_MAX_CITATIONS]
 
     def _hear(self, sound: Mapping[str, object], out: list[Delta]) -> None:
-        """A piece of what is spoken: its words are the text, its sound comes after them."""
+        """Take a piece of speech: its words become text, and its sound is kept to follow them."""
         self._say(as_str(sound.get("transcript")), out)
         if data := as_str(sound.get("data")):
             try:
@@ -231,7 +231,7 @@ class ChatReplyReader(ReplyReader):
             self.received += 1  # it is no silence
 
     def _draw(self, part: Mapping[str, object], out: list[Delta]) -> None:
-        """An image that the model made; its address where it is somewhere else."""
+        """Take an image that the model made; if it is stored elsewhere, show its address."""
         place = part.get("image_url")
         url = as_str(place) or as_str(as_object(place).get("url"))
         if image := image_at(url):

@@ -175,7 +175,7 @@ class GenerateReplyReader(ReplyReader):
         self._show(ThinkingPart(text) if self.reasoning else TextPart(text), last.texts, out)
 
     def _call(self, call: Mapping[str, object], signature: str) -> None:
-        """A call, or a piece of one: with `willContinue` arguments follow, by their paths, until a piece lacks it."""
+        """Take a call or a piece of one. After `willContinue`, arguments follow by path until a piece lacks it."""
         name, piece = as_str(call.get("name")), self._unfinished
         if name or piece is None:
             if not call:

@@ -249,7 +249,7 @@ class GoogleModel(WireModel["Google"]):
         return GenerateDialect(self._provider.label, f"{self.provider}/", recent(self._known))
 
     def _format(self, request: Request) -> JsonObject | None:
-        """The schema as it goes out (ai.google.dev, structured outputs: from 2.5 on, together with tools from 3 on)."""
+        """Return the schema to send (ai.google.dev, structured outputs: from 2.5 on, with tools from 3 on)."""
         if request.output_schema is None:
             return None
         from sagent.providers.families.schemas import GOOGLE, fit_schema

@@ -211,7 +211,7 @@ class ResponsesReplyReader(ReplyReader):
         self._show(ThinkingPart(text) if thinks else TextPart(text), item.parts.setdefault(part, []), out)
 
     def _text(self, event: Mapping[str, object], part: tuple[str, int], out: list[Delta]) -> None:
-        """A piece of a text; or the whole of it, which counts where no pieces came."""
+        """Take a piece of a text, or the whole text, which counts only if no pieces came."""
         item = self._item(event)
         if as_str(event.get("type")).endswith(".delta"):
             self._say(item, part, as_str(event.get("delta")), out)
@@ -223,7 +223,7 @@ class ResponsesReplyReader(ReplyReader):
         self._count(piece)
 
     def _close(self, item: _Item, final: Mapping[str, object], out: list[Delta]) -> None:
-        """An item in its last form; what of it was not streamed comes now."""
+        """Take an item in its final form; the parts that were not streamed come now."""
         if final.get("status") == "incomplete":
             item.whole = {**item.whole, "status": "incomplete"}
         if item.said or not final:
@@ -257,7 +257,7 @@ class ResponsesReplyReader(ReplyReader):
         self.complete = self.closed = True
 
     def _settle(self, output: Sequence[Mapping[str, object]], out: list[Delta]) -> None:
-        """All items in their last form: each closes the one with its id, or in its place, or is new."""
+        """Take all items in their final form: each closes the item with its id or at its place, or is new."""
         taken: set[int] = set()
         for index, final in enumerate(output):
             given = as_str(final.get("id"))
