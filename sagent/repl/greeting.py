@@ -71,7 +71,7 @@ def new_commands() -> list[str]:
 
 
 def news_since(before: str) -> tuple[str, ...]:
-    """The lines of news.md above the heading of that version, newest first; those of this version where it has none."""
+    """Return the lines of news.md above that version's heading, newest first; without one, the latest version's."""
     text, found = _news(), list[str]()
     for line in text.splitlines():
         if line == f"## {before}" or (line.startswith("## ") and found and f"## {before}\n" not in text):

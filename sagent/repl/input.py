@@ -344,8 +344,8 @@ class InputActions:
 
     @contextmanager
     def _in_editor(self) -> Generator[None]:
-        """The input is in an editor: words that are given back wait for its end, and Ctrl-C is the editor's, also where
-        it leaves that to the terminal, as one that waits for a window does."""
+        """Give the input to an editor: texts that are given back wait for its end. Ctrl-C is the editor's, even one
+        that leaves it to the terminal while it waits for a window."""
         self._screen.surface.freeze()
         before, self.questions.lent = signal.signal(signal.SIGINT, lambda number, frame: None), []
         try:

@@ -135,7 +135,7 @@ class CurrentSession:
         self._opened: Opened | None = None
 
     def use(self, settings: "Settings") -> None:
-        """The settings of the session that is opened next."""
+        """Set the settings of the session that is opened next."""
         self._settings = settings
 
     @property

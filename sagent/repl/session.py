@@ -117,7 +117,7 @@ class Outbox:
         return bool(kept)
 
     def pass_on(self, agent: "RootAgent") -> None:
-        """The turn would end now: send the first message that waited for that."""
+        """Send the first message that waited for the end of the turn."""
         if kept := self._kept():
             self.queued[self.queued.index(kept[0])] = replace(kept[0], sent=True)
             agent.send(kept[0].message, "idle")

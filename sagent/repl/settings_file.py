@@ -93,7 +93,7 @@ def write_private(path: Path, text: str | bytes) -> None:
 
 
 def read_file(path: Path) -> tuple[str, dict[str, object]]:
-    """A file's text and what it says. Nothing is put next to settings in YAML, which would no longer be read then."""
+    """Return a file's text and values. YAML next to it is refused, as it would no longer be read after a change."""
     others = (path, *map(path.with_name, NAMES)) if path.suffix in _YAML or not path.exists() else ()
     if yaml := next((each for each in others if each.suffix in _YAML and each.exists()), None):
         raise UsageError(f"Your settings are in {yaml}, and YAML is not changed automatically: edit it yourself.")

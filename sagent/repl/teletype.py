@@ -94,7 +94,7 @@ class Teletype(CommandContext):
         return self._code or 0
 
     def _take(self, line: bytes | None) -> None:
-        """A line that was typed; one that is too long is none."""
+        """Take a typed line; a line that is too long counts as empty."""
         self._lines.append((line or b"").decode("utf-8", "replace").rstrip("\r"))
         self._hand_out()
 

@@ -21,7 +21,7 @@ Chooser: TypeAlias = Callable[[str, Sequence[Option[Trust]]], Awaitable[Trust | 
 async def settle_trust(
     settings: "Settings", write: Callable[[Sequence[Line]], None], choose: Chooser, width: int
 ) -> "tuple[Settings, str]":
-    """The settings to open a session with, after the person was asked where they must be; and what to say to them."""
+    """Return the settings to open a session with, asking the person if needed, and a notice for them."""
     wish = settings.wish
     if wish is None or wish.refused:
         return settings, ""

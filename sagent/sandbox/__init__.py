@@ -167,7 +167,7 @@ class Sandbox:
         return not gaps(replace(profile, protected=unguarded, domains=()))
 
     def asked(self, needs: "Iterable[Need]") -> "tuple[Need, ...]":
-        """The needs that a command gets if these are granted: Landlock cannot distinguish hosts."""
+        """Return the needs that a command gets if these are granted: Landlock cannot distinguish hosts."""
         from sagent.sandbox.profile import Need
 
         is_blunt = self.means.name == "landlock"
@@ -332,7 +332,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def changing(self, path: Path) -> Generator[None]:
-        """A context in which one of our tools changes a file that the policy has allowed: the change is not undone."""
+        """Let a tool of ours change a file that the policy has allowed, so that the change is not undone."""
         with contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path)):
             yield
         if self._plants is not None:

@@ -303,7 +303,7 @@ class Boxes:
         return any(view.box.at_work for (apart, *_), (_, view) in self._views.items() if not apart)
 
     def detach(self) -> None:
-        """The boxes may outlive us, until nothing runs in them any more; what they have for /tmp stays."""
+        """Let the boxes outlive us until nothing runs in them any more; their /tmp stays."""
         for _, view in self._views.values():
             view.box.detach()
 
@@ -351,7 +351,7 @@ class Boxes:
         return errors.decode("utf-8", "replace").strip() or said
 
     def _begin(self, mounts: Sequence[str], box: Box | None) -> "tuple[subprocess.Popen[bytes], BinaryIO]":
-        """A process that ends with its standard input, and what says which it is once it is there. Raises OSError."""
+        """Start a process that ends with its stdin; also return the file bwrap writes its id to. Raises OSError."""
         info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
         descriptors, pipe = {info}, subprocess.PIPE
         shared = [*([self._lock] if self._lock is not None else []), *([box.processes] if box else [])]

@@ -180,7 +180,7 @@ async def _bring_body(source: Side, sink: Side) -> None:
 
 
 def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers that concern the other side too, without one more. A length does not count in a chunked message."""
+    """Return the headers to pass on, without `dropped`. A length does not count in a chunked message."""
     headers = list(headers)
     lists = [value.lower().split(b",") for name, value in headers if name == b"connection"]
     out = _HOP | {dropped} | {name.strip() for each in lists for name in each}

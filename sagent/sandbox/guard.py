@@ -102,8 +102,8 @@ class Guard:
         return changed
 
     def _loosen(self) -> None:
-        """A mount holds the file that was there, and not another that somebody has put in its place: that is looked at
-        from now on, as it is."""
+        """Watch the files that were put in the place of held ones, as they are now: a mount holds only the original
+        file."""
         for path, (real, held) in [*self._held.items()]:
             if path not in self._granted and identity(real) != held:
                 self._settle_one(path)
@@ -300,7 +300,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _link_above(path: str, known: dict[str, bool]) -> str:
-    """The first directory on the way to a path that is a link; "" where none is. `known` are answers of this moment."""
+    """Return the first directory of a path that is a link, or "". `known` caches answers of this moment."""
     at, found = path.rpartition("/")[0], ""
     while at:
         if at not in known:

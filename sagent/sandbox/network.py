@@ -39,7 +39,7 @@ class Network:
             raise ToolError(f"The command was not run: {error}.") from error
 
     async def environment(self, token: str, view: "View | None") -> tuple[Mapping[str, str], int]:
-        """The variables by which programs find the proxy, and the port: of a box's own loopback, or of this machine's.
+        """Return the variables that tell programs the proxy, and its port: on a box's own loopback, or this machine's.
 
         Raises ToolError.
         """

@@ -159,7 +159,7 @@ class BlobDirectory:
 
 
 def link(source: str, target: str) -> None:
-    """A file that is never written to again once more; a copy where the file system cannot. What is there stays.
+    """Link a file that is never written to again; copy it if the file system has no links. An existing target stays.
     Raises OSError."""
     import shutil
 

@@ -92,7 +92,7 @@ class StoredMessage(_Stored):
         return cls(encode_message(message, keep))
 
     def load(self, fetch: Fetch | None) -> Message:
-        """The message, its media included. Raises ValueError for what cannot be read, and whatever `fetch` raises."""
+        """Return the message with its media. Raises ValueError if it cannot be read, and the errors of `fetch`."""
         return decode_message(self.encoded, fetch)
 
     @property

@@ -188,7 +188,7 @@ def compact(messages: list[Message], compacted: Compacted) -> None:
 
 
 def _compact(messages: list[Message | _LazyMessage], compacted: Compacted) -> None:
-    """The only implementation, used while an agent runs and on resume."""
+    """Apply a compaction to the messages, both while an agent runs and on resume."""
     for place, call_id, text in compacted.stubs:
         if 0 <= place < len(messages):
             messages[place] = _stub_kept(messages[place], call_id, text)
@@ -380,7 +380,7 @@ def last_job(entries: Iterable[Entry]) -> int:
 
 
 def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Message, ...]:
-    """A message of the results that no message carried, in the order of the calls of the reply that asked for them."""
+    """Return a message of the results that no message carried, in the order of the calls of the reply."""
     asked = [call.id for call in reply.calls]
     results = [_reading(entry, _content_as(entry, ResultEntry).result.load, fetch) for entry in early]
     known = {result.call_id: result for result in results}

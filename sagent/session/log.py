@@ -61,7 +61,7 @@ class Log(Protocol):
         ...
 
     def child(self, agent: str) -> "Log":
-        """The log of another agent of the tree; the same object each time. Raises ValueError for an impossible path."""
+        """Return another agent's log; the same object each time. Raises ValueError for an impossible path."""
         ...
 
     def sync(self) -> None:
@@ -298,7 +298,7 @@ def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
 
 
 def read_contents(file: Path) -> LogView:
-    """The entries of a log's file, to be read more than once, or only those of some kinds; all are verified first."""
+    """Return a view of a log's file for repeated reading, of some kinds or all; all entries are verified first."""
     index = Index()
     _fill(index, file)
     return FileLogView(file, index)
@@ -378,7 +378,7 @@ class _Forks:
         self._seen = find_ids(Place(file, 0, place), self._wanted)
 
     def see(self, entry_id: str) -> None:
-        """An entry that can be taken up from here on."""
+        """Note an entry that can be taken up from here on."""
         if entry_id in self._wanted:
             self._seen.add(entry_id)
 

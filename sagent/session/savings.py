@@ -137,7 +137,7 @@ class Savings:
                 pass
 
     def _see(self, usage: Usage) -> None:
-        """The model has read the whole conversation, to sum it up: one that was answered says how much that was."""
+        """Take the size of the whole conversation from the usage of an answered request to sum it up."""
         stand, total = self._stand, usage.total_input - INSTRUCTION_TOKENS
         stand.seen |= usage.cache_read > 0
         much = (
@@ -156,7 +156,7 @@ class Savings:
             self._stand.left = left * (1.0 if self._stand.left is None else self._stand.left)
 
     def _compare(self, charge: Charge, request: RequestSent, at: datetime) -> None:
-        """A request of the conversation, and what its twin would have been billed for."""
+        """Compare a request of the conversation with the one that its twin would have been billed for."""
         usage, stand, model = charge.usage, self._stand, _model_of(charge)
         written = usage.cache_write + usage.cache_write_1h
         self._writing |= {model} if written else set()

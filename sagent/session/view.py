@@ -150,7 +150,7 @@ class FileLogView(LogView):
         return found[::-1]
 
     def _number(self, taken_up: str) -> int:
-        """The number of an entry that was taken up again. Their ids are in the file alone: it is gone through once."""
+        """Return the number of an entry that was taken up again, reading its id from the file once."""
         if taken_up not in self._taken_up:
             wanted = {parent.encode(): parent for _, parent in self._index.forks}
             with self._file.open("rb", buffering=1 << 18) as stream:

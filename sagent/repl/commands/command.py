@@ -85,7 +85,7 @@ class CommandContext(CurrentSession):
         self.prompt(text)
 
     def rewound(self, text: str) -> None:
-        """The conversation went back: put `text` into the input, to be edited."""
+        """Put `text` into the input to be edited, after the conversation went back."""
 
     def copy(self, text: str) -> None:
         """Put a text into the clipboard."""

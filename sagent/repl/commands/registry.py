@@ -83,7 +83,7 @@ def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, 
 
 
 def own_command(name: str, document: Document, root: Path | None = None) -> Command:
-    """A command from a file. Its head may hold a `description:` and an `argument-hint:`; `root` is its plugin's."""
+    """Return a command from a file, with an optional `description:` and `argument-hint:`, and its plugin's `root`."""
     body = document.body.strip()
     body = body.replace("${CLAUDE_PLUGIN_ROOT}", str(root)) if root else body
     first = document.fields.get("description") or next(iter(body.splitlines()), "")[:80]

@@ -179,13 +179,13 @@ class Questions:
             self._presence.wake()
 
     def begin_anew(self) -> None:
-        """The process stood still: a key of meanwhile was pressed without an answer to see, and chooses nothing."""
+        """Give back a key pressed while the process stood still: its answer was not on the screen."""
         self.hold()
         self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that
 
     def type(self, text: str) -> None:
-        """A letter while a question takes keys: it chooses when no other key follows at once, else it is the beginning
-        of a text. Whoever was about to write something must not have allowed a call by its first letter."""
+        """Take a letter while a question takes keys: it chooses an answer if no other key follows at once, else it
+        begins a text. A person who starts to write must not allow a call by the first letter."""
         letter, self._letter = self._letter, ""
         picker, written = self.picker, self._screen.buffer.text
         if text == " " and picker is not None and picker.ticked is not None and not letter and not written:

@@ -102,7 +102,7 @@ class Resizing:
         self._wait()
 
     def _resize(self) -> None:
-        """The terminal has rewrapped its rows: find the first of ours, and draw from there."""
+        """Find the first of our rows after the terminal has rewrapped them, and draw from there."""
         self._settling = None
         if self._is_drawn:
             with self._output.held():

@@ -350,12 +350,12 @@ class Surface:
             self._wraps = False
 
     def freeze(self) -> None:
-        """The rows of the unfinished stay as they are: something else will be written below them."""
+        """Leave the unfinished rows as they are: other rows will be written below them."""
         self._freeze()
         self.buried.clear()
 
     def _freeze(self) -> None:
-        """The last row, which may be half a sentence, is written again when there is more of it."""
+        """Count the unfinished rows as printed, but the last: it may be half a sentence, and is written again."""
         self.printed.add(max(len(self.open_rows) - 1, 0))
         self._bury(self.open_rows)
         self.open_rows = []

@@ -46,7 +46,7 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
 
 
 def read_text(directory: Path, path: str) -> str | None:
-    """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
+    """Return a file that `proposal` compares, relative to `directory`; None if it cannot be read as a whole."""
     from sagent.lib.names import path_of, unquote_path
     from sagent.tools.textfile import read_whole
 

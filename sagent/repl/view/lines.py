@@ -55,7 +55,7 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters but line ends, so that nothing it says can drive the terminal."""
+    """Return the text without control characters other than line ends, so that it cannot drive the terminal."""
     return text if text.isprintable() else sagent.lib.text.printable(text.replace("\r\n", "\n").expandtabs(len(TAB)))
 
 

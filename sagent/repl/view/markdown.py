@@ -165,8 +165,8 @@ class _Reader:
 
 
 def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0) -> list[Line]:
-    """A block in lines of at most `width` columns. What is not closed in one that is `live` counts as closed. Lines of
-    code may be as wide as the terminal, where that is given as `edge`: one that is longer goes on in the next row."""
+    """Return a block as lines of at most `width` columns. In a `live` block, unclosed marks count as closed. Lines of
+    code may be `edge` columns wide, if that is given; longer ones continue in the next row."""
     lines = list(_rendered(piece, width, live=live, edge=edge))
     return [(), *lines] if piece.gap else lines
 

@@ -156,13 +156,13 @@ def _end_thought(view: View, at: float) -> Step:
 
 
 def _end_reply(view: View, at: float) -> Step:
-    """A reply has ended: what is left of it is finished as it stands."""
+    """End a reply: what is left of it is finished as it stands."""
     view, blocks = _end_thought(_awake(view, ROOT), at)
     return replace(view, flow=Flow()), (*blocks, *finish(view.flow))
 
 
 def _awake(view: View, agent: str) -> View:
-    """An agent waits for its model no longer."""
+    """Note that an agent no longer waits for its model."""
     if agent not in view.waiting:
         return view
     return replace(view, waiting={path: wait for path, wait in view.waiting.items() if path != agent})
