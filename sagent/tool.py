@@ -99,7 +99,7 @@ class Workspace:
         self.roots = self.roots or (self.cwd,)
 
     def resolve(self, path: str) -> Path:
-        """An absolute path; `~` is the home, relative paths start at `cwd`. Symlinks are left for the policy to follow.
+        """Return an absolute path; `~` is the home, `cwd` the start of relative paths. The policy follows symlinks.
 
         Names as tools quote them, `$'a\\nb'`, and `file://` addresses are read. Raises ToolError for what is no path.
         """

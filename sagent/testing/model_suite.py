@@ -189,7 +189,7 @@ class ModelSuite:
     @pytest.mark.parametrize("arguments", ["", "{}", '{"path": "b'])
     @pytest.mark.parametrize("stop", ["max_tokens", "content_filter"])
     async def test_cut_calls_are_not_whole(self, make_model: MakeModel, stop: str, arguments: str) -> None:
-        """The agent never makes them. Of a reply at its limit the calls before the last one came whole."""
+        """The agent never makes cut calls. In a reply cut at its limit, the calls before the last one are whole."""
         if stop == "content_filter" and not self.filters:
             pytest.skip("nothing withholds a reply of this model")
         calls = (Call("Read", _FIRST), Call("Read", arguments, cut=True))
@@ -202,7 +202,7 @@ class ModelSuite:
     async def test_arguments_that_are_no_object_are_kept_as_they_came(
         self, make_model: MakeModel, arguments: str
     ) -> None:
-        """The agent answers the model with them; they must not be lost, fixed or fatal."""
+        """Malformed arguments are neither lost, fixed nor fatal: the agent answers the model with them."""
         calls = (Call("Read", arguments), Call("Read", {"path": "b"}))
         async with make_model([Turn(calls=calls)]) as model:
             _, reply = await collect(model, ask())
@@ -288,7 +288,7 @@ class ModelSuite:
     # Stopping, and several at once
 
     async def test_closing_the_stream_early_stops_the_call(self, make_model: MakeModel) -> None:
-        """The call's connection is let go, and the model serves the next one."""
+        """The call's connection is closed, and the model serves the next call."""
         async with make_model([Stall(Turn("abcdefgh", pieces=1), after_events=6), Turn("next")]) as model:
             async with asyncio.timeout(TIMEOUT_SECONDS), aclosing(_generator(model)) as stream:
                 while not isinstance(await anext(stream), TextPart):
@@ -423,14 +423,14 @@ class ServedModelSuite(ModelSuite):
         return [request.body for request in self.server.requests]
 
     async def check_let_go(self) -> None:
-        """The server sees its client hang up."""
+        """Check that the server sees its client hang up."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not self.server.abandoned:  # noqa: ASYNC110 -- a list that the server keeps
                 await asyncio.sleep(0.001)
 
     @pytest.mark.parametrize("pieces", [0, 1, 2, 3])
     async def test_each_delta_is_valid_text(self, make_model: MakeModel, pieces: int) -> None:
-        """An emoji whose halves come in two pieces is shown whole, in thinking and in arguments too."""
+        """An emoji split over two pieces is shown whole, in thinking and in arguments too."""
         calls = (Call("Read", f'{{"path": "{_HALVES}"}}'),)
         async with make_model([Turn(_HALVES, thinking=_HALVES, calls=calls, pieces=pieces)]) as model:
             deltas, reply = await collect(model, ask())
@@ -441,7 +441,7 @@ class ServedModelSuite(ModelSuite):
         assert reply.message.calls[0].arguments["path"] == _WHOLE
 
     async def test_a_connection_is_used_again(self, make_model: MakeModel) -> None:
-        """A new one costs two or three round trips."""
+        """The calls share one connection: a new one costs two or three round trips."""
         async with make_model([Turn("a"), Turn("b"), Fail(429), Turn("c")]) as model:
             await collect(model, ask())
             await collect(model, ask())
@@ -450,7 +450,7 @@ class ServedModelSuite(ModelSuite):
             assert {request.connection for request in self.server.requests} == {1}
 
     async def test_the_output_limit_reaches_the_provider(self, open_model: OpenModel) -> None:
-        """A budget rests on it: the server bills the whole limit, one token for each byte of the request."""
+        """The server bills the whole limit, and one token for each byte of the request: budgets rely on it."""
         async with FakeProviderServer([Turn("x")], bill="worst") as server, open_model(server.url) as model:
             request = ask(max_output=77)
             _, reply = await collect(model, request)

@@ -36,7 +36,7 @@ class PluginSuite:
         assert wrong == []
 
     def test_its_declaration_imports_no_model_and_no_terminal(self) -> None:
-        """The declaration is read when an index is written: what takes long is imported when it is used."""
+        """The declaration is read when an index is written: slow imports wait for their first use."""
         module = self.target.partition(":")[0]
         code = f"import {module}, sys, json; print(json.dumps(sorted(sys.modules)))"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -44,7 +44,7 @@ class PluginSuite:
         assert heavy.isdisjoint(json.loads(shown.stdout))
 
     def test_a_run_goes_on_with_it(self, tmp_path: Path) -> None:
-        """A run with the plugin ends as one without it, and nothing is said of the plugin."""
+        """A run with the plugin ends like one without it, and its output does not mention the plugin."""
         module, _, member = self.target.partition(":")
         file = tmp_path / "plugin.py"
         file.write_text(f"from {module} import {member} as plugin\n")

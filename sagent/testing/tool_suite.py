@@ -137,7 +137,7 @@ class ToolSuite:
     async def test_only_what_was_foreseen_is_written(
         self, tool: Tool, good_arguments: Mapping[str, object], context: RunContext
     ) -> None:
-        """The policy has judged by it. (Nothing is known of tools that say "execute".)"""
+        """The call changes only files of the effect that the policy judged; the effect "execute" names none."""
         arguments = _frozen(good_arguments)
         effect = foresee(tool, arguments, context.workspace)
         before = _tree(context.workspace.cwd)

@@ -233,7 +233,7 @@ class Bash:
         return [self._shell, "-c", script, name, command]
 
     async def _confined(self, argv: Sequence[str], arguments: JsonObject, run: RunContext) -> Confined:
-        """The command line as it is run: within what the policy says of this workspace and has granted to this call."""
+        """Return the command line to run, confined to the policy's profile of this workspace and this call's grants."""
         workspace, sandbox = run.workspace, self._sandbox
         if sandbox is None or not sandbox.stands:
             return Confined(argv)

@@ -85,7 +85,7 @@ def plan_edit(
 
 
 def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str]:
-    """The text that was there, the text to write with its line ends, in which encoding, and what to say about that."""
+    """Return the old text, the new text with the old line ends, the encoding, and a note about them."""
     try:
         with open_regular(real) as file:
             existing = file.read(_MAX_BYTES + 1)

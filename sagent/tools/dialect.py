@@ -164,7 +164,7 @@ class _Translator:
             self._literal(self._character(character))
 
     def _edge(self, character: str) -> None:
-        """The start or end of the text, which is the line where the search goes line by line."""
+        """Put the start or end of the text, or of the line if the search goes line by line."""
         if character == "A":
             self._put(r"\A" if self._multiline else "^")
         else:
@@ -194,7 +194,7 @@ class _Translator:
         return inside, rf"\{'P' if negated else 'p'}{{{wanted}}}"
 
     def _class(self) -> None:
-        """A bracketed class; inside, only escapes, ranges and [:names:] mean something."""
+        """Put a bracketed class; inside, only escapes, ranges and [:names:] have a meaning."""
         negated = bool(self._match(r"\^"))
         python = rust = ""
         while (character := self._take()) != "]" or not python:

@@ -63,7 +63,7 @@ def _failure(done: "Finished") -> str:
 
 
 def answer() -> None:
-    """The other process: takes the document on standard input apart, and writes what is to be shown of it."""
+    """Read the document on standard input, and write the part to show: the other process's job."""
     isolated.limit()
     form, name, pages = map(as_str, as_array(json.loads(sys.stdin.buffer.readline())))
     data = sys.stdin.buffer.read()

@@ -155,8 +155,8 @@ def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
 
 
 def _moved(line: str, indents: Mapping[str, str]) -> str | None:
-    """The indent of a new line where those quoted, of which there are several, are all the file's with the same before
-    them, or the other way round; None where that would mix tabs and spaces, or leave the block that is quoted."""
+    """Return the indent for a new line if all quoted indents (two or more) differ from the file's by one and the same
+    prefix; None if that would mix tabs and spaces, or leave the quoted block."""
     indent, pairs = _indent(line), indents.items()
     if len(indents) < 2:
         return None

@@ -63,7 +63,7 @@ class Redaction:
                 return value
 
     def entry(self, entry: Entry) -> bytes:
-        """An entry's line without them. Its id stays: it is that of the line as it was, and no longer this one's."""
+        """Return an entry's line without secrets. It keeps its id, which no longer matches the changed line."""
         if self.keep:
             return entry.line
         before = self.count

@@ -264,7 +264,7 @@ def _inner(content: Mapping[str, object], member: str) -> list[Mapping[str, obje
 
 
 def _signature_complaints(contents: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    """Each step since the person last spoke must have a signature on its first call."""
+    """Yield an error for each step since the person last spoke without a signature on its first call."""
     spoken = 0
     for number, content in enumerate(contents):
         if content.get("role") != "model" and not _inner(content, "functionResponse"):
