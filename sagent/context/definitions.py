@@ -117,7 +117,9 @@ class DefinitionReader:
             why = "it is a link that leads nowhere" if is_dangling else why_unread(error)
             self._notices.append(f"{file} could not be read: {why}.")
             return None
-        whole = _whole_lines(data) if len(data) == form.much else data
+        whole = data
+        if len(data) == form.much:  # it is cut: part of a character may be at its end
+            whole = data[: len(data) // 4 * 4] if b"\0" in data else data[: data.rfind(b"\n") + 1] or data
         text = text_in(whole) if b"\0" in whole else readable(whole)
         if text is None or not text.strip():
             self.leave_out(file, "it is not text" if text is None else "it is empty")
@@ -209,8 +211,3 @@ def first_names(what: str, names: Collection[str], limit: int, notices: list[str
     if len(names) > limit:
         notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(islice(names, limit, None))}.")
     return [*islice(names, limit)]
-
-
-def _whole_lines(data: bytes) -> bytes:
-    """Return cut data without the part of a character at its end."""
-    return data[: len(data) // 4 * 4] if b"\0" in data else data[: data.rfind(b"\n") + 1] or data

@@ -9,10 +9,11 @@ import re
 import h11
 
 _END = re.compile(rb"\n\r?\n")
-_LINES = re.compile(rb"(?<!\r)\n|\r(?!\n)|\0")
+_MAX_LINES = 256  # of a head; a client that sends more wants to wear us out
+_FIRST = re.compile(rb"(?:\r\n)*[!-~]+ [!-~]+ HTTP/1\.[01]\r\n")
+_LINES = re.compile(rb"(?<!\r)\n|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FOLDED = re.compile(rb"\r\n[ \t]")
-_LENGTH = re.compile(rb"(?im)^content-length\s*:")
-_CODING = re.compile(rb"(?im)^transfer-encoding\s*:")
+_LENGTH, _CODING = re.compile(rb"(?im)^content-length\s*:"), re.compile(rb"(?im)^transfer-encoding\s*:")
 
 
 class StrictConnection(h11.Connection):
@@ -32,7 +33,11 @@ class StrictConnection(h11.Connection):
 def problem_of(head: bytes) -> str:
     """Return what is wrong with the head of a request, as a sentence without its end; "" for nothing."""
     if _LINES.search(head):
-        return "a line of its head does not end with CR and LF, or it holds a NUL"
+        return "a line of its head does not end with CR and LF, or it holds a control character"
+    if _FIRST.match(head) is None:
+        return "its first line is none of HTTP/1.1"
+    if head.count(b"\n") > _MAX_LINES:
+        return f"its head has more than {_MAX_LINES} lines"
     if _FOLDED.search(head):
         return "a header goes on in the next line"
     if _CODING.search(head):

@@ -18,6 +18,14 @@ UNCLEAR = {
     "bare LF at the end": GET + b"\n",
     "bare CR": GET + b"X: a\rContent-Length: 4\r\n\r\n",
     "NUL": GET + b"X: a\0b\r\n\r\n",
+    "escape": GET + b"X: a\x1b[31mb\r\n\r\n",
+    "delete": GET + b"X: a\x7f\r\n\r\n",
+    "bell in a name": GET + b"X\x07: a\r\n\r\n",
+    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/2.0": b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+    "HTTP/1.2": b"GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+    "three parts": b"GET / x HTTP/1.1\r\nHost: a\r\n\r\n",
+    "very many headers": GET + b"X: a\r\n" * 300 + b"\r\n",
     "coding in HTTP/1.0": b"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
     "lengths that differ": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n",
     "a list of lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4, 5\r\n\r\n",
@@ -41,15 +49,18 @@ def test_unclear_head_is_refused(name: str, step: int) -> None:
         feed(StrictConnection(h11.SERVER), UNCLEAR[name], step)
 
 
-def test_second_request_on_connection_is_checked() -> None:
+@pytest.mark.parametrize(
+    ("name", "why"), [("both", "both Content-Length and T"), ("HTTP/2 preface", "none of HTTP/1.1")]
+)
+def test_second_request_on_connection_is_checked(name: str, why: str) -> None:
     connection = StrictConnection(h11.SERVER)
-    connection.receive_data(GET + b"\r\n" + UNCLEAR["both"])
+    connection.receive_data(GET + b"\r\n" + UNCLEAR[name])
     assert isinstance(connection.next_event(), h11.Request)
     assert isinstance(connection.next_event(), h11.EndOfMessage)
     connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
     connection.send(h11.EndOfMessage())
     connection.start_next_cycle()
-    with pytest.raises(h11.RemoteProtocolError, match="both Content-Length and Transfer-Encoding"):
+    with pytest.raises(h11.RemoteProtocolError, match=why):
         connection.next_event()
 
 
