@@ -57,7 +57,7 @@ SHOWN = "at('transcript').innerText"
 
 
 def lines_of(browser: Browser) -> list[str]:
-    """What is shown, in no order: agents that work at a time may be shown in another than it was heard of."""
+    """Return the texts on the page, sorted: parallel agents may be shown in another order than their events."""
     return sorted(line for line in str(browser.run(SHOWN)).splitlines() if not line.startswith("style"))
 
 
@@ -371,7 +371,7 @@ def test_page_adopts_new_server(tmp_path: Path) -> None:
             until(browser, "live && status?.title === 'Hello first'")
             one = browser.open_tab(f"{first.url}/")
             until(browser, "live && status?.title === 'Hello first'")
-        until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not answer')")
+        until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not respond')")
         with story_server(tmp_path / "two", "--port", port) as second:
             second.http.post("/v1/sessions", json={"text": "Hello second"})
             until(browser, "at('login').open")

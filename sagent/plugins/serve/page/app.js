@@ -4,7 +4,7 @@
 const rendered = window.trustedTypes
   ? trustedTypes.createPolicy("rendered", { createHTML: (html) => html })
   : { createHTML: (html) => html };
-const MOST = 500; // earlier events that are shown
+const MAX_EARLIER_EVENTS = 500; // shown when a session is opened
 const at = (id) => document.getElementById(id);
 const words = at("words");
 let sessions = [];
@@ -29,7 +29,7 @@ try {
 async function request(path, options = {}) {
   const headers = { ...options.headers, ...(key && { authorization: `Bearer ${key}` }) };
   const answer = await fetch(path, { ...options, headers }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Error("The server does not answer: it may have ended.");
+    throw error.name === "AbortError" ? error : new Error("The server does not respond. It may have stopped: start it again, or check the network.");
   });
   if (answer.status === 401 && path !== "/login") logIn();
   if (!answer.ok) {
@@ -82,7 +82,7 @@ function listen(path, heard, ended) {
 
 const here = (rest = "") => `/v1/sessions/${current}${rest}`;
 
-// What the session that is shown answers; nothing where another one is shown by then.
+// Ask the session on the page; return nothing if another session is on it by the time the answer comes.
 async function askShown(method, rest = "", body = undefined) {
   const asked = current;
   const answer = await ask(method, here(rest), body);
@@ -160,7 +160,7 @@ at("past").addEventListener("toggle", async () => {
   const found = await attempt(() => ask("GET", "/v1/sessions?earlier=true"));
   const past = (found ? found.sessions : []).filter((each) => each.state === "closed");
   at("earlier").replaceChildren(...past.map(entry));
-  if (!past.length) at("earlier").append(make("li", { className: "quiet" }, "There are none."));
+  if (!past.length) at("earlier").append(make("li", { className: "quiet" }, "No earlier sessions"));
 });
 
 function step(by) {
@@ -210,14 +210,14 @@ function connect() {
     live() {
       if (live) return;
       live = true;
-      const text = "What came before is not shown: “Save as a page” has all of it.";
-      if (before >= MOST) at("transcript").prepend(make("p", { className: "note" }, text));
+      const text = "Earlier messages are not shown here. “Save as a page” saves the whole conversation.";
+      if (before >= MAX_EARLIER_EVENTS) at("transcript").prepend(make("p", { className: "note" }, text));
       hint();
       toEnd();
     },
     rewound: () => show(current),
   };
-  const path = here(`/events?html=1&last=${MOST}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`);
+  const path = here(`/events?html=1&last=${MAX_EARLIER_EVENTS}${lastId ? `&after=${encodeURIComponent(lastId)}` : ""}`);
   const mine = listen(path, heard, (error) => {
     if (error?.refused === 404) leave(error);
     else if (error?.refused) setTimeout(() => attempt(() => ask("GET", here())), 1000);
@@ -267,8 +267,8 @@ function dropDrafts() {
 
 function hint() {
   if (at("transcript").childElementCount) return;
-  at("transcript").append(make("p", { className: "empty" }, make("strong", {}, "Nothing was said yet."),
-    "Write what is to be done; Enter sends it."));
+  at("transcript").append(make("p", { className: "empty" }, make("strong", {}, "No messages yet"),
+    "Describe a task or ask a question, and press Enter to send it."));
 }
 
 function atEnd() {
@@ -292,7 +292,7 @@ function block(agent) {
   const box = make("div");
   const parent = block(agent.includes("/") ? agent.slice(0, agent.lastIndexOf("/")) : "root");
   parent.append(make("details", { className: "child", "data-agent": agent },
-    make("summary", {}, make("strong", {}, short(agent)), make("span", { className: "quiet" }, "at work")), box));
+    make("summary", {}, make("strong", {}, short(agent)), make("span", { className: "quiet" }, "working")), box));
   blocks[agent] = box;
   return box;
 }
@@ -363,7 +363,7 @@ const kinds = {
   },
   retrying(event) {
     dropDraft(event.agent);
-    remark(event.agent, `Tried again in ${event.seconds} s: ${event.reason}`);
+    remark(event.agent, `Retrying in ${event.seconds} s: ${event.reason}`);
   },
   tool_started(event) {
     if (running[`${event.agent} ${event.call_id}`]) return;
@@ -380,7 +380,7 @@ const kinds = {
   tool_finished(event) {
     const key = `${event.agent} ${event.call_id}`;
     const done = fill(make("div"), event.html || "");
-    if (event.job) done.prepend(make("p", { className: "quiet" }, `${event.job} goes on in the background`));
+    if (event.job) done.prepend(make("p", { className: "quiet" }, `${event.job} continues in the background`));
     if (running[key]) running[key].replaceWith(done);
     else block(event.agent).append(done);
     delete running[key];
@@ -410,7 +410,7 @@ function dropDraft(agent) {
   delete drafts[agent];
 }
 
-// -- how it stands
+// -- status
 
 function stand(session) {
   if (!session) return;
@@ -456,7 +456,7 @@ function costs(cost) {
 
 function agent(each) {
   const depth = each.path.split("/").length - 1;
-  const facts = [each.waits ? "waits for money" : each.state, money(each.usd), each.window ? `${Math.round((100 * each.context_tokens) / each.window)} % full` : ""];
+  const facts = [each.waits ? "waiting for budget" : each.state, money(each.usd), each.window ? `${Math.round((100 * each.context_tokens) / each.window)} % full` : ""];
   const button = make("button", { type: "button", on: { click: () => find(each.path) } },
     make("span", { className: "name" }, depth ? short(each.path).split("/").pop() : "root"),
     make("span", { className: "sub" }, make("span", { className: "dot", "data-state": each.state }),
@@ -478,10 +478,10 @@ function find(path) {
 
 // -- questions: answered on their card alone, by a button, or by y and n while the card itself has the focus
 
-const STILL = 700; // milliseconds in which cards have not moved: a second click is not meant for the card that comes next
+const SETTLE_MS = 700; // a click counts only if no card has moved for so long: a double click must not answer the next card
 let moved = 0;
 at("questions").addEventListener("click", (click) => {
-  if (!click.isTrusted || performance.now() - moved >= STILL) return;
+  if (!click.isTrusted || performance.now() - moved >= SETTLE_MS) return;
   click.preventDefault();
   click.stopPropagation();
 }, true);
@@ -497,7 +497,7 @@ function questions(asked) {
   box.hidden = !asked.length;
 }
 
-// What would become of a file, all of it; the server has spelled out what is not seen or looks like something else.
+// The whole change to a file. The server has spelled out invisible and confusable characters.
 function change(each) {
   const kinds = { "+": "ins", "-": "del" };
   const lines = each.diff.split("\n");
@@ -509,14 +509,14 @@ function change(each) {
   const name = each.path.startsWith(`${status.cwd}/`) ? each.path.slice(status.cwd.length + 1) : each.path;
   return [make("p", { className: "row" }, make("code", {}, name), make("span", { className: "add" }, `+${count("+")}`),
     make("span", { className: "del" }, `−${count("-")}`)), box,
-  make("details", {}, make("summary", { className: "quiet" }, "The call's arguments"), make("pre", { tabindex: "0" }, each.text))];
+  make("details", {}, make("summary", { className: "quiet" }, "Arguments"), make("pre", { tabindex: "0" }, each.text))];
 }
 
 function question(each) {
   const heading = make("h3", {}, each.kind === "approval" ? `${short(each.agent)} wants to call ${each.tool}`
     : each.kind === "plan" ? "Carry out this plan?" : `${short(each.agent)} asks`);
-  const reason = make("input", { type: "text", "aria-label": each.kind === "approval" ? "Reason, if you deny" : "Your own answer",
-    placeholder: each.kind === "approval" ? "reason, if you deny" : "in your own words" });
+  const reason = make("input", { type: "text", "aria-label": each.kind === "approval" ? "Reason for denying (optional)" : "Your own answer",
+    placeholder: each.kind === "approval" ? "reason for denying (optional)" : "your own answer" });
   const card = make("div", { className: "question", "data-id": each.id, tabindex: "-1", role: "group", "aria-label": heading.textContent }, heading);
   const answer = (body) => attempt(async () => {
     for (const button of card.querySelectorAll("button")) button.disabled = true;
@@ -525,7 +525,7 @@ function question(each) {
   const deny = () => answer(reason.value ? { decision: "deny", reason: reason.value } : { decision: "deny" });
   if (each.kind === "approval") {
     card.append(...(each.diff ? change(each) : [make("pre", { tabindex: "0" }, each.text)]), make("p", { className: "quiet" }, each.reason));
-    if (each.wants.length) card.append(make("p", { className: "bad" }, `It also wants: ${each.wants.join(", ")}`));
+    if (each.wants.length) card.append(make("p", { className: "bad" }, `Also needs: ${each.wants.join(", ")}`));
     card.append(make("div", { className: "row" },
       make("button", { type: "button", on: { click: () => answer({ decision: "allow" }) } }, "Allow ", make("kbd", {}, "y")),
       make("button", { type: "button", on: { click: deny } }, "Deny ", make("kbd", {}, "n")), reason));
@@ -555,7 +555,7 @@ function question(each) {
   };
   reason.addEventListener("keydown", (key) => { if (key.key === "Enter") { key.preventDefault(); own(); } });
   card.append(make("div", { className: "row" }, reason, make("button", { type: "button", on: { click: own } }, "Answer"),
-    make("button", { type: "button", className: "plain-button", on: { click: () => answer({ decision: "deny" }) } }, "Leave open")));
+    make("button", { type: "button", className: "plain-button", on: { click: () => answer({ decision: "deny" }) } }, "Skip")));
   return card;
 }
 
@@ -620,13 +620,13 @@ async function files() {
       const diff = await askShown("GET", `/diff?html=1&path=${encodeURIComponent(file.path)}`);
       if (!diff) return;
       if (diff.html) fill(place, diff.html);
-      else place.textContent = diff.note || "No line differs.";
+      else place.textContent = diff.note || "No changed lines";
     }) } }, "Diff");
     const name = file.path.startsWith(`${status.cwd}/`) ? file.path.slice(status.cwd.length + 1) : file.path;
     return make("div", {}, make("div", { className: "row" }, make("code", {}, name), make("span", { className: "add" }, `+${file.added}`),
       make("span", { className: "del" }, `−${file.removed}`), open), place);
   }));
-  if (!found.changed.length) box.append(make("p", { className: "quiet" }, "No file was changed."));
+  if (!found.changed.length) box.append(make("p", { className: "quiet" }, "No changed files"));
 }
 
 async function points() {
@@ -635,18 +635,18 @@ async function points() {
   if (!found) return;
   box.replaceChildren(...found.points.slice().reverse().map((point) => {
     const back = (what) => attempt(async () => {
-      if (!confirm(`Go back to before “${point.text.slice(0, 80)}”?`)) return;
+      if (!confirm(`Go back to the point before “${point.text.slice(0, 80)}”?`)) return;
       const done = await askShown("POST", "/rewind", { point: point.id, what });
       if (!done) return;
-      say(`Files: ${done.changed.length} set back, ${done.left.length} left alone.`);
+      say(`Files: ${done.changed.length} restored, ${done.left.length} left unchanged.`);
       if (point.current && what !== "files" && !words.value) words.value = point.text;
       points();
     });
     return make("div", { className: "row" }, make("span", { className: "grow" }, `${point.current ? "" : "(branch) "}${point.text}`),
-      make("button", { type: "button", on: { click: () => back("both") } }, "Back"),
+      make("button", { type: "button", on: { click: () => back("both") } }, "Conversation and files"),
       make("button", { type: "button", on: { click: () => back("conversation") } }, "Conversation only"));
   }));
-  if (!found.points.length) box.append(make("p", { className: "quiet" }, "Nothing was asked yet."));
+  if (!found.points.length) box.append(make("p", { className: "quiet" }, "No earlier messages to go back to"));
 }
 
 at("files").addEventListener("toggle", () => at("files").open && files());
