@@ -23,7 +23,7 @@ from tests.depth import slow
 from tests.forks import Forks
 from tests.snippets import EXAMPLES, PAGES, ROOT, Snippet, snippets
 
-GONE = re.compile(r"the plugin (\w+), which is not there")
+GONE = re.compile(r"the plugin (\w+), which is not loaded")
 SHELLS = re.compile(r"[][|&;<>$`*?\\(){}~!]")  # what means something to a shell
 RUNNABLE = {"python", "sh", "toml", "json", "text"}
 

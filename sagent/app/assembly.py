@@ -157,7 +157,7 @@ def _apart(builder: AgentBuilder, plugin: str, *, guards: bool = False) -> Gener
             raise
         why = f"A part of the plugin {plugin} is left out: {reason(error)}."
         if guards and not builder.settings.unguarded:
-            raise UsageError(f"{why} It may guard what agents do: --unguarded runs without it.") from error
+            raise UsageError(f"{why} It may guard what agents do; --unguarded runs without it.") from error
         builder.warn(f"{why} {advice(plugin)}")
 
 

@@ -45,7 +45,7 @@ def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]], owner: str) 
     import difflib
 
     if owner:
-        return UsageError(f"--tools: {name} is of the plugin {owner}, which is not there.")
+        return UsageError(f"--tools: {name} is of the plugin {owner}, which is not loaded.")
     near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
     meant = ", ".join(each.name for each in by_name[near[0]]) if near else ""
     hint = f" Did you mean {meant}?{unlike(name.lower(), near)}" if near else ""

@@ -124,7 +124,7 @@ class Parser(argparse.ArgumentParser):
             known = [flag for action in self.flags for flag in action.option_strings]
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
             if owner := plugins_of(sys.argv[1:]).former_owner(wrong):
-                raise UsageError(f"{wrong} is a flag of the plugin {owner}, which is not there.")
+                raise UsageError(f"{wrong} is a flag of the plugin {owner}, which is not loaded.")
             same = _elsewhere("flags").get(wrong, "")
             near = [same] if same.partition(" ")[0] in known else difflib.get_close_matches(wrong, known, 3, 0.6)
         elif (choice := message.partition("invalid choice: ")[2].partition(" (choose from "))[1]:

@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("sagent"):
             raise
-        program = f"{sys.executable}, which runs sagent here, has no package {error.name}"
+        program = f"{sys.executable}, which runs sagent, has no package {error.name}"
         sys.stderr.write(f"sagent: {program}. Install what it needs: `make demo` in a checkout, or `pipx install .`\n")
         return 1
 
@@ -166,7 +166,7 @@ def carry_out(owner: str, function: str, what: str, *given: object) -> int:
 def check_former(plugins: "Installed", command: str) -> None:
     """Raise UsageError for a command of a plugin that is not there."""
     if owner := plugins.former_owner(command):
-        raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not there.")
+        raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not loaded.")
 
 
 def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
@@ -180,7 +180,7 @@ def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
             found.setdefault(owner, {})[flag.keyword] = flags.pop(flag.keyword)
     if len(found) > 1:
         one, other, *_ = (next(iter(each)).replace("_", "-") for each in found.values())
-        raise UsageError(f"--{one} and --{other} do not go together: each has the run carried out in its own way.")
+        raise UsageError(f"--{one} and --{other} cannot be combined: each carries the run out in its own way.")
     return next(
         (_run_of(owner, runner, found[owner]) for owner, runner in plugins.owned(Runner) if owner in found), None
     )

@@ -93,7 +93,7 @@ class SettingsBuilder:
     def settings(self) -> Settings:
         """Return the settings so far. Raises ConfigError where these do not go together."""
         if self.lacking and not self.values.get("unguarded"):
-            raise ConfigError(f"{self.lacking[0]} It may guard what agents do: --unguarded runs without it.")
+            raise ConfigError(f"{self.lacking[0]} It may guard what agents do; --unguarded runs without it.")
         own = {*self.every, *self.plugins.named(Table)} - {*BY_NAME, *(table.name for table in CORE.tables)}
         values = {name: value for name, value in self.values.items() if name not in {"cwd", *own} and "." not in name}
         values |= {"providers": self.rows, **self._advisors()}
@@ -216,7 +216,7 @@ class SettingsBuilder:
             if not tool.startswith(served) and not any(fnmatchcase(name, tool) for name in known):
                 start, more, _ = tool.lower().partition("__")
                 owner = self.plugins.former_owner(f"--tools {start}{more and '__*'}")
-                hint = f": it is of the plugin {owner}, which is not there." if owner else nearest(tool, known)
+                hint = f": it is of the plugin {owner}, which is not loaded." if owner else nearest(tool, known)
                 hint = hint or f"; the tools are {', '.join(every)}."
                 self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 

@@ -165,7 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "unguarded", switch, default=False, type="bool", swept=False,
-        help="run although a plugin that guards runs (hooks) is not there or failed",
+        help="run even if a plugin that guards runs (hooks) is missing or failed",
     ),
     Setting("env_pass", names_of, (), "tuple[str, ...]", _NAMES, adds=True, key="env.pass"),  # though like keys
     Setting(  # that a call may run in the foreground

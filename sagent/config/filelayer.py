@@ -16,7 +16,7 @@ from sagent.errors import ConfigError, UsageError
 from sagent.lib.raised import ends, reason
 from sagent.plugin import HookEvent, PathBase, RefusedError, Setting, Table, ToolEntry, resolve
 
-_NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not there"
+_NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not loaded"
 _RULES = {"advisor_rules": RULES, "policy": {**RULES, "max_turns": BY_NAME["max_turns"]}}
 """Tables of a file whose members are rules for advisors, by their two names."""
 _NOT_HERE = "search"
@@ -278,9 +278,9 @@ class FileLayer:
             self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
         elif key in ("plugin", "plugins", "no_plugins"):
             folder = self._into.config_dir / "plugins"
-            raise self._file.error((key,), f"no file brings plugins: put them into {folder}, or give --plugin FILE")
+            raise self._file.error((key,), f"a file cannot name plugins: put them into {folder}, or give --plugin FILE")
         elif plugins.lacks_some:
-            why = "no setting has that name, unless it is one of a plugin that is left out"
+            why = "there is no such setting, unless it belongs to a plugin that is not loaded"
             self._ignore((key,), key, why, guards=plugins.broken and isinstance(self._file.data[key], Mapping))
         else:
             raise self._file.unknown((key,), (*self._into.every, *ALIASES, *self._groups, *plugins.named(Table)))

@@ -171,11 +171,11 @@ def known_plugin(source: Source) -> Known:
         with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
             plugin = resolve(source.target)
         if type(plugin) is not Plugin:
-            raise TypeError(f"its `plugin` is no sagent.plugin.Plugin, but {type(plugin).__name__}")
+            raise TypeError(f"its `plugin` must be a sagent.plugin.Plugin, not {type(plugin).__name__}")
         if type(plugin.api) is not int:
-            raise TypeError("its api is no number")
+            raise TypeError("its api must be a whole number")
         if plugin.api > API:
-            raise ValueError(f"it is made for version {plugin.api} of plugins, and this sagent has {API}")
+            raise ValueError(f"it is made for plugin API {plugin.api}, and this sagent has {API}")
         known = Known(_placed(plugin, source), source)
         _check(known)
     except KeyboardInterrupt as error:
@@ -224,19 +224,19 @@ def _check(known: Known) -> None:
     for member, (word, kind) in KINDS.items():
         for each in _tuple(getattr(plugin, member), member):
             if type(each) is not kind:
-                raise TypeError(f"its {member} hold {each!r}, which is no {kind.__name__}")
+                raise TypeError(f"its {member} contain {each!r}, which is not of type {kind.__name__}")
             for name, hint in _hints(kind).items():
                 if not _fits(getattr(each, name), hint):
                     raise TypeError(f"the {word} {each[0]!r} has {getattr(each, name)!r} as its {name}")
     texts = (plugin.name, plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
     if not all(isinstance(each, str) for each in texts):
-        raise TypeError("it gives something else where a text is needed")
+        raise TypeError("its name, about, version and needs must be texts")
     for setting in plugin.settings:
         with suppress(TypeError):
             kept = made(Setting, json.loads(json.dumps(as_row(setting))), _head(known))
             if kept._replace(read=print) == setting._replace(read=print):
                 continue
-        raise ValueError(f"the default of {setting.name} is no text, number, truth value, tuple of these, nor None")
+        raise ValueError(f"the default of {setting.name} must be a text, number, truth value, tuple of these, or None")
     for form in plugin.call_forms:
         re.compile(form.likely)
     _check_names(plugin)
@@ -258,16 +258,16 @@ def _check_names(plugin: Plugin) -> None:
     flags = [flag for each in plugin.settings for flag in (f"--{each.flag_name}", each.short) if flag]
     for flag in (*flags, *(flag for command in plugin.commands for flag in command.flags)):
         if not _FLAG.fullmatch(flag):
-            raise ValueError(f"{flag!r} is no flag: use -- and small letters, digits and -, or - and one letter")
+            raise ValueError(f"{flag!r} is not a flag: use -- and small letters, digits and -, or - and one letter")
     if len(plugin.runners) > 1:
         raise ValueError("it has more than one runner")
     if not plugin.runners and any(not flag.of for flag in plugin.flags):
-        raise ValueError("it has flags of runs, and no runner that is given them")
+        raise ValueError("it has flags for runs, but no runner to take them")
 
 
 def _tuple(value: object, member: str) -> Sequence[tuple[object, ...]]:
     if not isinstance(value, tuple):
-        raise TypeError(f"its {member} are no tuple, but {type(value).__name__}")
+        raise TypeError(f"its {member} must be a tuple, not {type(value).__name__}")
     return cast("Sequence[tuple[object, ...]]", value)
 
 
@@ -301,7 +301,7 @@ def index_of(found: Sequence[Known]) -> Index:
         plugin, source, error = known.plugin, known.source, known.error
         named = f"plugin {plugin.name} ({source.origin})"
         if not error and (lacks := [name for name in plugin.needs if name not in there]):
-            error = f"it needs the plugin {lacks[0]}, which is not there"
+            error = f"it needs the plugin {lacks[0]}, which is not loaded"
         if not error and plugin.name in origins:
             error = f"{origins[plugin.name]} has a plugin of that name"
         heads.append(_head(known)._replace(error=error))
@@ -314,7 +314,7 @@ def index_of(found: Sequence[Known]) -> Index:
                 if why := _take(owners, row, word, plugin):
                     notices.append(
                         f"The {word} {row[0]} of the {named} is left out: {why}. "
-                        "Give it another name there, or do without one of the two."
+                        "Rename it there, or remove one of the two."
                     )
                 else:
                     rows[member].append((len(heads) - 1, as_row(row)))
@@ -343,9 +343,9 @@ def _advice(source: Source) -> str:
     if source.origin == OWN:
         return "Install sagent anew."
     if os.path.isabs(source.origin) or source.origin.endswith(".py"):  # noqa: PTH117 -- a text
-        return f"Mend it or take it away; `sagent plugin test {source.origin}` says what it lacks."
+        return f"Fix or remove it; `sagent plugin test {source.origin}` shows what is wrong."
     package = source.origin.partition(" ")[0]
-    return f"Update or uninstall {package}; `sagent plugin test {source.name}` says what it lacks."
+    return f"Update or uninstall {package}; `sagent plugin test {source.name}` shows what is wrong."
 
 
 def _there(found: Sequence[Known]) -> Collection[str]:

@@ -22,7 +22,7 @@ def warning(wish: Wish) -> str:
     them = ", ".join(f"{each.name} = {each.text}" for each in wish.wanted)
     return (
         f"{visible(wish.file)}:{wish.wanted[0].line}: ignored until you trust this folder with it: {them}. "
-        "--trust-project does for one run; sagent without a prompt asks, in a terminal."
+        "--trust-project does so for one run; in a terminal, sagent without a prompt asks."
     )
 
 
@@ -73,7 +73,7 @@ def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
         return parse_file(path, raw), ""
     named = visible(path)
     return None, (
-        f"{named} is ignored: a file that comes with a folder could send what is said, and your keys, anywhere. If it "
+        f"{named} is ignored: a file that comes with a folder could send your conversation and keys anywhere. If it "
         f"is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
     )
 

@@ -42,4 +42,4 @@ def as_exception(error: BaseException) -> BaseException:
 
 def advice(plugin: str) -> str:
     """Return what a person may do about something of a plugin that is left out."""
-    return f"`sagent plugin test {plugin}` says what it lacks, and `--no-plugins` starts without."
+    return f"`sagent plugin test {plugin}` shows what is wrong, and `--no-plugins` starts without it."

@@ -231,7 +231,7 @@ def transport_by_sdk() -> object:
         if extra.to == "sdk":
             return resolve(extra.add)
     of = owners().get("./sdk")
-    raise UsageError(f"--transport sdk, clouds and --auth credentials need the plugin {of}, which is not there.")
+    raise UsageError(f"--transport sdk, clouds and --auth credentials need the plugin {of}, which is not loaded.")
 
 
 @cache
@@ -278,7 +278,7 @@ def lacking(name: str) -> str:
     """Return which plugin has a provider, where that is not there, as the end of a sentence."""
     name = name.strip().lower().replace("_", "-")
     owner = "" if name in _our_rows() else owners().get(name)
-    return f": it is of the plugin {owner}, which is not there" if owner else ""
+    return f": it is of the plugin {owner}, which is not loaded" if owner else ""
 
 
 def named_by_paths(rows: Mapping[str, Row]) -> str | None:

@@ -59,7 +59,7 @@ def _segment(plugin: str, part: StatusPart) -> Segment:
             started = time.monotonic()
             said = slow or show(figures)
             if time.monotonic() - started > MAX_PART_SECONDS:
-                slow = f"({part.name} of {plugin} is drawn no more: it was slow)"
+                slow = f"({part.name} of {plugin} is switched off: it was too slow)"
             if plugin == CORE.name:
                 return cast("Line", said)
             said = "" + cast("str", said)  # raises for what is no text

@@ -27,7 +27,7 @@ async def settle_trust(
         return settings, ""
     # It is not the title, for which a small terminal has no room.
     write(render_wish(wish, width, settings.plugins.named(Table)))
-    said = await choose("Trust it with that?", _options(settings))
+    said = await choose("Trust this folder with that?", _options(settings))
     notice = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):
         return wish.granted, notice
@@ -52,8 +52,8 @@ def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]
         lines += wrap([("class:tool", text)], width, (("", "  hook "),))
     names = {one.name for one in wish.wanted}
     programs = " and ".join(name.replace("_", " ") for name in tables if name in names)
-    models = "What is written and read here would be sent to the models it names, and charged to your keys."
-    run = f"{programs.capitalize()} are programs that run without asking, in the sandbox where there is one."
+    models = "Your messages and the files read here would go to the models it names, at the cost of your keys."
+    run = f"{programs.capitalize()} are programs that run without asking, in the sandbox if there is one."
     why = ([models] if names - {*tables} else []) + ([run] if programs else [])
     return lines + wrap([("class:dim", " ".join(why))], width, (("", "  "),))
 

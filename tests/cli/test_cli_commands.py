@@ -96,9 +96,7 @@ def test_missing_package_names_the_install(shell: Shell) -> None:
     environment = {**shell.environment, "ANTHROPIC_API_KEY": "k"}
     done = subprocess.run(argv, cwd=shell.cwd, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(
-        r"sagent: .+, which runs sagent here, has no package \w+\. Install what it needs: .+\n", done.stderr
-    )
+    assert re.fullmatch(r"sagent: .+, which runs sagent, has no package \w+\. Install what it needs: .+\n", done.stderr)
 
 
 @pytest.mark.plugin("audit")

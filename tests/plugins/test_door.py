@@ -113,7 +113,7 @@ def test_file_adds_operation(shell: Shell, folder: Path) -> None:
     file.unlink()
     done = shell.run("sessions", "greet", model="")
     assert done.code == 2
-    assert "`sessions greet` is a command of the plugin hello, which is not there" in done.err
+    assert "`sessions greet` is a command of the plugin hello, which is not loaded" in done.err
 
 
 @pytest.mark.plugin("audit")
@@ -330,7 +330,7 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     guards, done = [table for table in mine.tables if table.guards], ran()
     if guards:
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"the plugin {name}, which is not there" in done.stderr and "--unguarded" in done.stderr
+        assert f"the plugin {name}, which is not loaded" in done.stderr and "--unguarded" in done.stderr
         shell.environment["SAGENT_UNGUARDED"] = "true"
         done = ran()
     assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
@@ -348,12 +348,12 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
         words = [*run[:-2], line] if line.startswith("/") else [*run[:3], *line.split()]
         told = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert told.returncode == 2
-        assert f"`{line}` is a command of the plugin {name}, which is not there" in told.stderr
+        assert f"`{line}` is a command of the plugin {name}, which is not loaded" in told.stderr
     given = [["--tools", tool] for tool in tools] + [[f"--{each.flag_name}", "x"] for each in settings if each.help]
     for words in (*given, *([f"--{flag.name}", "x"] for flag in mine.flags if not flag.of)):
         told = subprocess.run([*run, *words], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True)
         assert told.returncode == 2
-        assert f"of the plugin {name}, which is not there" in told.stderr
+        assert f"of the plugin {name}, which is not loaded" in told.stderr
     run = [*run[:3], "help", "all"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
@@ -374,7 +374,7 @@ plugin = Plugin("guard", tables=(Table("guard", ":read", guards=True),), parts=(
 
 
 @pytest.mark.parametrize(
-    ("y", "why"), [("1", "no guard today"), ("0", "division by zero"), ("", "the plugin guard, which is not there")]
+    ("y", "why"), [("1", "no guard today"), ("0", "division by zero"), ("", "the plugin guard, which is not loaded")]
 )
 def test_missing_guard_stops_run(shell: Shell, folder: Path, y: str, why: str) -> None:
     (folder / "guard.py").write_text(GUARD)
@@ -401,7 +401,7 @@ def test_dependent_plugin_needs_other(folder: Path) -> None:
     assert not {"first", "second"} & {*found(folder).names}
     notices = " ".join(found(folder).notices)
     assert "first" in notices
-    assert "needs the plugin hello, which is not there" in notices
+    assert "needs the plugin hello, which is not loaded" in notices
 
 
 @pytest.mark.plugin("telemetry")

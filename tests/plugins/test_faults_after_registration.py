@@ -194,7 +194,7 @@ def test_deleted_guard_stops_run(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text('reviewer = "m"\n')
     done = shell.run("hello")
     assert (done.code, server.requests) == (2, [])
-    assert "the plugin guard, which is not there" in done.err
+    assert "the plugin guard, which is not loaded" in done.err
 
 
 def test_invalid_guard_table_stops_run(shell: Shell, folder: Path) -> None:
@@ -223,7 +223,7 @@ def test_file_runs_keep_foreign_index(shell: Shell, folder: Path) -> None:
     assert (folder / "own.py.seen").read_text() == seen, "it is imported no more"
     assert {file.name: file.stat().st_ino for file in state.glob("plugins*.json")} == written
     (folder.parent / "config.toml").write_text('reviewer = "m"\n')
-    assert "the plugin given, which is not there" in shell.run("config", "show", model="").err
+    assert "the plugin given, which is not loaded" in shell.run("config", "show", model="").err
 
 
 @pytest.mark.parametrize(

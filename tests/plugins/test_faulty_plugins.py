@@ -184,7 +184,7 @@ NAMES = {
     "commands=(Command('run', 'h', ':f'),)": "command run of the plugin odd",
     "commands=(Command('odd', 'h', ':f', flags=('--model',)),)": "sagent has model already",
     "commands=(Command('odd', 'h', ':f', flags=('-p',)),)": "sagent has -p already",
-    "commands=(Command('odd', 'h', ':f', flags=('hello',)),)": "'hello' is no flag",
+    "commands=(Command('odd', 'h', ':f', flags=('hello',)),)": "'hello' is not a flag",
     "commands=(Command('my odd', 'h', ':f'),)": "no command can be called 'my odd'",
     "commands=(Command('Odd', 'h', ':f'),)": "no command can be called 'Odd'",
     "commands=(Command('o\\x1b[31m', 'h', ':f'),)": "no command can be called 'o\\x1b[31m'",
@@ -196,8 +196,8 @@ NAMES = {
     "export_formats=(ExportFormat('../up', 'h', ':f'),)": "no export format can be called '../up'",
     "variables=(Variable('A B'),)": "no variable can be called 'A B'",
     "extras=(Extra('a\\x1b', ':f'),)": "no extra can be called",
-    "settings=(Setting('odd', text_of, help='h', flag='a b'),)": "'--a b' is no flag",
-    "settings=(Setting('odd', text_of, help='h', short='m'),)": "'m' is no flag",
+    "settings=(Setting('odd', text_of, help='h', flag='a b'),)": "'--a b' is not a flag",
+    "settings=(Setting('odd', text_of, help='h', short='m'),)": "'m' is not a flag",
     "settings=(Setting('odd', text_of, help='h', short='-c'),)": "sagent has -c already",
     "settings=(Setting('odd', text_of, help='h', flag='model'),)": "sagent has model already",
     "settings=(Setting('odd', text_of, help='h', key='model'),)": "sagent has model already",
@@ -342,11 +342,11 @@ def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str
             (folder / f"{each}.py").unlink()
     done = shell.run(*flags, "hello")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
-    assert f"{file}:1: language is ignored: it belongs to the plugin hello, which is not there" in done.err
-    assert "harbours is ignored: it belongs to the plugin harbour, which is not there" in done.err
+    assert f"{file}:1: language is ignored: it belongs to the plugin hello, which is not loaded" in done.err
+    assert "harbours is ignored: it belongs to the plugin harbour, which is not loaded" in done.err
     told = shell.run(*flags, "greet", "you", model="") if not flags else shell.run("greet", *flags, model="")
     assert told.code == 2
-    assert "`greet` is a command of the plugin hello, which is not there" in told.err
+    assert "`greet` is a command of the plugin hello, which is not loaded" in told.err
 
 
 def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
@@ -366,7 +366,7 @@ def test_file_cannot_bring_plugin(shell: Shell, folder: Path, key: str) -> None:
     (shell.cwd / ".sagent/config.toml").write_text(f"{key}\n")
     done = shell.run("--trust-project", "hello")
     assert done.code == 2
-    assert f"no file brings plugins: put them into {folder}, or give --plugin FILE" in done.err
+    assert f"a file cannot name plugins: put them into {folder}, or give --plugin FILE" in done.err
 
 
 @pytest.mark.plugin("authoring")

@@ -241,7 +241,7 @@ def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None
         run = [sys.executable, "-c", code, *words, "hello"]
         done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr
-        assert "it is of the plugin local, which is not there" in done.stderr
+        assert "it is of the plugin local, which is not loaded" in done.stderr
     assert "--model" in done.stderr
 
 

@@ -60,7 +60,7 @@ COMMANDS = (
     Row("/cost [budget]", "/cost", "tokens read", wrong="-1"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
-    Row("/compact [text]", "/compact the names", "There is nothing to leave out yet: the context has about"),
+    Row("/compact [text]", "/compact the names", "There is nothing to compact yet: the context has about"),
     Row("/clear", "/clear", "is empty now", wrong="x"),
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),

@@ -14,7 +14,7 @@ def run_run(argv: Sequence[str]) -> int:
     parser = Parser(
         "run",
         usage='sagent run [flags] "TASK"',
-        description="Run one task and exit. It accepts every flag of sagent. A terminal is never talked to.",
+        description="Run one task and exit. It accepts every flag of sagent. It never asks on a terminal.",
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument(

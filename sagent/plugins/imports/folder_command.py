@@ -38,7 +38,7 @@ def _show(plugin: FolderPlugin, pin: str) -> None:
     write(out, [Table(tuple((kind, printable(what)) for kind, what in plugin.parts))])
     write(out, (printable(f"left out: {each}") for each in plugin.left_out))
     if any(kind in ("hook", "mcp") for kind, _ in plugin.parts):
-        write(out, ["Hooks and MCP servers are programs that run without asking, in the sandbox where there is one."])
+        write(out, ["Hooks and MCP servers are programs that run without asking, in the sandbox if there is one."])
 
 
 def _agreed() -> bool:

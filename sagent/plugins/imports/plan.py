@@ -33,7 +33,7 @@ def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], bas
     """Return hooks as their plugin reads those of a project. Raises ConfigError, and UsageError without the plugin."""
     table = plugins.named(Table).get("hooks")
     if table is None:
-        raise UsageError("hooks are of the plugin hooks, which is not there")
+        raise UsageError("hooks are of the plugin hooks, which is not loaded")
     read = cast("Callable[[GivenTable], Sequence[object]]", resolve(table.read))
     ignored = list[str]()
     return read(

@@ -114,7 +114,7 @@ class CommandContext(CurrentSession):
     def unknown(self, name: str) -> UsageError:
         """Build the error for an unknown command, with the nearest one; a blank before it makes it a message."""
         if owner := self.settings.plugins.former_owner(f"/{name}"):
-            return UsageError(f"`/{name}` is a command of the plugin {owner}, which is not there. It was not sent.")
+            return UsageError(f"`/{name}` is a command of the plugin {owner}, which is not loaded. It was not sent.")
         near = [*self._beginning(name), *get_close_matches(name, self.commands, 1, 0.6)]
         hint = f"Did you mean {' or '.join(f'/{one}' for one in dict.fromkeys(near))}?" if near else "See /help."
         return UsageError(

@@ -72,7 +72,7 @@ async def compact(context: CommandContext, text: str = "") -> None:
         await agent.compact(text)
     now = agent.status().context_tokens
     if now == before:
-        context.say(f"There is nothing to leave out yet: the context has about {count(now)} tokens.")
+        context.say(f"There is nothing to compact yet: the context has about {count(now)} tokens.")
     elif not context.has_person:  # who is there has read so in a notice
         context.say(f"The context has {count(now)} tokens now; it had {count(before)}.")
 

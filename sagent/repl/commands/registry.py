@@ -62,7 +62,7 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
         try:
             one = resolve(row.command)
             if not isinstance(one, Command):
-                raise TypeError(f"{row.command} is no command, but {type(one).__name__}")
+                raise TypeError(f"{row.command} is not a command, but {type(one).__name__}")
             run = one.run if plugin == CORE.name else _named(one, plugin)
             found[row.name] = replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
         except BaseException as error:

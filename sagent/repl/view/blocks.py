@@ -84,7 +84,7 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER
     """The end of an earlier conversation, after a note of how to see what came before."""
     blocks: list[Block] = []
     if len(messages) > most:
-        blocks.append(Report(f"What came before is not shown here: /earlier {10 * most} shows more of it."))
+        blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * most} shows more."))
     messages = messages[-most:]
     results = {result.call_id: result for message in messages for result in message.results}
     for message in messages:

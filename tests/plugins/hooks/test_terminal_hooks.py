@@ -14,7 +14,7 @@ def test_folder_hooks_asked_about_once(console: Console) -> None:
     file = console.cwd / ".sagent" / "config.toml"
     file.parent.mkdir()
     file.write_text('[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "./check.sh"\n')
-    console.start(ready="? Trust it with that?")
+    console.start(ready="? Trust this folder with that?")
     console.until("wants to run hooks:", "hook PreToolUse Bash: ./check.sh", "a Yes, always")
     console.keys("a")
     console.until("to be asked again, delete", "│ $0")
@@ -22,10 +22,10 @@ def test_folder_hooks_asked_about_once(console: Console) -> None:
     console.until("PreToolUse Bash: ./check.sh  project:")
     console.leave()
     console.start()
-    assert "Trust it" not in console.screen
+    assert "Trust this" not in console.screen
     console.leave()
     file.write_text(file.read_text().replace("check.sh", "other.sh"))
-    console.start(ready="? Trust it with that?")
+    console.start(ready="? Trust this folder with that?")
 
 
 def test_typed_message_goes_through_hook(console: Console) -> None:
