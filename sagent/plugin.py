@@ -523,7 +523,7 @@ def of_ours(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
 def of_installed(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
     """Yield the same of plugins of installed distributions, which are imported."""
     member = next(name for name, (_, made) in KINDS.items() if made is kind)
-    for *_, target in entry_points(package_folders()):
+    for _, _, target, _ in entry_points(package_folders()):
         with suppress(Exception, SystemExit):  # as above
             yield from _of_module(kind, member, target)
 
@@ -540,32 +540,37 @@ def package_folders() -> Sequence[str]:
     return [*dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages")))]
 
 
-def entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the plugins of distributions that are installed in these folders: the name, the distribution with its
-    version, and "module:member"."""
-    if not any(map(_has_points, folders)):
-        return
-    from importlib.metadata import distributions
+    version, "module:member", and why that cannot be read."""
+    points: list[tuple[str, str, str, str]] = []
+    seen = set[str]()
+    for place in _with_points(folders):
+        from importlib.metadata import PathDistribution
 
-    found = {each.name: each for each in reversed([*distributions(path=[*folders])])}  # of two copies the first counts
-    points: list[tuple[str, str, str]] = []
-    for dist in found.values():
-        with suppress(Exception):  # what is written there is no list of entry points, or in no encoding
-            own = dist.entry_points.select(group=GROUP)
-            points += [(each.name, f"{dist.name} {dist.version}", each.value) for each in own]
-    for name, origin, target in sorted(points):
-        yield name, origin, target if ":" in target else f"{target}:plugin"
+        name, _, version = place.stem.partition("-")
+        try:
+            dist = PathDistribution(place)
+            name, version = dist.name or name, dist.version or version
+            found = dist.entry_points.select(group=GROUP)
+            if name not in seen:  # of two copies the first counts
+                points += [(each.name, f"{name} {version}", each.value.partition("[")[0].strip(), "") for each in found]
+        except Exception as error:  # what is written there is in no encoding, no list of entry points, or not there
+            points.append((name, f"{name} {version}", "", f"{place} cannot be read: {type(error).__name__}: {error}"))
+        seen.add(name)
+    for name, origin, target, fault in sorted(points):
+        yield name, origin, target if ":" in target or fault else f"{target}:plugin", fault
 
 
-def _has_points(folder: str) -> bool:
-    """Return True if a distribution has a plugin. To be told so by importlib.metadata takes 15 ms where none has."""
-    with suppress(OSError):
-        for entry in os.scandir(folder):
-            if entry.name.endswith((".dist-info", ".egg-info")):
-                with suppress(OSError):
-                    if f"[{GROUP}]".encode() in Path(entry.path, "entry_points.txt").read_bytes():
-                        return True
-    return False
+def _with_points(folders: Sequence[str]) -> Iterator[Path]:
+    """Yield where the distributions are described that have plugins. For importlib.metadata to look takes 15 ms."""
+    for folder in folders:
+        with suppress(OSError):
+            for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with suppress(OSError):
+                        if f"[{GROUP}]".encode() in Path(entry.path, "entry_points.txt").read_bytes():
+                            yield Path(entry.path)
 
 
 def load_file(path: str) -> "ModuleType":

@@ -32,11 +32,12 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Source(NamedTuple):
-    """The source of a plugin, and what to import for it: "module:member" or "/a/file.py:member"."""
+    """The source of a plugin, and what to import for it: "module:member" or "/a/file.py:member"; or why nothing can."""
 
     name: str
     origin: str
     target: str
+    fault: str = ""
 
 
 class Head(NamedTuple):

@@ -81,12 +81,13 @@ def _imported(found: Sequence[Source], own: str, place: Path) -> Iterator[Known]
     out, and one in the person's `own` folder that another user may write."""
     with _mark(place.with_suffix(".importing")) as (ended, mark):
         for source in found:
+            others = os.path.dirname(source.origin) == own and written_by_others(source.origin)  # noqa: PTH120 -- a text
+            if why := source.fault or others:
+                yield Known(Plugin(source.name), source, why)
+                continue
             if ended == source.target:
                 again = f"sagent ended while it was imported; delete {place} to have it tried again"
                 yield Known(Plugin(source.name), source, again)
-                continue
-            if os.path.dirname(source.origin) == own and (why := written_by_others(source.origin)):  # noqa: PTH120 -- a text
-                yield Known(Plugin(source.name), source, why)
                 continue
             if source.origin != OWN:
                 mark(source.target)

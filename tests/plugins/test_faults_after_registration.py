@@ -257,7 +257,27 @@ def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: byte
     shell.serve([Turn(text="Fine.")])
     done = shell.run("hello")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert "The plugin broken (broken 1.0) is left out: " in done.err
+    assert "broken-1.0.dist-info cannot be read" in done.err
+    assert "Update or uninstall broken;" in done.err
     assert "whole 1.0" in shell.run("plugin", "list", model="").out
+
+
+def test_metadata_that_is_no_text_is_named(shell: Shell, tmp_path: Path) -> None:
+    """Also where its entry points would be whole, and extras are left away as importlib.metadata does."""
+    place = tmp_path / "site-packages"
+    for name, written in (("broken", b"\xff\xfe"), ("whole", b"Metadata-Version: 2.1\nName: whole\nVersion: 1.0\n")):
+        (place / f"{name}-1.0.dist-info").mkdir(parents=True)
+        (place / f"{name}-1.0.dist-info/METADATA").write_bytes(written)
+        points = f"[sagent.plugins]\n{name} = whole_module:plugin [more]\n"
+        (place / f"{name}-1.0.dist-info/entry_points.txt").write_text(points)
+    (place / "whole_module.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('whole', 'is whole')\n")
+    shell.environment["PYTHONPATH"] = str(place)
+    shell.serve([Turn(text="Fine.")])
+    done = shell.run("hello")
+    assert (done.code, done.out) == (0, "Fine.\n"), done.err
+    assert "The plugin broken (broken 1.0) is left out: " in done.err
+    assert "the plugin whole" not in done.err.lower()
 
 
 @pytest.mark.plugin("setup")
