@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
+_BLOB = re.compile("[0-9a-f]{64}")
 _PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{REPAIRED}.*|signed\.json(\.sig)?(.*\.damaged-.*)?")
 MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
 _BEGUN_SECONDS = 600  # in which a copy surely has its lock
@@ -171,9 +172,12 @@ def is_damaged(path: Path) -> bool:
     is_named = is_session_id(path.name)
     if not path.is_dir():
         return is_named and os.path.lexists(path)
-    there = os.path.lexists(path / "root.jsonl") or (path / "root").is_dir() or any(path.glob("blobs/*"))
-    left = is_named and any(_PART.fullmatch(each.name) for each in _entries(path))
-    return there or left or _has_old_lock(path)
+    if os.path.lexists(path / "root.jsonl") or _has_old_lock(path):
+        return True
+    parts = [_PART.fullmatch(each.name) is not None for each in _entries(path) if each.name != "lock"]
+    if is_named or not all(parts):  # a directory of another name, with other things in it, is a person's own
+        return is_named and any(parts)
+    return any(path.glob("root/*.jsonl")) or any(_BLOB.fullmatch(each.name) for each in path.glob("blobs/*"))
 
 
 def _has_old_lock(path: Path) -> bool:

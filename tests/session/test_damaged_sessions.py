@@ -22,7 +22,7 @@ from sagent.messages import user
 from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.folds import spend
 from sagent.session.log import read_agent, read_log
-from sagent.session.store import Session, copy, delete, find, latest, log_files, sessions
+from sagent.session.store import Session, copy, delete, find, is_damaged, latest, log_files, sessions
 from sagent.testing import ScriptedModel
 from tests.agent.cast import PRICES, Cast, tree_tools
 from tests.messages import call, in_turn
@@ -344,3 +344,37 @@ async def test_irregular_blob_is_not_waited_for(make: Callable[[Path], object], 
         async with asyncio.timeout(20):
             with pytest.raises((OSError, SessionCorrupt)):
                 await asyncio.to_thread(session.log().blobs.get, blob.name)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["root/.profile", "etc/passwd"],
+        ["root/data.jsonl", "etc/passwd"],
+        ["root/index.html"],
+        ["blobs/picture.png"],
+        ["blobs/" + "a" * 64, "README.md"],
+        ["outputs/model.bin"],
+        ["lock", "root/a"],
+    ],
+    ids=str,
+)
+def test_directory_of_person_is_no_session(tmp_path: Path, files: list[str]) -> None:
+    """`sagent --session /` once advised to delete it, for it has a directory `root`."""
+    place = tmp_path / "place"
+    for name in files:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("mine")
+    assert not is_damaged(place)
+    with pytest.raises(SessionNotFound):
+        delete(place)
+    assert all((place / name).read_text() == "mine" for name in files)
+
+
+@pytest.mark.parametrize("name", ["root/a.jsonl", "blobs/" + "a" * 64])
+def test_remains_of_session_elsewhere_are_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "place" / name).parent.mkdir(parents=True)
+    (tmp_path / "place" / name).write_text("")
+    assert is_damaged(tmp_path / "place")
+    delete(tmp_path / "place")
+    assert not (tmp_path / "place").exists()
