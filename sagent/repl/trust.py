@@ -27,7 +27,7 @@ async def settle_trust(
         return settings, ""
     # It is not the title, for which a small terminal has no room.
     write(render_wish(wish, width, settings.plugins.named(Table)))
-    said = await choose("Trust this folder with that?", _options(settings))
+    said = await choose("Trust this folder?", _options(settings))
     notice = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):
         return wish.granted, notice

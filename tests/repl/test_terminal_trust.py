@@ -10,7 +10,7 @@ from sagent.testing.server import Turn
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
-ASKED = "? Trust this folder with that?"
+ASKED = "? Trust this folder?"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ def test_folder_hooks_asked_about_once(console: Console) -> None:
     file = console.cwd / ".sagent" / "config.toml"
     file.parent.mkdir()
     file.write_text('[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "./check.sh"\n')
-    console.start(ready="? Trust this folder with that?")
+    console.start(ready="? Trust this folder?")
     console.until("wants to run hooks:", "hook PreToolUse Bash: ./check.sh", "a Yes, always")
     console.keys("a")
     console.until("to be asked again, delete", "│ $0")
@@ -25,7 +25,7 @@ def test_folder_hooks_asked_about_once(console: Console) -> None:
     assert "Trust this" not in console.screen
     console.leave()
     file.write_text(file.read_text().replace("check.sh", "other.sh"))
-    console.start(ready="? Trust this folder with that?")
+    console.start(ready="? Trust this folder?")
 
 
 def test_typed_message_goes_through_hook(console: Console) -> None:
