@@ -15,7 +15,7 @@ def model_named(session: Path) -> str:
     check_log(session)
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
-    check_version(session, "go on with it")
+    check_version(session, "continue it")
     name = last_model(read_contents(session / "root.jsonl"))
     if not name:
         raise UsageError(f"The session at {session} has no model yet: give the model to continue it with.")

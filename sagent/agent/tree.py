@@ -186,7 +186,7 @@ class Tree:
                 f"{', '.join(sorted(self._living))}."
             )
         if self._spawns >= limits.max_spawns:
-            raise UsageError(f"this session has had {self._spawns}, which is the most.")
+            raise UsageError(f"this session has reached its limit of spawned agents, {self._spawns}.")
         path = f"{parent}/{_segment(name)}" if name else self._numbered(f"{parent}/")
         if path.lower() in self._used:
             path = self._numbered(f"{path}-", 2)

@@ -342,7 +342,7 @@ def _may_guard(home: str) -> bool:
 def _advice(source: Source) -> str:
     """Return what a person may do about a plugin that is left out."""
     if source.origin == OWN:
-        return "Install sagent anew."
+        return "Reinstall sagent."
     if os.path.isabs(source.origin) or source.origin.endswith(".py"):  # noqa: PTH117 -- a text
         return f"Fix or remove it; `sagent plugin test {source.origin}` shows what is wrong."
     package = source.origin.partition(" ")[0]

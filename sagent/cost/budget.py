@@ -275,7 +275,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     return BudgetExceeded(
         f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {bound.tokens} tokens of input "
         f"({who}) and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and "
-        f"{show(left)} of it is left ({', '.join(parts)}). To go on, {', '.join(ways)} or {cheaper}"
+        f"{show(left)} of it is left ({', '.join(parts)}). To continue, {', '.join(ways)} or {cheaper}"
     )
 
 

@@ -152,7 +152,7 @@ class _Unwaiting(FileIO):
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         piece = memoryview(buffer)[:_MAX_PIECE_BYTES]
         if (read := super().readinto(piece)) is None:
-            raise BlockingIOError(errno.EAGAIN, "nothing can be read from it now, and nobody waits for that")
+            raise BlockingIOError(errno.EAGAIN, "it has nothing to read now, and sagent does not wait for more")
         return read
 
     def readall(self) -> bytes:

@@ -51,7 +51,7 @@ class Session:
         try:
             _check_repaired(path)
             if is_session(path):
-                check_version(path, "go on with it")
+                check_version(path, "continue it")
             self._blobs.sweep()
             self.log()
         except BaseException:
@@ -78,7 +78,7 @@ class Session:
         """A new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
         path = path.absolute()
         if link := _dangling_link(path):
-            raise UsageError(f"{link} is a link to {link.readlink()}, which is not there: no session can be kept there")
+            raise UsageError(f"{link} links to {link.readlink()}, which does not exist: no session can be saved there")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
         make_directory(path)
@@ -441,7 +441,7 @@ def check_version(path: Path, purpose: str) -> None:
     first = next(iter(read_log(path / "root.jsonl")), None)
     if first is None and has_lost_log(path):
         raise SessionCorrupt(
-            f"{path}: its log has no whole entry, so nobody knows what was said in it. Put the log back, or begin "
+            f"{path}: its log has no whole entry, so its conversation cannot be read. Put the log back, or start "
             "another session."
         )
     version = origin([first] if first else ()).version

@@ -153,7 +153,7 @@ async def test_cousins_write_by_name_or_pattern() -> None:
     ("limits", "spawns", "words"),
     [
         (TreeLimits(max_depth=0), 1, "at most 0 deep"),
-        (TreeLimits(max_spawns=1), 2, "this session has had 1, which is the most"),
+        (TreeLimits(max_spawns=1), 2, "this session has reached its limit of spawned agents, 1"),
         (TreeLimits(max_live=1), 2, "no more than 1 agents may run at a time"),
     ],
 )

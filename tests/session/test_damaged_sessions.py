@@ -169,7 +169,7 @@ async def test_unreachable_session_is_not_begun_anew(
     for flags in ({"continue_session": True}, *named):
         environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k" * 20}
         settings = load({"model": "anthropic/claude-sonnet-4-6", **flags}, environment, tmp_path)
-        with pytest.raises(SagentError, match=r"cannot be opened|which is not there|no session "):
+        with pytest.raises(SagentError, match=r"cannot be opened|which does not exist|no session "):
             async with open_agent(settings, lambda _: None):
                 pass
 
@@ -270,7 +270,7 @@ def test_foreign_lock_makes_no_session(tmp_path: Path) -> None:
 
 def test_session_at_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").symlink_to(tmp_path / "gone")
-    with pytest.raises(UsageError, match="which is not there"):
+    with pytest.raises(UsageError, match="which does not exist"):
         Session.create_at(tmp_path / "mine")
 
 

@@ -218,7 +218,7 @@ class Contexts:
         task = context.running.get(name)
         if task is None or (task is not context.current and task.record.after is not None):
             again = f"send the message without taskId, with contextId {place}"
-            raise UnsupportedOperationError(f"Task {name} has ended: to go on, {again}.")
+            raise UnsupportedOperationError(f"Task {name} has ended: to continue, {again}.")
         if task is not context.current:
             raise UnsupportedOperationError(
                 f"Task {name} waits for earlier tasks: send the message when it is running."

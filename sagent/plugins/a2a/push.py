@@ -177,7 +177,7 @@ class Receivers:
         except ToolError as error:
             raise InvalidParamsError(
                 f"The URL for push notifications is refused: {address.endpoint} cannot be found, or is not a public "
-                "address at a port of the web. Whoever runs the server can allow it: --push-to HOST:PORT."
+                "address with a web port. The server's operator can allow it with --push-to HOST:PORT."
             ) from error
 
     def all(self, task: str) -> list[TaskPushNotificationConfig]:

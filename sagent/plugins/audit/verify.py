@@ -263,8 +263,8 @@ class _Record:
         what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
         self.notes.append(
             f"{where}: a gap: {what}, {repaired.dropped_bytes} bytes, were damaged and left out in the repair of "
-            f"{at[:10]}. What follows is chained anew, so that no earlier head or signature fits; {repaired.aside} is "
-            "the file as it was."
+            f"{at[:10]}. Later entries have new ids, so no earlier head or signature fits; {repaired.aside} is "
+            "the original file."
         )
 
     def _children(self) -> None:
@@ -351,11 +351,11 @@ class _Record:
             except SagentError as error:
                 problems.append(str(error))
             if self.manifest is not None:
-                self.notes.append("Pages and reports are of whoever exported them: only the session is signed.")
+                self.notes.append("Pages and reports are the exporter's own: only the session is signed.")
             if self.redacted:
                 problems.append(
-                    f"{self.where}: its signature is of the session, not of what was changed when that was exported "
-                    f"({self.redacted} redacted): have whoever exported it sign the bundle, or check the session itself"
+                    f"{self.where}: the signature covers the session, not the changes that its export made "
+                    f"({self.redacted} redacted): have the exporter sign the bundle, or check the session itself"
                 )
         self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
 
@@ -400,7 +400,7 @@ class _Record:
             return
         problem = (
             f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten (by a "
-            "repair too, where that left a gap), or it is another session"
+            "repair too, if that left a gap), or it is another session"
         )
         root = self.logs.get("root")
         if root is None or root.lacks([head]):
@@ -451,9 +451,8 @@ def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], 
         checked = f"{count(len(record.manifest.files), 'file')}: sizes and sha256; id {record.manifest.id}"
         if record.manifest.secrets:
             record.notes.append(
-                f"Secrets taken out when this was exported: {record.manifest.secrets}. What they were taken out of "
-                "no longer matches the id it keeps: that it is otherwise as it was written is what whoever exported it "
-                "says, and the session itself can prove."
+                f"Secrets redacted in this export: {record.manifest.secrets}. The redacted entries keep their ids, "
+                "but no longer match them. Only the session itself can prove that nothing else was changed."
             )
     record.parts.append(Part("manifest", checked, tuple(problems)))
     signature = path.with_name(f"{path.name}.sig")

@@ -22,7 +22,7 @@ _LINE = 160  # characters of a call that stand in its line
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "Asked the person", "Bash": "Ran",
           "Edit": "Edited", "ExitPlan": "Proposed a plan", "Glob": "Looked for", "Grep": "Searched for",
-          "List": "Listed", "Read": "Read", "TodoWrite": "Listed what is to be done", "Write": "Wrote"}  # fmt: skip
+          "List": "Listed", "Read": "Read", "TodoWrite": "Updated the to-do list", "Write": "Wrote"}  # fmt: skip
 _STOPS = {"max_tokens": "cut at its length limit", "refusal": "refused", "content_filter": "stopped by a filter",
           "context_overflow": "cut where the context was full"}  # fmt: skip
 _IN_DIFF = ("old_string", "new_string", "edits", "content")

@@ -123,7 +123,7 @@ class Gateway:
         Raises ToolError where one of them is not public, unless an entry covers it.
         """
         if endpoint.must_be_named and not any(entry.covers(endpoint) for entry in entries()):
-            what = "is not a public address" if endpoint.fixed else "is not at a port of the web"
+            what = "is not a public address" if endpoint.fixed else "has no web port"
             raise _refused(f"{endpoint} {what}", str(endpoint))
         if endpoint.fixed:
             return endpoint.fixed

@@ -39,7 +39,7 @@ def read_exit(event: HookEvent, code: int, out: str, err: str) -> HookAnswer:
         return read_json(event.name, said)
     if event.prints:
         return HookAnswer(context=_cut(said))
-    return HookAnswer(fault="printed a text before its JSON, which is not read then" if "\n{" in said else "")
+    return HookAnswer(fault="printed text before its JSON, so the JSON was not read" if "\n{" in said else "")
 
 
 def read_json(event: str, text: str) -> HookAnswer:

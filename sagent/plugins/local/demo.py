@@ -40,7 +40,7 @@ def run_local(flags: Mapping[str, object]) -> int | None:
     try:
         launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
     except KeyboardInterrupt:
-        progress.say("Stopped. What was fetched is kept: the next start goes on from there.")
+        progress.say("Stopped. The partial download is kept: the next start continues it.")
         raise
     named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
     exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]

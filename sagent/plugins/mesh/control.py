@@ -152,7 +152,7 @@ class Asking:
         try:
             await asyncio.wait((asking, newcomer), return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                raise Unavailable("Somebody has come who has not heard the question.")
+                raise Unavailable("Another client has joined that has not been asked.")
             return asking.result()
         finally:
             await end(asking, newcomer)

@@ -215,7 +215,7 @@ class Sessions:
     async def resume(self, hosted: Hosted) -> None:
         """Open an earlier one, unless it is open. Raises SagentError and OSError."""
         if not hosted.is_open:
-            check_version(hosted.path, "go on with it")
+            check_version(hosted.path, "continue it")
             self.place.check(hosted.cwd)  # it may lead elsewhere by now
             await self._open(hosted, ClientOptions(session=str(hosted.path)))
 

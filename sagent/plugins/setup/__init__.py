@@ -10,7 +10,7 @@ plugin = Plugin(
     commands=(
         Command(
             "login",
-            "save a provider's API key, or log in where it has a login of its own; it is tested first",
+            "save a provider's API key, or log in if it has a login of its own; it is tested first",
             "sagent.plugins.setup.login:run_login",
             group=EVERYDAY,
         ),

@@ -41,7 +41,7 @@ async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> 
             found = list(cast("Iterable[object]", await cast("Awaitable[object]", made)))
         for each in found:
             if not isinstance(each, Finding) or each.state not in STATES or {type(part) for part in each} != {str}:
-                raise TypeError(f"it gave {each!r:.100}, which is no Finding")
+                raise TypeError(f"it returned {each!r:.100}, which is not a Finding")
         return cast("Sequence[Finding]", found)
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # what others wrote may do anything
         if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():

@@ -130,7 +130,7 @@ class Picker(Generic[T]):
     def __post_init__(self) -> None:
         self.at = -1 if self.keys else 0
         if wrong := [each for each in self.options if not hasattr(each, "label")]:
-            raise TypeError(f"a list has {wrong[0]!r:.60} among its options, which is no Option")
+            raise TypeError(f"a list has {wrong[0]!r:.60} among its options, which is not an Option")
 
     @property
     def shown(self) -> list[Option[T]]:

@@ -162,7 +162,7 @@ def test_budget_exact_with_three_workers(sweep: Shell) -> None:
     assert done.code == 3, done.err
     assert "stopped before the end: " in done.err
     assert "and the next run may cost 0.4" in done.err
-    assert "to go on: sagent sweep spec.toml --output out" in done.err
+    assert "to continue: sagent sweep spec.toml --output out" in done.err
     found = result(sweep)
     assert 1.60 < billed(server) <= 2.0
     assert found["spent_usd"] == pytest.approx(billed(server), abs=0.005)
@@ -216,7 +216,7 @@ def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> N
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
     assert child.returncode == code, err
-    assert "stopped before the end: interrupted; to go on: sagent sweep spec.toml --output out" in err
+    assert "stopped before the end: interrupted; to continue: sagent sweep spec.toml --output out" in err
     assert "1 interrupted" in out
     assert "Traceback" not in err
     assert left(sweep) == []

@@ -163,7 +163,7 @@ class _Sweep(ExperimentCommand):
 
     @property
     def again(self) -> str:
-        return f"to go on: {shlex.join(self._again)}"
+        return f"to continue: {shlex.join(self._again)}"
 
     async def show_grid(self) -> int:
         """The grid and the worst case; nothing is made or spent."""

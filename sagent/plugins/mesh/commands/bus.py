@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sagent.plugins.mesh.server import Cluster, Server, ServerOptions
 
 DESCRIPTION = """Start a bus (NATS JetStream) for agents on several machines, print its URL, and run until interrupted.
-It listens on loopback, admits whoever has its key, and writes to disk before it acknowledges."""
+It listens on loopback, admits clients with its key, and writes to disk before it acknowledges."""
 
 
 def run_bus(argv: Sequence[str]) -> int:
